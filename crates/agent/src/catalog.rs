@@ -1,0 +1,49 @@
+//! The closed catalog: one line per task type. What is not here is refused.
+
+use futures::future::BoxFuture;
+use gpuaas_model::{Code, TaskType};
+use gpuaas_wire::task::{TaskFailure, TaskSpec, TaskSupport};
+use serde_json::Value;
+
+use crate::{context::Context, handlers};
+
+type Run = Box<dyn Fn(Value, Context) -> BoxFuture<'static, Result<Value, TaskFailure>> + Send + Sync>;
+
+/// One task type that this agent executes.
+pub(crate) struct Entry {
+    pub(crate) task_type: TaskType,
+    pub(crate) schema: u32,
+    /// Tasks that change the node run one at a time.
+    pub(crate) mutates: bool,
+    pub(crate) accepts: fn(&Value) -> Result<(), serde_json::Error>,
+    pub(crate) run: Run,
+}
+
+/// Every task type that this agent executes.
+pub(crate) fn catalog() -> Vec<Entry> {
+    vec![entry(false, handlers::noop::run), entry(false, handlers::inspect::run)]
+}
+
+/// The catalog as the hello tells it.
+pub(crate) fn support(catalog: &[Entry]) -> Vec<TaskSupport> {
+    let line = |entry: &Entry| TaskSupport { task: entry.task_type.to_string(), schemas: vec![entry.schema] };
+    catalog.iter().map(line).collect()
+}
+
+fn entry<T, F>(mutates: bool, handler: fn(T, Context) -> F) -> Entry
+where
+    T: TaskSpec + Send + 'static,
+    T::Result: Send,
+    F: Future<Output = Result<T::Result, TaskFailure>> + Send + 'static,
+{
+    let run = move |params: Value, context: Context| -> BoxFuture<'static, Result<Value, TaskFailure>> {
+        Box::pin(async move {
+            let task: T = serde_json::from_value(params)
+                .map_err(|error| TaskFailure::new(Code::TaskParamsInvalid, error.to_string()))?;
+            let result = handler(task, context).await?;
+            serde_json::to_value(result).map_err(|error| TaskFailure::new(Code::Internal, error.to_string()))
+        })
+    };
+    let accepts = |params: &Value| serde_json::from_value::<T>(params.clone()).map(|_| ());
+    Entry { task_type: T::TYPE, schema: T::SCHEMA, mutates, accepts, run: Box::new(run) }
+}

@@ -1,0 +1,147 @@
+//! Keeps the control connection: dials, serves, dials again.
+
+use std::{sync::Arc, time::Duration};
+
+use backon::BackoffBuilder;
+use gpuaas_host::Host;
+use gpuaas_trust::{ALPN_NODE, SignedKeySet, node_client_config};
+use gpuaas_wire::session::ConnectionKind;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::Mutex,
+};
+
+use crate::{
+    error::AgentError,
+    fetch::Fetch,
+    http_client::connect,
+    renew,
+    runner::{Addressee, Runner},
+    service::Service,
+    state::{self, State},
+};
+
+/// Wait before the second try; the first comes at once, because most connections end with a restart of the other side.
+const RECONNECT_BASE: Duration = Duration::from_millis(100);
+/// Longest wait between tries.
+const RECONNECT_CAP: Duration = Duration::from_secs(5);
+/// A connection that lasted this long counts as a good one: the next loss is retried at once again.
+const GOOD_AFTER: Duration = Duration::from_secs(5);
+/// A beat goes out when nothing was heard for this long; the control plane does the same.
+const BEAT_EVERY: Duration = Duration::from_secs(10);
+/// An unanswered beat ends the connection after this long.
+const BEAT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Dials on behalf of one run of the agent.
+pub(crate) struct Dialer {
+    pub(crate) host: Arc<dyn Host>,
+    /// Random per run: two live runs under one identity are a clone.
+    pub(crate) instance: String,
+    pub(crate) state: Mutex<State>,
+}
+
+/// Serves the control plane until SIGTERM.
+pub(crate) async fn run(host: Arc<dyn Host>, state: State) -> Result<(), AgentError> {
+    let fetch = Arc::new(Fetch::new(&state)?);
+    let identity = &state.identity;
+    let keys =
+        identity.key_set.verify(&identity.authority()?, 0).map_err(|error| AgentError::State(error.to_string()))?;
+    let addressee =
+        Addressee { control_plane: identity.control_plane.clone(), node: identity.node, epoch: identity.epoch };
+    let runner = Runner::open(host.clone(), fetch.clone(), addressee, keys).await?;
+    let dialer = Arc::new(Dialer { host, instance: random_hex(), state: Mutex::new(state) });
+    let mut terminate = signal(SignalKind::terminate()).map_err(|error| AgentError::State(error.to_string()))?;
+    tokio::select! {
+        () = dialer.clone().keep_control(runner) => Ok(()),
+        () = renew::keep(dialer, fetch) => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+impl Dialer {
+    async fn keep_control(self: Arc<Self>, runner: Arc<Runner>) {
+        let mut waits = backoff();
+        loop {
+            let began = tokio::time::Instant::now();
+            let ended = self.serve(runner.clone(), ConnectionKind::Control).await;
+            if began.elapsed() > GOOD_AFTER {
+                waits = backoff();
+            }
+            let wait = waits.next().unwrap_or(RECONNECT_CAP);
+            match ended {
+                Ok(()) => tracing::info!("the control connection ended; dialling again"),
+                Err(error) => tracing::warn!(%error, wait_ms = wait.as_millis(), "no control connection"),
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Dials a further connection that the control plane asked for.
+    pub(crate) fn dial_bulk(self: Arc<Self>, runner: Arc<Runner>, request: String) {
+        tokio::spawn(async move {
+            if let Err(error) = self.serve(runner, ConnectionKind::Bulk { request }).await {
+                tracing::debug!(%error, "a bulk connection broke");
+            }
+        });
+    }
+
+    async fn serve(self: &Arc<Self>, runner: Arc<Runner>, connection: ConnectionKind) -> Result<(), AgentError> {
+        let (address, tls) = {
+            let state = self.state.lock().await;
+            (state.identity.channel.clone(), tls(&state)?)
+        };
+        let stream = connect(&address, tls).await?;
+        if connection == ConnectionKind::Control {
+            tracing::info!(%address, "connected");
+            // Not every init wants to know.
+            let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+        }
+        let service = Arc::new(Service { host: self.host.clone(), runner, dialer: self.clone(), connection });
+        hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(BEAT_EVERY)
+            .keep_alive_timeout(BEAT_TIMEOUT)
+            .serve_connection(TokioIo::new(stream), service_fn(move |request| service.clone().answer(request)))
+            .await
+            .map_err(|error| AgentError::Unreachable(error.to_string()))
+    }
+
+    /// Takes a newer signed key set: kept first, used then.
+    pub(crate) async fn take_keys(&self, runner: &Runner, signed: &SignedKeySet) -> Result<(), String> {
+        let mut state = self.state.lock().await;
+        let authority = state.identity.authority().map_err(|error| error.to_string())?;
+        let keys = signed.verify(&authority, runner.key_set_version()).map_err(|error| error.to_string())?;
+        if keys.version > runner.key_set_version() {
+            state.identity.key_set = signed.clone();
+            state::keep(&self.host, &state.identity).await.map_err(|error| error.to_string())?;
+            runner.set_keys(keys);
+        }
+        Ok(())
+    }
+}
+
+fn tls(state: &State) -> Result<ClientConfig, AgentError> {
+    let chain = vec![state.identity.certificate()?];
+    node_client_config(&state.identity.authority()?, chain, state.key.to_der(), ALPN_NODE)
+        .map_err(|error| AgentError::State(error.to_string()))
+}
+
+/// At once, then 100 ms doubling to the cap, jittered so that a fleet does not come back in step; without end.
+fn backoff() -> impl Iterator<Item = Duration> {
+    let growing = backon::ExponentialBuilder::default()
+        .with_min_delay(RECONNECT_BASE)
+        .with_max_delay(RECONNECT_CAP)
+        .without_max_times()
+        .with_jitter()
+        .build();
+    std::iter::once(Duration::ZERO).chain(growing)
+}
+
+fn random_hex() -> String {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).expect("Linux has given random bytes to every process since its boot ended");
+    hex::encode(bytes)
+}

@@ -1,0 +1,119 @@
+//! Redeems the enrollment string: makes a key, proves it, and gets an identity. Nothing is trusted but what the string pins.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use camino::Utf8Path;
+use gpuaas_host::Host;
+use gpuaas_trust::{EnrollmentString, NodeKey, pinned_client_config, sha256_hex};
+use gpuaas_wire::session::{BODY_BYTES_MAX, EnrollRequest, EnrollResponse};
+use http::{Method, Request, header};
+use http_body_util::Full;
+use rustls_pki_types::{CertificateDer, pem::PemObject};
+
+use crate::{
+    error::AgentError,
+    http_client::{connect, request_once},
+    options::Options,
+    state::{self, Identity, State},
+};
+
+/// Longest enrollment string that is read.
+const STRING_BYTES_MAX: u64 = 16 * 1_024;
+const ENROLL_PATH: &str = "/api/v1/enroll";
+
+/// The identity that is kept, or a new one for the enrollment string at hand.
+pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<State, AgentError> {
+    let string = match std::env::var("GPUAAS_ENROLL") {
+        Ok(string) => Some(string),
+        Err(_) => from_file(host, &options.enroll_file).await?,
+    };
+    let kept = state::load(host).await?;
+    match (string, kept) {
+        (None, Some(kept)) => Ok(kept),
+        (None, None) => Err(AgentError::NotEnrolled(options.enroll_file.to_string())),
+        (Some(string), kept) => {
+            let state = enroll(host, &EnrollmentString::decode(&string)?, kept).await?;
+            host.remove(&options.enroll_file).await?;
+            Ok(state)
+        }
+    }
+}
+
+async fn from_file(host: &Arc<dyn Host>, path: &Utf8Path) -> Result<Option<String>, AgentError> {
+    let bytes = host.read(path, STRING_BYTES_MAX).await?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+async fn enroll(host: &Arc<dyn Host>, string: &EnrollmentString, kept: Option<State>) -> Result<State, AgentError> {
+    // A key that was made for an enrollment whose answer got lost is used again.
+    let key = match kept {
+        Some(kept) => kept.key,
+        None => NodeKey::generate().map_err(|error| AgentError::State(error.to_string()))?,
+    };
+    state::keep_key(host, &key).await?;
+    let request = EnrollRequest {
+        node: string.node,
+        token: string.token.expose().to_owned(),
+        csr: key.request_pem().map_err(|error| AgentError::State(error.to_string()))?,
+        machine_id: host.facts().await?.machine_id,
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let response = post(string, &request).await?;
+    let identity = checked(string, response)?;
+    state::keep(host, &identity).await?;
+    tracing::info!(node = %identity.node, "enrolled");
+    Ok(State { identity, key })
+}
+
+async fn post(string: &EnrollmentString, request: &EnrollRequest) -> Result<EnrollResponse, AgentError> {
+    let address = string.url.strip_prefix("https://").unwrap_or(&string.url).trim_end_matches('/');
+    let tls = pinned_client_config(&string.ca_sha256).map_err(|error| AgentError::Unreachable(error.to_string()))?;
+    let stream = connect(address, tls).await?;
+    let body = serde_json::to_vec(request).map_err(|error| AgentError::State(error.to_string()))?;
+    let http = Request::builder()
+        .method(Method::POST)
+        .uri(ENROLL_PATH)
+        .header(header::HOST, address)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body)))
+        .map_err(|error| AgentError::State(error.to_string()))?;
+    let (status, body) = request_once(stream, http, BODY_BYTES_MAX).await?;
+    if !status.is_success() {
+        return Err(AgentError::Refused(format!("{status}: {}", problem(&body))));
+    }
+    serde_json::from_slice(&body).map_err(|error| AgentError::Refused(format!("its answer makes no sense: {error}")))
+}
+
+/// The sentences of a problem document, or the start of whatever else came back.
+fn problem(body: &[u8]) -> String {
+    let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let text = |name: &str| value.get(name).and_then(serde_json::Value::as_str);
+    match (text("detail"), text("next")) {
+        (Some(detail), Some(next)) => format!("{detail}; {next}"),
+        (Some(detail), None) => detail.to_owned(),
+        _ => String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned(),
+    }
+}
+
+/// The answer came over a pinned connection; still the authority in it must be the pinned one, and the keys signed by it.
+fn checked(string: &EnrollmentString, response: EnrollResponse) -> Result<Identity, AgentError> {
+    let wrong = |what: String| AgentError::Refused(format!("its answer makes no sense: {what}"));
+    let authority =
+        CertificateDer::from_pem_slice(response.authority.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+    if sha256_hex(&authority) != string.ca_sha256 {
+        return Err(wrong("another authority than the pinned one".to_owned()));
+    }
+    let key_set: gpuaas_trust::SignedKeySet =
+        serde_json::from_value(response.key_set).map_err(|error| wrong(error.to_string()))?;
+    key_set.verify(&authority, 0).map_err(|error| wrong(error.to_string()))?;
+    Ok(Identity {
+        node: string.node,
+        control_plane: response.control_plane,
+        epoch: response.epoch,
+        channel: response.channel,
+        authority: response.authority,
+        certificate: response.certificate,
+        key_set,
+    })
+}

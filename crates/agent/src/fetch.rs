@@ -1,0 +1,109 @@
+//! What the agent asks the control plane for: artifacts, secrets, renewal. A connection per request: requests are few, and a long
+//! download must not hold up a secret.
+
+use std::sync::RwLock;
+
+use bytes::Bytes;
+use gpuaas_model::SecretId;
+use gpuaas_trust::{ALPN_FETCH, node_client_config, sha256_hex};
+use gpuaas_wire::session::{BODY_BYTES_MAX, RenewRequest, RenewResponse, SECRET_BYTES_MAX, path};
+use gpuaas_wire::task::SecretRef;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use rustls::ClientConfig;
+use zeroize::Zeroizing;
+
+use crate::{
+    error::AgentError,
+    http_client::{connect, request_streamed},
+    state::{Identity, State},
+};
+
+/// Asks the control plane.
+pub(crate) struct Fetch {
+    channel: String,
+    tls: RwLock<ClientConfig>,
+}
+
+impl Fetch {
+    pub(crate) fn new(state: &State) -> Result<Self, AgentError> {
+        Ok(Self { channel: state.identity.channel.clone(), tls: RwLock::new(tls(&state.identity, state)?) })
+    }
+
+    /// Uses a renewed certificate from now on.
+    pub(crate) fn renewed(&self, state: &State) -> Result<(), AgentError> {
+        *self.tls.write().unwrap_or_else(std::sync::PoisonError::into_inner) = tls(&state.identity, state)?;
+        Ok(())
+    }
+
+    /// An artifact from `offset` on. Whoever reads it checks the digest.
+    pub(crate) async fn artifact(&self, sha256: &str, offset: u64) -> Result<Response<Incoming>, AgentError> {
+        let range = (offset > 0).then(|| format!("bytes={offset}-"));
+        let response = self.ask(Method::GET, format!("{}{sha256}", path::ARTIFACTS), Bytes::new(), range).await?;
+        match response.status() {
+            StatusCode::OK if offset == 0 => Ok(response),
+            StatusCode::PARTIAL_CONTENT if offset > 0 => Ok(response),
+            status => Err(AgentError::Refused(format!("artifact {sha256}: {status}"))),
+        }
+    }
+
+    /// A secret, checked against the digest that the task names.
+    pub(crate) async fn secret(&self, secret: &SecretRef) -> Result<Zeroizing<Vec<u8>>, AgentError> {
+        let response =
+            self.ask(Method::GET, format!("{}{}", path::SECRETS, secret.secret_id), Bytes::new(), None).await?;
+        let bytes = Zeroizing::new(body(response, SECRET_BYTES_MAX).await?.to_vec());
+        if sha256_hex(&bytes) != secret.sha256 {
+            return Err(AgentError::Refused("the secret is not the one that the task names".to_owned()));
+        }
+        Ok(bytes)
+    }
+
+    /// Deposits a secret under the id that a task gave.
+    pub(crate) async fn deposit(&self, secret: SecretId, bytes: &[u8]) -> Result<(), AgentError> {
+        let target = format!("{}{secret}", path::SECRETS);
+        let response = self.ask(Method::PUT, target, Bytes::copy_from_slice(bytes), None).await?;
+        body(response, BODY_BYTES_MAX).await.map(|_| ())
+    }
+
+    /// A new certificate for the same key.
+    pub(crate) async fn renew(&self, csr: String) -> Result<String, AgentError> {
+        let request =
+            serde_json::to_vec(&RenewRequest { csr }).map_err(|error| AgentError::State(error.to_string()))?;
+        let response = self.ask(Method::POST, path::RENEW.to_owned(), Bytes::from(request), None).await?;
+        let bytes = body(response, BODY_BYTES_MAX).await?;
+        let renewed: RenewResponse =
+            serde_json::from_slice(&bytes).map_err(|error| AgentError::Refused(error.to_string()))?;
+        Ok(renewed.certificate)
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        target: String,
+        content: Bytes,
+        range: Option<String>,
+    ) -> Result<Response<Incoming>, AgentError> {
+        let tls = self.tls.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let stream = connect(&self.channel, tls).await?;
+        let mut request = Request::builder().method(method).uri(format!("https://control-plane{target}"));
+        if let Some(range) = range {
+            request = request.header(header::RANGE, range);
+        }
+        let request = request.body(Full::new(content)).map_err(|error| AgentError::State(error.to_string()))?;
+        request_streamed(stream, request).await
+    }
+}
+
+async fn body(response: Response<Incoming>, bytes_max: usize) -> Result<Bytes, AgentError> {
+    let status = response.status();
+    let bytes = Limited::new(response.into_body(), bytes_max).collect().await;
+    let bytes = bytes.map_err(|error| AgentError::Unreachable(error.to_string()))?.to_bytes();
+    if status.is_success() { Ok(bytes) } else { Err(AgentError::Refused(format!("{status}"))) }
+}
+
+fn tls(identity: &Identity, state: &State) -> Result<ClientConfig, AgentError> {
+    let chain = vec![identity.certificate()?];
+    node_client_config(&identity.authority()?, chain, state.key.to_der(), ALPN_FETCH)
+        .map_err(|error| AgentError::State(error.to_string()))
+}

@@ -1,0 +1,10 @@
+//! `host.noop`: answers at once.
+
+use gpuaas_wire::task::{Noop, NoopDone, TaskFailure};
+
+use crate::context::Context;
+
+/// Does nothing.
+pub(crate) async fn run(_task: Noop, _context: Context) -> Result<NoopDone, TaskFailure> {
+    Ok(NoopDone {})
+}

@@ -1,0 +1,159 @@
+//! The ledger: what this node was told and what came of it, durable before and after. A task that is in it never runs again.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use camino::Utf8PathBuf;
+use gpuaas_host::{FileSpec, Host, HostError};
+use gpuaas_model::{TaskId, Timestamp};
+use gpuaas_wire::task::TaskOutcome;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use crate::{error::AgentError, state};
+
+/// Tasks kept at least, expired or not.
+const TASKS_KEPT: usize = 256;
+/// Longest ledger that is read: far above what compaction leaves.
+const FILE_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
+/// Lines after which the file is written anew.
+const LINES_MAX: usize = 4_096;
+
+/// What the ledger knows of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Entry {
+    /// It began here, in this run of the agent.
+    Begun,
+    /// It began in an earlier run and never ended.
+    Interrupted,
+    /// It ended.
+    Ended(TaskOutcome),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "snake_case")]
+enum Line {
+    /// About to run.
+    Begin { task: TaskId, fence: u64, expires_at: Timestamp },
+    /// How it ended.
+    End { task: TaskId, outcome: TaskOutcome },
+    /// The highest fence of tasks that are forgotten.
+    Fence { fence: u64 },
+}
+
+/// The ledger.
+pub(crate) struct Ledger {
+    host: Arc<dyn Host>,
+    path: Utf8PathBuf,
+    file: Box<dyn AsyncWrite + Send + Unpin>,
+    entries: BTreeMap<TaskId, (Timestamp, u64, Entry)>,
+    fence: u64,
+    lines: usize,
+}
+
+impl Ledger {
+    /// Reads what is there. What had begun and not ended is interrupted from now on.
+    pub(crate) async fn open(host: Arc<dyn Host>, now: Timestamp) -> Result<Self, AgentError> {
+        let path = state::path("ledger.jsonl");
+        let text = host.read(&path, FILE_BYTES_MAX).await?.unwrap_or_default();
+        let file = host.append(&path).await?;
+        let mut ledger = Self { host, path, file, entries: BTreeMap::new(), fence: 0, lines: 0 };
+        for line in text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+            // A line that was cut by a crash was never acted upon: what follows a line waits for its fsync.
+            if let Ok(line) = serde_json::from_slice(line) {
+                ledger.take(line);
+            }
+        }
+        for (_, _, entry) in ledger.entries.values_mut() {
+            if *entry == Entry::Begun {
+                *entry = Entry::Interrupted;
+            }
+        }
+        ledger.compact(now).await?;
+        Ok(ledger)
+    }
+
+    /// What is known of a task.
+    pub(crate) fn entry(&self, task: TaskId) -> Option<&Entry> {
+        self.entries.get(&task).map(|(_, _, entry)| entry)
+    }
+
+    /// The highest fence ever accepted.
+    pub(crate) fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// Tasks that have ended, for the hello.
+    pub(crate) fn ended(&self) -> Vec<TaskId> {
+        let ended = |(task, (_, _, entry)): (&TaskId, &(Timestamp, u64, Entry))| {
+            matches!(entry, Entry::Ended(_)).then_some(*task)
+        };
+        self.entries.iter().filter_map(ended).collect()
+    }
+
+    /// Writes that a task is about to run. Durable when this returns.
+    pub(crate) async fn begin(&mut self, task: TaskId, fence: u64, expires_at: Timestamp) -> Result<(), AgentError> {
+        self.append(Line::Begin { task, fence, expires_at }).await
+    }
+
+    /// Writes how a task ended. Durable when this returns.
+    pub(crate) async fn end(&mut self, task: TaskId, outcome: TaskOutcome, now: Timestamp) -> Result<(), AgentError> {
+        self.append(Line::End { task, outcome }).await?;
+        if self.lines > LINES_MAX {
+            self.compact(now).await?;
+        }
+        Ok(())
+    }
+
+    async fn append(&mut self, line: Line) -> Result<(), AgentError> {
+        let fail = |source| HostError::File { action: "write", path: self.path.clone(), source };
+        let mut json = serde_json::to_vec(&line).map_err(|error| AgentError::State(error.to_string()))?;
+        json.push(b'\n');
+        self.file.write_all(&json).await.map_err(fail)?;
+        self.file.flush().await.map_err(fail)?;
+        self.host.sync(&self.path).await?;
+        self.take(line);
+        Ok(())
+    }
+
+    fn take(&mut self, line: Line) {
+        self.lines += 1;
+        match line {
+            Line::Begin { task, fence, expires_at } => {
+                self.fence = self.fence.max(fence);
+                self.entries.insert(task, (expires_at, fence, Entry::Begun));
+            }
+            Line::End { task, outcome } => {
+                if let Some((_, _, entry)) = self.entries.get_mut(&task) {
+                    *entry = Entry::Ended(outcome);
+                }
+            }
+            Line::Fence { fence } => self.fence = self.fence.max(fence),
+        }
+    }
+
+    /// Forgets the oldest tasks whose envelopes have expired: a replay of them is refused for its age.
+    async fn compact(&mut self, now: Timestamp) -> Result<(), AgentError> {
+        let mut excess = self.entries.len().saturating_sub(TASKS_KEPT);
+        self.entries.retain(|_, (expires_at, _, entry)| {
+            let forget = excess > 0 && *expires_at < now && matches!(entry, Entry::Ended(_));
+            excess -= usize::from(forget);
+            !forget
+        });
+        let mut lines = vec![Line::Fence { fence: self.fence }];
+        for (task, (expires_at, fence, entry)) in &self.entries {
+            lines.push(Line::Begin { task: *task, fence: *fence, expires_at: *expires_at });
+            if let Entry::Ended(outcome) = entry {
+                lines.push(Line::End { task: *task, outcome: outcome.clone() });
+            }
+        }
+        let mut content = Vec::new();
+        for line in &lines {
+            serde_json::to_writer(&mut content, line).map_err(|error| AgentError::State(error.to_string()))?;
+            content.push(b'\n');
+        }
+        self.host.write(&FileSpec { path: self.path.clone(), mode: 0o600, content }).await?;
+        self.file = self.host.append(&self.path).await?;
+        self.lines = lines.len();
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+//! The node agent.
+//!
+//! Guarantees: it executes only what its catalog holds, only when the control plane's key signed it for this node, this enrollment and this
+//! time, and never twice; it opens nothing on the node; a task's effects go through the `host` port alone.
+//!
+//! Deliberately absent: a database, a web framework, and any way to run what a task's author wrote.
+
+mod catalog;
+mod clock;
+mod context;
+mod dial;
+mod enroll;
+mod error;
+mod fetch;
+mod handlers;
+mod http_client;
+mod ledger;
+mod observe;
+mod options;
+mod renew;
+mod runner;
+mod service;
+mod state;
+mod tunnel;
+
+pub use error::AgentError;
+pub use options::Options;
+
+use std::sync::Arc;
+
+use gpuaas_host::{
+    Host,
+    sandbox::{SandboxEnvironment, SandboxHost},
+};
+
+/// Enrolls if need be, then serves the control plane until it is told to end.
+pub async fn run(options: Options) -> Result<(), AgentError> {
+    let environment = SandboxEnvironment::from_process()?.ok_or(AgentError::NoHost)?;
+    let host: Arc<dyn Host> = Arc::new(SandboxHost::new(environment));
+    let state = enroll::identity(&host, &options).await?;
+    dial::run(host, state).await
+}

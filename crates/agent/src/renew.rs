@@ -1,0 +1,49 @@
+//! Renews the node's certificate at two thirds of its life, by itself.
+
+use std::{sync::Arc, time::Duration};
+
+use gpuaas_model::Timestamp;
+use gpuaas_trust::NODE_CERTIFICATE_LIFE;
+
+use crate::{clock::now, dial::Dialer, error::AgentError, fetch::Fetch, state};
+
+/// Renewal starts with a third of the life left: of 24 h, eight hours of a dead control plane cost no certificate.
+const RENEW_AT_LIFE_PERCENT: u32 = 67;
+/// Wait after a renewal that failed.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// Renews for as long as the agent runs.
+pub(crate) async fn keep(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
+    loop {
+        let due = due_at(&dialer).await.unwrap_or_else(|_| now());
+        tokio::time::sleep(due.since(now())).await;
+        match renew(&dialer, &fetch).await {
+            Ok(()) => tracing::info!("the node's certificate was renewed"),
+            Err(error) => {
+                tracing::warn!(%error, "the node's certificate could not be renewed yet");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+async fn renew(dialer: &Dialer, fetch: &Fetch) -> Result<(), AgentError> {
+    let csr = {
+        let state = dialer.state.lock().await;
+        state.key.request_pem().map_err(|error| AgentError::State(error.to_string()))?
+    };
+    let certificate = fetch.renew(csr).await?;
+    let mut state = dialer.state.lock().await;
+    state.identity.certificate = certificate;
+    state::keep(&dialer.host, &state.identity).await?;
+    fetch.renewed(&state)
+}
+
+async fn due_at(dialer: &Dialer) -> Result<Timestamp, AgentError> {
+    let state = dialer.state.lock().await;
+    let certificate = state.identity.certificate()?;
+    let end = gpuaas_trust::expires_at(&certificate).map_err(|error| AgentError::State(error.to_string()))?;
+    let left = NODE_CERTIFICATE_LIFE * (100 - RENEW_AT_LIFE_PERCENT) / 100;
+    let left = i64::try_from(left.as_millis()).unwrap_or(0);
+    Ok(Timestamp::from_millis(end.as_millis() - left))
+}

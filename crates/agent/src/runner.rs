@@ -1,0 +1,257 @@
+//! Takes envelopes, refuses what must be refused before anything happens, and runs the rest, each once.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use gpuaas_host::Host;
+use gpuaas_model::{Code, TaskId};
+use gpuaas_trust::{Envelope, EnvelopeError, SigningKeySet, TaskStatement};
+use gpuaas_wire::{
+    session::{Refusal, TaskLine},
+    task::{TaskFailure, TaskOutcome, TaskSupport},
+};
+use tokio::sync::{Mutex as AsyncMutex, broadcast};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    catalog::{self, Entry},
+    clock::now,
+    context::Context,
+    error::AgentError,
+    fetch::Fetch,
+    ledger::{self, Ledger},
+};
+
+/// Progress lines that a slow listener may fall behind before it loses the oldest.
+const LINES_KEPT: usize = 64;
+/// Tasks under way at once, waiting ones included.
+const TASKS_MAX: usize = 32;
+
+/// Whom tasks must be for.
+#[derive(Clone, Debug)]
+pub(crate) struct Addressee {
+    pub(crate) control_plane: String,
+    pub(crate) node: gpuaas_model::NodeId,
+    pub(crate) epoch: u64,
+}
+
+struct Running {
+    lines: broadcast::Sender<TaskLine>,
+    cancel: CancellationToken,
+}
+
+/// Runs tasks.
+pub(crate) struct Runner {
+    host: Arc<dyn Host>,
+    fetch: Arc<Fetch>,
+    addressee: Addressee,
+    keys: Mutex<SigningKeySet>,
+    catalog: Vec<Entry>,
+    ledger: AsyncMutex<Ledger>,
+    running: Mutex<HashMap<TaskId, Running>>,
+    /// Held by the one task that changes the node.
+    mutation: AsyncMutex<()>,
+}
+
+/// What an accepted envelope leads to.
+pub(crate) enum Accepted {
+    /// It is known already: these lines, and no more.
+    Known(Vec<TaskLine>),
+    /// It runs: lines as they come.
+    Running(broadcast::Receiver<TaskLine>),
+}
+
+impl Runner {
+    pub(crate) async fn open(
+        host: Arc<dyn Host>,
+        fetch: Arc<Fetch>,
+        addressee: Addressee,
+        keys: SigningKeySet,
+    ) -> Result<Arc<Self>, AgentError> {
+        let ledger = Ledger::open(host.clone(), now()).await?;
+        Ok(Arc::new(Self {
+            host,
+            fetch,
+            addressee,
+            keys: Mutex::new(keys),
+            catalog: catalog::catalog(),
+            ledger: AsyncMutex::new(ledger),
+            running: Mutex::default(),
+            mutation: AsyncMutex::new(()),
+        }))
+    }
+
+    /// The catalog as the hello tells it.
+    pub(crate) fn support(&self) -> Vec<TaskSupport> {
+        catalog::support(&self.catalog)
+    }
+
+    /// The highest fence and the ended tasks, for the hello.
+    pub(crate) async fn memory(&self) -> (u64, Vec<TaskId>) {
+        let ledger = self.ledger.lock().await;
+        (ledger.fence(), ledger.ended())
+    }
+
+    /// The version of the signing keys in use.
+    pub(crate) fn key_set_version(&self) -> u64 {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).version
+    }
+
+    /// Uses these signing keys from now on.
+    pub(crate) fn set_keys(&self, keys: SigningKeySet) {
+        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
+    /// Takes an envelope. A refusal has no side effect at all.
+    pub(crate) async fn accept(self: &Arc<Self>, envelope: &[u8]) -> Result<Accepted, Refusal> {
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let statement =
+            Envelope::open(envelope, &keys).map_err(|error| refuse(Code::EnvelopeInvalid, error.to_string()))?;
+        self.must_be_for_us(&statement)?;
+        let mut ledger = self.ledger.lock().await;
+        if let Some(known) = self.known(&ledger, statement.task) {
+            return Ok(known);
+        }
+        let position = self.must_be_acceptable(&ledger, &statement)?;
+        if self.running.lock().unwrap_or_else(PoisonError::into_inner).len() >= TASKS_MAX {
+            return Err(refuse(Code::Unavailable, format!("{TASKS_MAX} tasks are under way already")));
+        }
+        ledger
+            .begin(statement.task, statement.fence, statement.expires_at)
+            .await
+            .map_err(|error| refuse(Code::HostFailed, error.to_string()))?;
+        drop(ledger);
+        Ok(Accepted::Running(self.start(position, statement)))
+    }
+
+    /// Ends a task early; its handler sees it at its next look.
+    pub(crate) fn cancel(&self, task: TaskId) {
+        if let Some(running) = self.running.lock().unwrap_or_else(PoisonError::into_inner).get(&task) {
+            running.cancel.cancel();
+        }
+    }
+
+    fn must_be_for_us(&self, statement: &TaskStatement) -> Result<(), Refusal> {
+        let us = &self.addressee;
+        let wrong = if statement.control_plane != us.control_plane {
+            "another control plane"
+        } else if statement.node != us.node {
+            "another node"
+        } else if statement.epoch != us.epoch {
+            "another enrollment of this node"
+        } else {
+            return Ok(());
+        };
+        Err(refuse(Code::EnvelopeForeign, format!("the task is for {wrong}")))
+    }
+
+    fn known(&self, ledger: &Ledger, task: TaskId) -> Option<Accepted> {
+        match ledger.entry(task)? {
+            ledger::Entry::Ended(outcome) => Some(Accepted::Known(vec![TaskLine::Ended(outcome.clone())])),
+            ledger::Entry::Interrupted => Some(Accepted::Known(vec![TaskLine::Interrupted])),
+            ledger::Entry::Begun => {
+                let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(match running.get(&task) {
+                    Some(running) => Accepted::Running(running.lines.subscribe()),
+                    None => Accepted::Known(vec![TaskLine::Interrupted]),
+                })
+            }
+        }
+    }
+
+    /// The catalog entry for a task that may run now.
+    fn must_be_acceptable(&self, ledger: &Ledger, statement: &TaskStatement) -> Result<usize, Refusal> {
+        if statement.expires_at <= now() {
+            let late = EnvelopeError::Expired(statement.expires_at);
+            return Err(refuse(Code::EnvelopeExpired, late.to_string()));
+        }
+        if statement.fence < ledger.fence() {
+            let message = format!("the task has fence {}, and {} was seen", statement.fence, ledger.fence());
+            return Err(refuse(Code::FenceTooLow, message));
+        }
+        let known = |entry: &Entry| entry.task_type.as_str() == statement.task_type && entry.schema == statement.schema;
+        let position = self.catalog.iter().position(known).ok_or_else(|| {
+            refuse(
+                Code::TaskUnknown,
+                format!("this agent has no {} in schema {}", statement.task_type, statement.schema),
+            )
+        })?;
+        (self.catalog[position].accepts)(&statement.params)
+            .map_err(|error| refuse(Code::TaskParamsInvalid, error.to_string()))?;
+        Ok(position)
+    }
+
+    fn start(self: &Arc<Self>, position: usize, statement: TaskStatement) -> broadcast::Receiver<TaskLine> {
+        let (lines, receiver) = broadcast::channel(LINES_KEPT);
+        let cancel = CancellationToken::new();
+        let running = Running { lines: lines.clone(), cancel: cancel.clone() };
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(statement.task, running);
+        let runner = self.clone();
+        tokio::spawn(async move { runner.run(position, statement, lines, cancel).await });
+        receiver
+    }
+
+    async fn run(
+        self: Arc<Self>,
+        position: usize,
+        statement: TaskStatement,
+        lines: broadcast::Sender<TaskLine>,
+        cancel: CancellationToken,
+    ) {
+        // Nobody listening is fine: the ledger keeps the end.
+        let _ = lines.send(TaskLine::Accepted);
+        let progress = lines.clone();
+        let context = Context {
+            host: self.host.clone(),
+            fetch: self.fetch.clone(),
+            cancel: cancel.clone(),
+            deadline: statement.expires_at,
+            progress: Arc::new(move |said| {
+                let _ = progress.send(TaskLine::Progress(said));
+            }),
+        };
+        let outcome = match self.attempt(position, &statement, context, &cancel).await {
+            Ok(result) => TaskOutcome::Succeeded { result },
+            Err(failure) => TaskOutcome::Failed { failure },
+        };
+        if let Err(error) = self.ledger.lock().await.end(statement.task, outcome.clone(), now()).await {
+            tracing::error!(task = %statement.task, %error, "the end of a task could not be written; it will read as interrupted");
+        }
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&statement.task);
+        let _ = lines.send(TaskLine::Ended(outcome));
+    }
+
+    async fn attempt(
+        &self,
+        position: usize,
+        statement: &TaskStatement,
+        context: Context,
+        cancel: &CancellationToken,
+    ) -> Result<serde_json::Value, TaskFailure> {
+        let entry = &self.catalog[position];
+        let time = context.time_left();
+        let work = async {
+            let _one_at_a_time = if entry.mutates { Some(self.mutation.lock().await) } else { None };
+            (entry.run)(statement.params.clone(), context).await
+        };
+        tokio::select! {
+            // Handlers that wait watch deadline and cancellation themselves, to end with their evidence; this is for those that do not.
+            result = work => result,
+            () = tokio::time::sleep(time + HANDLER_GRACE) => {
+                Err(TaskFailure::new(Code::TaskTimedOut, format!("{} did not end by its deadline", statement.task_type)))
+            }
+            () = async { cancel.cancelled().await; tokio::time::sleep(HANDLER_GRACE).await } => {
+                Err(TaskFailure::new(Code::TaskCancelled, format!("{} was cancelled", statement.task_type)))
+            }
+        }
+    }
+}
+
+/// How long a handler has to end by itself after its deadline or its cancellation.
+const HANDLER_GRACE: std::time::Duration = std::time::Duration::from_secs(2);
+
+fn refuse(code: Code, message: String) -> Refusal {
+    Refusal { code, message }
+}

@@ -1,0 +1,190 @@
+//! What the control plane can ask on its connection: a closed set of paths.
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
+use gpuaas_host::{Host, JournalFrom};
+use gpuaas_model::Code;
+use gpuaas_trust::{Envelope, SignedKeySet};
+use gpuaas_wire::session::{
+    BODY_BYTES_MAX, BulkRequest, ConnectionKind, Hello, JOURNAL_UNITS, JournalLine, JournalRequest, Observe, PROTOCOL,
+    Refusal, TUNNEL_PORT_HEADER, TUNNEL_PORTS, TaskLine, TaskRef, path,
+};
+use http::{Method, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::{
+    dial::Dialer,
+    observe,
+    runner::{Accepted, Runner},
+    tunnel,
+};
+
+pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
+
+/// Answers on one connection.
+pub(crate) struct Service {
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) runner: Arc<Runner>,
+    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) connection: ConnectionKind,
+}
+
+impl Service {
+    /// Answers a request; a refusal is an answer too.
+    pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Answer, Infallible> {
+        let path = request.uri().path().to_owned();
+        let answered = match (request.method(), path.as_str()) {
+            (&Method::GET, path::HELLO) => self.hello().await,
+            (&Method::POST, path::KEYS) => self.keys(request).await,
+            (&Method::POST, path::TASKS) => self.task(request).await,
+            (&Method::POST, path::ACKNOWLEDGE) => Ok(nothing()),
+            (&Method::POST, path::CANCEL) => self.cancel(request).await,
+            (&Method::POST, path::OBSERVE) => self.observe(request).await,
+            (&Method::POST, path::CONNECTIONS) => self.connection(request).await,
+            (&Method::POST, path::TUNNEL) => self.tunnel(request).await,
+            (&Method::POST, path::JOURNAL) => self.journal(request).await,
+            _ => Err(refusal(Code::NotFound, "this agent has no such path")),
+        };
+        Ok(answered.unwrap_or_else(refused))
+    }
+
+    async fn hello(&self) -> Result<Answer, Refusal> {
+        let facts = self.host.facts().await.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;
+        let (fence, unacknowledged) = self.runner.memory().await;
+        Ok(json(&Hello {
+            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            protocols: vec![PROTOCOL],
+            connection: self.connection.clone(),
+            instance: self.dialer.instance.clone(),
+            machine_id: facts.machine_id,
+            boot_id: facts.boot_id,
+            addresses: facts.addresses,
+            support: self.runner.support(),
+            fence,
+            key_set_version: self.runner.key_set_version(),
+            unacknowledged,
+        }))
+    }
+
+    async fn keys(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+        let signed: SignedKeySet = read(request).await?;
+        self.dialer
+            .take_keys(&self.runner, &signed)
+            .await
+            .map_err(|message| refusal(Code::EnvelopeInvalid, &message))?;
+        Ok(nothing())
+    }
+
+    async fn task(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+        let envelope = bytes(request, Envelope::BYTES_MAX).await?;
+        Ok(match self.runner.accept(&envelope).await? {
+            Accepted::Known(lines) => streamed(stream::iter(lines)),
+            Accepted::Running(lines) => streamed(until_end(lines)),
+        })
+    }
+
+    async fn cancel(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+        let TaskRef { task } = read(request).await?;
+        self.runner.cancel(task);
+        Ok(nothing())
+    }
+
+    async fn observe(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+        let Observe { units } = read(request).await?;
+        Ok(streamed(observe::reports(&self.host, &units).await))
+    }
+
+    async fn connection(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+        let BulkRequest { request } = read(request).await?;
+        self.dialer.clone().dial_bulk(self.runner.clone(), request);
+        Ok(nothing())
+    }
+
+    async fn tunnel(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+        let port = request.headers().get(TUNNEL_PORT_HEADER).and_then(|port| port.to_str().ok()?.parse::<u16>().ok());
+        let port = port.filter(|port| TUNNEL_PORTS.contains(port));
+        let port = port.ok_or_else(|| refusal(Code::Forbidden, "no tunnel leads to that port"))?;
+        let address = SocketAddr::new(self.host.address(), port);
+        let body = tunnel::open(address, request.into_body()).await;
+        let body = body.map_err(|error| refusal(Code::ClusterUnreachable, &format!("{address}: {error}")))?;
+        Ok(Response::new(body.boxed_unsync()))
+    }
+
+    async fn journal(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+        let ask: JournalRequest = read(request).await?;
+        if !JOURNAL_UNITS.contains(&ask.unit.as_str()) {
+            return Err(refusal(Code::Forbidden, "that unit's journal is not read"));
+        }
+        let from = match (ask.since, ask.tail) {
+            (Some(since), _) => JournalFrom::Since(since),
+            (None, Some(lines)) => JournalFrom::Tail(lines),
+            (None, None) => JournalFrom::After(0),
+        };
+        let lines = self.host.journal(&ask.unit, from, ask.follow).await;
+        let lines = lines.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;
+        Ok(streamed(lines.map(|line| JournalLine { at: line.at, text: line.text })))
+    }
+}
+
+/// A running task's lines up to its end. A listener that fell behind loses progress, never the end: that is sent last.
+fn until_end(lines: tokio::sync::broadcast::Receiver<TaskLine>) -> impl Stream<Item = TaskLine> + Send {
+    stream::unfold(Some(lines), |lines| async move {
+        let mut lines = lines?;
+        loop {
+            match lines.recv().await {
+                Ok(line @ (TaskLine::Ended(_) | TaskLine::Interrupted)) => return Some((line, None)),
+                Ok(line) => return Some((line, Some(lines))),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    })
+}
+
+async fn bytes(request: Request<Incoming>, bytes_max: usize) -> Result<Bytes, Refusal> {
+    let body = Limited::new(request.into_body(), bytes_max).collect().await;
+    Ok(body.map_err(|_| refusal(Code::BodyTooLarge, "the body is too long or broke off"))?.to_bytes())
+}
+
+async fn read<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Refusal> {
+    let bytes = bytes(request, BODY_BYTES_MAX).await?;
+    serde_json::from_slice(&bytes).map_err(|error| refusal(Code::BodyInvalid, &error.to_string()))
+}
+
+fn streamed<T: Serialize>(lines: impl Stream<Item = T> + Send + 'static) -> Answer {
+    let frames = lines.map(|line| {
+        let mut json = serde_json::to_vec(&line).map_err(std::io::Error::other)?;
+        json.push(b'\n');
+        Ok(Frame::data(Bytes::from(json)))
+    });
+    Response::new(StreamBody::new(frames).boxed_unsync())
+}
+
+fn json(value: &impl Serialize) -> Answer {
+    whole(Bytes::from(serde_json::to_vec(value).unwrap_or_default()))
+}
+
+fn nothing() -> Answer {
+    whole(Bytes::new())
+}
+
+fn whole(bytes: Bytes) -> Answer {
+    Response::new(Full::new(bytes).map_err(|never| match never {}).boxed_unsync())
+}
+
+fn refusal(code: Code, message: &str) -> Refusal {
+    Refusal { code, message: message.to_owned() }
+}
+
+fn refused(refusal: Refusal) -> Answer {
+    let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::UNPROCESSABLE_ENTITY);
+    let mut answer = json(&refusal);
+    *answer.status_mut() = status;
+    answer
+}

@@ -1,0 +1,1 @@
+//! rke2-effects

@@ -1,0 +1,75 @@
+//! What the channel asks of the control plane behind it.
+
+use async_trait::async_trait;
+use gpuaas_model::{Code, Connectivity, NodeId, SecretId};
+use gpuaas_trust::NodeIdentity;
+use gpuaas_wire::{session::Hello, task::UnitReport};
+use tokio::io::AsyncRead;
+
+/// A connection or request that the control plane turns away, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Stable code.
+    pub code: Code,
+    /// One sentence, told to the node.
+    pub message: String,
+}
+
+/// Why a node does not get what it asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FetchError {
+    /// It is not there, or not for this node: the two look the same.
+    NotFound,
+    /// Anything else; told to the log, not to the node.
+    Internal(String),
+}
+
+/// An artifact from some offset to its end.
+pub struct ArtifactBody {
+    /// Length of the whole artifact.
+    pub size_bytes: u64,
+    /// The bytes from the offset on.
+    pub bytes: Box<dyn AsyncRead + Send + Unpin>,
+}
+
+/// Decides and records. Every method is about the one node whose certificate was verified: a node's word changes only itself.
+#[async_trait]
+pub trait ChannelBackend: Send + Sync {
+    /// Whether this identity may connect at all: known, not revoked, of the present enrollment.
+    async fn admit(&self, identity: &NodeIdentity) -> Result<(), Refused>;
+
+    /// The node's control connection stands; it can be sent tasks from now on.
+    async fn connected(&self, node: NodeId, hello: &Hello);
+
+    /// Whether it can be reached changed. Called on changes only.
+    async fn connectivity_changed(&self, node: NodeId, connectivity: Connectivity);
+
+    /// Two live agents use one identity; the newer was refused.
+    async fn cloned(&self, node: NodeId, newer: &Hello);
+
+    /// One of the node's observed units is now like this.
+    async fn unit_changed(&self, node: NodeId, report: UnitReport);
+
+    /// The signed key set to hand out at connection, as JSON.
+    async fn key_set(&self) -> String;
+
+    /// Which units the node should report.
+    async fn observed_units(&self, node: NodeId) -> Vec<String>;
+
+    /// An artifact of one of the node's own tasks.
+    async fn artifact(&self, node: NodeId, sha256: &str, offset: u64) -> Result<ArtifactBody, FetchError>;
+
+    /// A secret of one of the node's own tasks.
+    async fn read_secret(&self, node: NodeId, secret: SecretId) -> Result<zeroize::Zeroizing<Vec<u8>>, FetchError>;
+
+    /// Takes a secret that one of the node's own tasks was told to deposit.
+    async fn deposit_secret(
+        &self,
+        node: NodeId,
+        secret: SecretId,
+        bytes: zeroize::Zeroizing<Vec<u8>>,
+    ) -> Result<(), FetchError>;
+
+    /// A new certificate for the same key.
+    async fn renew(&self, identity: &NodeIdentity, presented: &[u8], csr: &str) -> Result<String, Refused>;
+}

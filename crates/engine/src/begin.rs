@@ -1,0 +1,272 @@
+//! Begins attempts: one transaction writes that they are about to run (with the signed envelope of each node task), and only then
+//! does anything run.
+
+use futures::future::BoxFuture;
+use gpuaas_model::{Code, EventKind, MemberId, OperationState, StepId, StepState, Timestamp};
+use gpuaas_planner::{App, Schedule, StepAction};
+use gpuaas_store::{LeaseRecord, MemberRecord, StepRecord, StoreError, TaskRecord, Tx};
+use gpuaas_wire::task::TaskFailure;
+
+use sync_wrapper::SyncFuture;
+
+use crate::{
+    dispatch::{Purpose, StepStartError},
+    driver::{Driver, Ended},
+    record::Story,
+    rows::OperationRows,
+    step::{AttemptEnd, continue_node_task},
+};
+
+/// Longest progress text kept as a step's detail, in bytes.
+const DETAIL_BYTES_MAX: usize = 512;
+
+/// An attempt whose beginning is in rows.
+enum Begun {
+    /// To be run; node tasks with their row.
+    Run(StepRecord, Option<Box<TaskRecord>>),
+    /// Ended before it could run.
+    Ended(StepRecord, TaskFailure),
+}
+
+impl Driver {
+    /// Skips and begins what the schedule says, in one transaction, then runs what was begun.
+    pub(crate) async fn begin(&mut self, lease: &LeaseRecord, next: &Schedule) -> Result<(), StoreError> {
+        let mut tx = self.engine.store().begin().await?;
+        self.must_hold(&mut tx, lease).await?;
+        let mut rows = OperationRows::load(&mut tx, self.id).await?;
+        let story = Story::of(&rows.operation);
+        let now = self.engine.ports().clock.now();
+        if rows.operation.state == OperationState::Queued {
+            rows.operation.started_at = Some(now);
+        }
+        let before = rows.operation.state;
+        rows.operation.state = OperationState::Running;
+        tx.update_operation(&rows.operation, before).await?;
+        if before == OperationState::Queued {
+            story.operation(&mut tx, EventKind::OperationStarted, &rows.operation).await?;
+        }
+        for key in &next.skip {
+            let Some(at) = rows.steps.iter().position(|step| &step.spec.key == key) else { continue };
+            end_unrun(&mut tx, &story, &mut rows.steps[at], now).await?;
+        }
+        let mut begun = Vec::new();
+        for key in &next.run {
+            let Some(at) = rows.steps.iter().position(|step| &step.spec.key == key) else { continue };
+            begun.push(self.begin_step(&mut tx, &story, &mut rows, at, now).await?);
+        }
+        self.write_status(&mut tx, &story, &mut rows).await?;
+        tx.commit().await?;
+        for attempt in begun {
+            let future: BoxFuture<'static, Ended> = match attempt {
+                Begun::Run(step, task) => {
+                    self.in_flight.insert(step.id);
+                    self.attempt(&rows, &step, task.map(|task| *task))
+                }
+                Begun::Ended(step, failure) => {
+                    self.in_flight.insert(step.id);
+                    Box::pin(async move { (step.id, step.attempts, AttemptEnd::Failed(failure)) })
+                }
+            };
+            self.attempts.push(SyncFuture::new(future));
+        }
+        Ok(())
+    }
+
+    async fn begin_step(
+        &self,
+        tx: &mut Tx,
+        story: &Story,
+        rows: &mut OperationRows,
+        at: usize,
+        now: Timestamp,
+    ) -> Result<Begun, StoreError> {
+        let before = (rows.steps[at].state, rows.steps[at].attempts);
+        {
+            let step = &mut rows.steps[at];
+            step.state = StepState::Running;
+            step.attempts += 1;
+            step.not_before = None;
+            step.detail = None;
+            step.started_at.get_or_insert(now);
+            step.deadline_at = Some(now.plus(std::time::Duration::from_millis(step.spec.deadline_ms)));
+        }
+        let member = rows.steps[at].spec.member;
+        if let (Some(event), Some(member)) = (rows.steps[at].spec.begins.clone(), member) {
+            change_member(tx, story, rows, member, event, now).await?;
+        }
+        let task = match self.record_node_task(tx, rows, at).await {
+            Ok(task) => Ok(task),
+            Err(StepStartError::Store(error)) => return Err(error),
+            Err(StepStartError::NodeHeldElsewhere) => {
+                Err(TaskFailure::new(Code::NodeUnreachable, StepStartError::NodeHeldElsewhere.to_string()))
+            }
+            Err(StepStartError::Sign(why)) => Err(TaskFailure::new(Code::Internal, why)),
+        };
+        let step = &mut rows.steps[at];
+        step.task = task.as_ref().ok().and_then(|task| task.as_ref().map(|task| task.id));
+        tx.update_step(step, before).await?;
+        story.step(tx, step).await?;
+        Ok(match task {
+            Ok(task) => Begun::Run(step.clone(), task.map(Box::new)),
+            Err(failure) => Begun::Ended(step.clone(), failure),
+        })
+    }
+
+    /// Renders, signs and records the task of a node-task step; `None` for other kinds.
+    async fn record_node_task(
+        &self,
+        tx: &mut Tx,
+        rows: &OperationRows,
+        at: usize,
+    ) -> Result<Option<TaskRecord>, StepStartError> {
+        let step = &rows.steps[at];
+        let StepAction::NodeTask { node, task } = &step.spec.action else { return Ok(None) };
+        let app = self.app(rows)?;
+        let params =
+            app.render(&step.spec, &rows.of.view()).map_err(|error| StepStartError::Sign(error.to_string()))?;
+        let schema = app.manifest().tasks.iter().find(|(known, _)| known == task).map_or(1, |(_, schema)| *schema);
+        let purpose = Purpose {
+            project: Some(rows.operation.project),
+            workload: Some(rows.operation.workload),
+            operation: Some(rows.operation.id),
+            step: Some(step.id),
+            attempt: step.attempts,
+            correlation: rows.operation.correlation,
+        };
+        let node = match rows.of.nodes.get(node) {
+            Some(node) => node.clone(),
+            None => tx.node(*node).await?,
+        };
+        let expires_at = step.deadline_at.unwrap_or_else(|| self.engine.ports().clock.now());
+        self.engine.record_task(tx, &node, purpose, (*task, schema), params, expires_at).await.map(Some)
+    }
+
+    /// Goes on with an attempt that a driver before this one began.
+    pub(crate) async fn continue_attempt(&mut self, rows: &OperationRows, step: StepRecord) -> Result<(), StoreError> {
+        tracing::info!(operation = %self.id, step = %step.spec.key, "continuing an attempt that another driver began");
+        let task = continue_node_task(&self.engine, &step).await?;
+        self.in_flight.insert(step.id);
+        self.attempts.push(SyncFuture::new(self.attempt(rows, &step, task)));
+        Ok(())
+    }
+
+    /// Asks every running node task to end; cluster calls are dropped with their deadline.
+    pub(crate) async fn cancel_running(&self, rows: &OperationRows) {
+        for step in rows.running() {
+            if let (StepAction::NodeTask { node, .. }, Some(task)) = (&step.spec.action, step.task) {
+                self.engine.nodes().cancel(*node, task).await;
+            }
+        }
+    }
+
+    /// Fails when another holder took the lease: whatever this driver was about to write is void.
+    pub(crate) async fn must_hold(&self, tx: &mut Tx, lease: &LeaseRecord) -> Result<(), StoreError> {
+        if tx.lease_held(&self.lease_name(), self.engine.replica(), lease.fence).await? {
+            Ok(())
+        } else {
+            Err(StoreError::Stale { what: "the operation's lease" })
+        }
+    }
+
+    /// Brings the workload's row in line, with an event when it changed.
+    pub(crate) async fn write_status(
+        &self,
+        tx: &mut Tx,
+        story: &Story,
+        rows: &mut OperationRows,
+    ) -> Result<(), StoreError> {
+        let stored = tx.workload(rows.of.workload.id).await?;
+        rows.refresh_status();
+        if stored != rows.of.workload {
+            rows.of.workload = tx.update_workload(&rows.of.workload).await?;
+            story.workload(tx, EventKind::WorkloadChanged, &rows.of.workload).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes progress texts of one step without ever making the attempt wait.
+    pub(crate) fn progress_of(&self, step: StepId) -> crate::effects::ProgressSink {
+        let progress = self.progress_in.clone();
+        std::sync::Arc::new(move |text| {
+            // A full queue means that newer texts are on their way already.
+            let _ = progress.try_send((step, text));
+        })
+    }
+
+    /// Keeps what a step says it is doing or waiting for.
+    pub(crate) async fn record_progress(&self, step: StepId, text: String) {
+        let end = text.floor_char_boundary(DETAIL_BYTES_MAX);
+        if let Err(error) = self.write_progress(step, &text[..end]).await {
+            tracing::debug!(%step, %error, "a progress text was not kept");
+        }
+    }
+
+    async fn write_progress(&self, step: StepId, text: &str) -> Result<(), StoreError> {
+        let mut tx = self.engine.store().begin().await?;
+        let mut row = tx.step(step).await?;
+        if row.state != StepState::Running || row.detail.as_deref() == Some(text) {
+            return Ok(());
+        }
+        row.detail = Some(text.to_owned());
+        let operation = tx.operation(self.id).await?;
+        tx.update_step(&row, (row.state, row.attempts)).await?;
+        Story::of(&operation).step(&mut tx, &row).await?;
+        tx.commit().await
+    }
+
+    pub(crate) fn app(&self, rows: &OperationRows) -> Result<&dyn App, StoreError> {
+        let slug = &rows.of.workload.app;
+        let entry = self.engine.catalog().app(slug);
+        entry.map(|entry| &*entry.app).ok_or_else(|| StoreError::NotFound { what: "app", id: slug.clone() })
+    }
+}
+
+/// Moves a member on, with its event. A transition that cannot happen is a defect and is logged; the member stays as it is.
+pub(crate) async fn change_member(
+    tx: &mut Tx,
+    story: &Story,
+    rows: &mut OperationRows,
+    id: MemberId,
+    event: gpuaas_model::MemberEvent,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let operation = rows.operation.id;
+    let Some(member) = rows.of.members.iter_mut().find(|member| member.id == id) else { return Ok(()) };
+    match member.state.on(event, now) {
+        Ok(state) => {
+            let before = member.state.name();
+            member.state = state;
+            member.last_operation = Some(operation);
+            settle_health(member);
+            *member = tx.update_member(member, before).await?;
+            story.member(tx, member).await
+        }
+        Err(illegal) => {
+            tracing::warn!(member = %id, %illegal, "a plan asked for an impossible transition");
+            Ok(())
+        }
+    }
+}
+
+/// A member's health as its state alone tells it; signals of its unit may change it later.
+fn settle_health(member: &mut MemberRecord) {
+    use gpuaas_model::{Health, MemberState as S};
+    member.health = match member.state {
+        S::Pending | S::Preparing { .. } | S::Bootstrapping { .. } | S::Joining { .. } => Health::Progressing,
+        S::Ready { .. } | S::Stopped { .. } | S::Drained { .. } | S::Removed => Health::Healthy,
+        S::Draining { .. } | S::Removing { .. } => Health::Progressing,
+        S::Failed { .. } => Health::Failed,
+    };
+    if member.health != Health::Failed {
+        member.fault = None;
+    }
+}
+
+async fn end_unrun(tx: &mut Tx, story: &Story, step: &mut StepRecord, now: Timestamp) -> Result<(), StoreError> {
+    let before = (step.state, step.attempts);
+    step.state = StepState::Skipped;
+    step.not_before = None;
+    step.ended_at = Some(now);
+    tx.update_step(step, before).await?;
+    story.step(tx, step).await
+}

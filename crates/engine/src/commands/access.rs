@@ -1,0 +1,271 @@
+//! Access to a workload's cluster: what is offered, a delivery, and its withdrawal. The credential itself is never stored or logged.
+
+use std::{sync::Arc, time::Duration};
+
+use gpuaas_model::{AccessGrantId, AuditAction, Code, EventKind, Lifecycle, WorkloadId};
+use gpuaas_store::{AccessGrantRecord, WorkloadRecord};
+use gpuaas_wire::task::TaskFailure;
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use super::audit;
+use crate::{
+    caller::Caller,
+    effects::{AccessRequest, CallContext, Delivered},
+    engine::Engine,
+    error::CommandError,
+    record::Story,
+    rows::WorkloadRows,
+    secrets::SealedSecrets,
+};
+
+/// Longest time for making or withdrawing a credential.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// Life of a direct credential when none is asked for.
+const DIRECT_TTL_SECONDS: u64 = 24 * 3_600;
+/// Longest life of a direct credential.
+const DIRECT_TTL_SECONDS_MAX: u64 = 30 * 24 * 3_600;
+/// Longest life of a break-glass credential (an hour, by the product's rule).
+const BREAK_GLASS_TTL_SECONDS_MAX: u64 = 3_600;
+/// Shortest life that Kubernetes' TokenRequest grants.
+const TTL_SECONDS_MIN: u64 = 600;
+
+/// How the cluster can be reached and by which credentials.
+#[derive(Clone, Debug)]
+pub struct AccessAnswer {
+    /// The cluster's endpoint, once there is one.
+    pub endpoint: Option<String>,
+    /// From where it can be reached.
+    pub reachability: &'static str,
+    /// What a person should know before connecting.
+    pub notes: Vec<String>,
+    /// Kinds on offer.
+    pub kinds: Vec<AccessKind>,
+    /// What was delivered and is not withdrawn.
+    pub grants: Vec<AccessGrantRecord>,
+}
+
+/// One kind of credential.
+#[derive(Clone, Debug)]
+pub struct AccessKind {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it is delivered when no kind is asked for.
+    pub default: bool,
+    /// Life when none is asked for.
+    pub ttl_seconds: u64,
+    /// Longest life.
+    pub ttl_seconds_max: u64,
+    /// Roles it can carry.
+    pub roles: &'static [&'static str],
+    /// What it is.
+    pub note: &'static str,
+}
+
+const KINDS: [AccessKind; 2] = [
+    AccessKind {
+        name: "direct",
+        default: true,
+        ttl_seconds: DIRECT_TTL_SECONDS,
+        ttl_seconds_max: DIRECT_TTL_SECONDS_MAX,
+        roles: &["cluster-admin", "cluster-view"],
+        note: "a ServiceAccount's token for the node's own address; withdrawn by deleting the ServiceAccount",
+    },
+    AccessKind {
+        name: "break-glass",
+        default: false,
+        ttl_seconds: BREAK_GLASS_TTL_SECONDS_MAX,
+        ttl_seconds_max: BREAK_GLASS_TTL_SECONDS_MAX,
+        roles: &["cluster-admin"],
+        note: "cluster-admin for at most an hour; needs a reason, is labelled and audited",
+    },
+];
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct AccessAsk {
+    /// A kind; the default one when absent.
+    pub kind: Option<String>,
+    /// A role; `cluster-admin` when absent.
+    pub role: Option<String>,
+    /// Life in seconds; the kind's own when absent.
+    pub ttl_seconds: Option<u64>,
+    /// Why; required for break-glass.
+    pub reason: Option<String>,
+}
+
+/// A delivered credential with its record.
+pub struct DeliveredAccess {
+    /// The record that withdrawing names.
+    pub grant: AccessGrantRecord,
+    /// The file.
+    pub kubeconfig: Zeroizing<String>,
+}
+
+/// How a workload can be reached.
+pub async fn describe(engine: &Engine, caller: &Caller, id: WorkloadId) -> Result<AccessAnswer, CommandError> {
+    let mut reader = engine.store().read().await?;
+    let workload = reader.workload(id).await?;
+    caller.must_see(workload.project, "workload", id)?;
+    let grants = reader.access_grants(id).await?;
+    Ok(AccessAnswer {
+        endpoint: workload.endpoint,
+        reachability: "node-network",
+        notes: vec![
+            "the endpoint is the server node's own address: your machine needs a route to it".to_owned(),
+            "no storage class is installed, and there is no stable external endpoint".to_owned(),
+        ],
+        kinds: KINDS.to_vec(),
+        grants: grants.into_iter().filter(|grant| grant.revoked_at.is_none()).collect(),
+    })
+}
+
+/// Makes a credential for the caller. Its record and audit are written before the file leaves.
+pub async fn deliver(
+    engine: &Arc<Engine>,
+    caller: &Caller,
+    id: WorkloadId,
+    ask: AccessAsk,
+) -> Result<DeliveredAccess, CommandError> {
+    let (kind, role, ttl_seconds) = checked(&ask)?;
+    let rows = WorkloadRows::load(&mut engine.store().read().await?, id).await?;
+    caller.must_see(rows.workload.project, "workload", id)?;
+    must_be_usable(&rows.workload)?;
+    let grant_id = AccessGrantId::generate(&*engine.ports().clock, &*engine.ports().entropy);
+    let request = AccessRequest {
+        name: format!("{}-{grant_id}", kind.name),
+        kind: kind.name.to_owned(),
+        role: role.clone(),
+        ttl_seconds,
+        requested_by: caller.principal.name.clone(),
+    };
+    let entry =
+        engine.catalog().app(&rows.workload.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))?;
+    // The row first: a crash after the ServiceAccount was made leaves a grant that says what to delete.
+    let grant = AccessGrantRecord {
+        id: grant_id,
+        workload: id,
+        kind: kind.name.to_owned(),
+        role,
+        requested_by: caller.principal.name.clone(),
+        reason: ask.reason,
+        service_account: request.name.clone(),
+        created_at: engine.ports().clock.now(),
+        expires_at: engine.ports().clock.now().plus(Duration::from_secs(ttl_seconds)),
+        revoked_at: None,
+    };
+    record(engine, caller, &rows.workload, &grant, (AuditAction::AccessDeliver, EventKind::AccessDelivered)).await?;
+    let delivered: Delivered = timed(engine, entry.effects.deliver_access(request, context(engine, &rows))).await?;
+    Ok(DeliveredAccess {
+        grant: AccessGrantRecord { expires_at: delivered.expires_at, ..grant },
+        kubeconfig: delivered.kubeconfig,
+    })
+}
+
+/// Withdraws a delivered credential. Withdrawing twice is withdrawing once.
+pub async fn revoke(
+    engine: &Arc<Engine>,
+    caller: &Caller,
+    id: AccessGrantId,
+) -> Result<AccessGrantRecord, CommandError> {
+    let mut reader = engine.store().read().await?;
+    let grant = reader.access_grant(id).await?;
+    let rows = WorkloadRows::load(&mut reader, grant.workload).await?;
+    drop(reader);
+    caller.must_see(rows.workload.project, "access grant", id)?;
+    let entry =
+        engine.catalog().app(&rows.workload.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))?;
+    if rows.workload.lifecycle.holds_allocations() {
+        timed(engine, entry.effects.revoke_access(&grant.service_account, context(engine, &rows))).await?;
+    }
+    let revoked = AccessGrantRecord { revoked_at: Some(engine.ports().clock.now()), ..grant };
+    record(engine, caller, &rows.workload, &revoked, (AuditAction::AccessRevoke, EventKind::AccessRevoked)).await?;
+    Ok(revoked)
+}
+
+fn checked(ask: &AccessAsk) -> Result<(&'static AccessKind, String, u64), CommandError> {
+    let wanted = ask.kind.as_deref();
+    let kind =
+        KINDS.iter().find(|kind| wanted.map_or(kind.default, |wanted| wanted == kind.name)).ok_or_else(|| {
+            CommandError::new(Code::AccessKindUnknown, "that kind of access is not offered")
+                .about("kind")
+                .then("ask for direct or break-glass")
+        })?;
+    let role = ask.role.clone().unwrap_or_else(|| "cluster-admin".to_owned());
+    if !kind.roles.contains(&role.as_str()) {
+        return Err(CommandError::new(
+            Code::FieldInvalid,
+            format!("{} offers {}", kind.name, kind.roles.join(" and ")),
+        )
+        .about("role")
+        .then("choose one of these"));
+    }
+    let ttl_seconds = ask.ttl_seconds.unwrap_or(kind.ttl_seconds);
+    if !(TTL_SECONDS_MIN..=kind.ttl_seconds_max).contains(&ttl_seconds) {
+        let range = format!("between {TTL_SECONDS_MIN} and {} seconds", kind.ttl_seconds_max);
+        return Err(CommandError::new(Code::FieldInvalid, format!("{} lives {range}", kind.name)).about("ttl_seconds"));
+    }
+    let reasoned = ask.reason.as_deref().is_some_and(|reason| !reason.trim().is_empty());
+    if kind.name == "break-glass" && !reasoned {
+        return Err(CommandError::new(Code::FieldInvalid, "break-glass needs a reason")
+            .about("reason")
+            .then("say why it is needed"));
+    }
+    Ok((kind, role, ttl_seconds))
+}
+
+fn must_be_usable(workload: &WorkloadRecord) -> Result<(), CommandError> {
+    if workload.lifecycle == Lifecycle::Running {
+        return Ok(());
+    }
+    Err(CommandError::new(Code::ClusterNotReady, format!("{} is {}", workload.name, workload.lifecycle))
+        .then(format!("wait until it runs: gpuaas workload show {}", workload.name)))
+}
+
+fn context(engine: &Arc<Engine>, rows: &WorkloadRows) -> CallContext {
+    let now = engine.ports().clock.now();
+    CallContext {
+        workload: rows.view(),
+        member: None,
+        secrets: Arc::new(SealedSecrets::new(engine.clone())),
+        tunnels: engine.tunnels().clone(),
+        progress: Arc::new(|_| {}),
+        now,
+        deadline: now.plus(CALL_TIMEOUT),
+    }
+}
+
+async fn timed<T>(engine: &Engine, call: impl Future<Output = Result<T, TaskFailure>>) -> Result<T, CommandError> {
+    let deadline = engine.ports().clock.now().plus(CALL_TIMEOUT);
+    tokio::select! {
+        result = call => result.map_err(|failure| CommandError::new(failure.code, failure.message)),
+        () = engine.ports().runtime.sleep_until(deadline) => {
+            Err(CommandError::new(Code::ClusterUnreachable, "the cluster did not answer in time").then("try again"))
+        }
+    }
+}
+
+async fn record(
+    engine: &Engine,
+    caller: &Caller,
+    workload: &WorkloadRecord,
+    grant: &AccessGrantRecord,
+    (action, event): (AuditAction, EventKind),
+) -> Result<(), CommandError> {
+    let mut tx = engine.store().begin().await?;
+    if action == AuditAction::AccessDeliver {
+        tx.insert_access_grant(grant).await?;
+    } else {
+        tx.revoke_access_grant(grant.id, grant.revoked_at.unwrap_or(grant.created_at)).await?;
+    }
+    let metadata = json!({
+        "grant": grant.id, "kind": grant.kind, "role": grant.role, "reason": grant.reason,
+        "expires_at": grant.expires_at.to_string(), "service_account": grant.service_account,
+    });
+    let target = format!("workload/{}", workload.name);
+    audit(&mut tx, caller, action, target, Some(workload.project), metadata.clone()).await?;
+    let story = Story { project: workload.project, correlation: caller.correlation };
+    story.event(&mut tx, event, "workload", workload.id.to_string(), metadata).await?;
+    tx.commit().await?;
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! What callers can ask for. Each command checks the caller's right, reads, decides, and writes one transaction that holds the change,
+//! its event and its audit record; nothing else happens inside it.
+
+pub mod access;
+pub mod operation;
+pub mod ping;
+pub mod placement;
+pub mod provision;
+pub mod workload;
+
+use gpuaas_model::{ActorType, AuditAction, AuditResult, ProjectId};
+use gpuaas_store::{NewAudit, StoreError, Tx};
+use serde_json::Value;
+
+use crate::caller::Caller;
+
+/// Writes the audit record of an accepted command.
+pub(crate) async fn audit(
+    tx: &mut Tx,
+    caller: &Caller,
+    action: AuditAction,
+    target: String,
+    project: Option<ProjectId>,
+    metadata: Value,
+) -> Result<(), StoreError> {
+    tx.append_audit(&NewAudit {
+        actor: caller.principal.name.clone(),
+        actor_type: ActorType::Principal,
+        action,
+        target,
+        project,
+        result: AuditResult::Accepted,
+        correlation: Some(caller.correlation),
+        metadata,
+    })
+    .await?;
+    Ok(())
+}

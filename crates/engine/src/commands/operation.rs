@@ -1,0 +1,29 @@
+//! What can be asked of an operation that runs.
+
+use gpuaas_model::{AuditAction, Code, OperationId};
+use gpuaas_store::OperationRecord;
+use serde_json::json;
+
+use super::audit;
+use crate::{caller::Caller, engine::Engine, error::CommandError};
+
+/// Asks an operation to end: running tasks are told, steps that have not begun never will. Asking twice is asking once.
+pub async fn cancel(engine: &Engine, caller: &Caller, id: OperationId) -> Result<OperationRecord, CommandError> {
+    let mut tx = engine.store().begin().await?;
+    let operation = tx.operation(id).await?;
+    caller.must_see(operation.project, "operation", id)?;
+    if operation.state.is_final() {
+        return Err(CommandError::new(
+            Code::StateConflict,
+            format!("operation {id} has ended already: {}", operation.state),
+        ));
+    }
+    tx.request_cancel(id).await?;
+    let workload = tx.workload(operation.workload).await?;
+    let target = format!("workload/{}", workload.name);
+    audit(&mut tx, caller, AuditAction::OperationCancel, target, Some(operation.project), json!({ "operation": id }))
+        .await?;
+    let operation = tx.operation(id).await?;
+    tx.commit().await?;
+    Ok(operation)
+}

@@ -1,0 +1,47 @@
+//! A signed no-op to a node: measures the whole way of a task, and proves it.
+
+use std::{sync::Arc, time::Duration};
+
+use gpuaas_model::{AuditAction, Code, NodeId, TaskState};
+use gpuaas_store::TaskRecord;
+use gpuaas_wire::task::{Noop, TaskSpec};
+use serde_json::json;
+
+use super::audit;
+use crate::{caller::Caller, dispatch::Purpose, engine::Engine, error::CommandError};
+
+/// A no-op that takes longer than this has not answered.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Sends a no-op and waits for its end. The caller's audit record, the task's own two and its events are left as by any task.
+pub async fn ping(engine: &Engine, caller: &Caller, id: NodeId) -> Result<TaskRecord, CommandError> {
+    caller.must_be_platform_admin()?;
+    let mut tx = engine.store().begin().await?;
+    let node = tx.node(id).await?;
+    let purpose = Purpose {
+        project: None,
+        workload: None,
+        operation: None,
+        step: None,
+        attempt: 1,
+        correlation: caller.correlation,
+    };
+    let expires_at = engine.ports().clock.now().plus(PING_TIMEOUT);
+    let task =
+        engine.record_task(&mut tx, &node, purpose, (Noop::TYPE, Noop::SCHEMA), json!(Noop {}), expires_at).await?;
+    audit(&mut tx, caller, AuditAction::NodePing, format!("node/{}", node.name), None, json!({ "task": task.id }))
+        .await?;
+    tx.commit().await?;
+    let end = engine.follow_task(&task, &(Arc::new(|_| {}) as crate::effects::ProgressSink)).await;
+    let mut tx = engine.store().begin().await?;
+    engine.record_task_end(&mut tx, task.clone(), &end).await?;
+    let ended = tx.task(task.id).await?;
+    tx.commit().await?;
+    engine.nodes().acknowledge(id, task.id).await;
+    match ended.state {
+        TaskState::Succeeded => Ok(ended),
+        TaskState::Expired => Err(CommandError::new(Code::NodeUnreachable, format!("{} did not answer", node.name))
+            .then(format!("see its connectivity: gpuaas node show {}", node.name))),
+        state => Err(CommandError::new(Code::Internal, format!("the no-op on {} ended {state}", node.name))),
+    }
+}

@@ -1,0 +1,105 @@
+//! Where an app could be placed: every allocation of the project, the unusable ones with their reasons.
+
+use gpuaas_model::{AllocationState, Code, ProjectId, Reason};
+use gpuaas_planner::{
+    App, NodeView,
+    placement::{Candidate, Placed, unusable},
+};
+use gpuaas_store::{AllocationFilter, AllocationRecord, MemberRecord, NodeRecord, Reader, StoreError};
+use serde_json::Value;
+
+use crate::{caller::Caller, engine::Engine, error::CommandError};
+
+/// An allocation with what speaks against it.
+#[derive(Clone, Debug)]
+pub struct PlacementOption {
+    /// The allocation.
+    pub allocation: AllocationRecord,
+    /// Its node.
+    pub node: NodeRecord,
+    /// Why nothing can be placed there; empty when something can.
+    pub reasons: Vec<Reason>,
+}
+
+/// Every open allocation of `project`, as places for `app`.
+pub async fn options(
+    engine: &Engine,
+    caller: &Caller,
+    project: ProjectId,
+    app: &str,
+) -> Result<Vec<PlacementOption>, CommandError> {
+    caller.must_see(project, "project", project)?;
+    let entry = engine.catalog().app(app).ok_or_else(|| CommandError::not_found("app", app))?;
+    let mut reader = engine.store().read().await?;
+    let filter = AllocationFilter { project: Some(project), ..AllocationFilter::default() };
+    let mut options = Vec::new();
+    for allocation in reader.allocations(&filter).await? {
+        if allocation.state == AllocationState::Released {
+            continue;
+        }
+        let (candidate, node) = candidate(&mut reader, &allocation).await?;
+        let reasons = unusable("allocation_id", &candidate, entry.app.manifest());
+        options.push(PlacementOption { allocation, node, reasons });
+    }
+    Ok(options)
+}
+
+/// The members that `intent` asks for in `project`, or every reason against it in one refusal.
+pub(crate) async fn place(
+    reader: &mut Reader,
+    app: &dyn App,
+    project: ProjectId,
+    intent: &Value,
+    existing: &[gpuaas_planner::MemberView],
+) -> Result<Vec<Placed>, CommandError> {
+    let named = app.named_allocations(intent);
+    let mut candidates = Vec::new();
+    for allocation in reader.allocations_of_ids(&named).await? {
+        // What belongs to another project looks absent.
+        if allocation.project == project {
+            candidates.push(candidate(reader, &allocation).await?.0);
+        }
+    }
+    app.place(intent, &candidates, existing)
+        .map_err(|reasons| CommandError::because(Code::PlacementInvalid, "placement refused", reasons))
+}
+
+async fn candidate(reader: &mut Reader, allocation: &AllocationRecord) -> Result<(Candidate, NodeRecord), StoreError> {
+    let node = reader.node(allocation.node).await?;
+    let used_by = reader.allocation_user(allocation.id).await?;
+    let candidate = Candidate {
+        allocation: allocation.id,
+        project: allocation.project,
+        state: allocation.state,
+        node: NodeView { id: node.id, name: node.name.clone(), address: node.address().to_owned() },
+        node_state: node.state,
+        connectivity: node.connectivity,
+        connectivity_since: node.connectivity_since,
+        support: node.support.clone(),
+        used_by: used_by.map(|(_, name)| name.to_string()),
+    };
+    Ok((candidate, node))
+}
+
+/// Member rows for what was placed.
+pub(crate) fn members(engine: &Engine, workload: gpuaas_model::WorkloadId, placed: &[Placed]) -> Vec<MemberRecord> {
+    let now = engine.ports().clock.now();
+    placed
+        .iter()
+        .map(|place| MemberRecord {
+            id: gpuaas_model::MemberId::generate(&*engine.ports().clock, &*engine.ports().entropy),
+            workload,
+            component_key: place.component_key.clone(),
+            ordinal: place.ordinal,
+            allocation: place.allocation,
+            node: place.node,
+            state: gpuaas_model::MemberState::Pending,
+            health: gpuaas_model::Health::Progressing,
+            fault: None,
+            endpoint: None,
+            last_operation: None,
+            created_at: now,
+            updated_at: now,
+        })
+        .collect()
+}

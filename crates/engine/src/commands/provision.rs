@@ -1,0 +1,125 @@
+//! Brings a requested allocation to `active`: the node inspects itself, then the allocation may be used.
+
+use std::{sync::Arc, time::Duration};
+
+use gpuaas_model::{AllocationEvent, AllocationId, AllocationState, CorrelationId, EventKind};
+use gpuaas_store::{AllocationRecord, StoreError, TaskRecord, Tx};
+use gpuaas_wire::task::{HostFacts, Inspect, TaskOutcome, TaskSpec};
+use serde_json::json;
+
+use crate::{
+    dispatch::{Purpose, TaskEnd},
+    engine::Engine,
+    error::CommandError,
+    record::Story,
+};
+
+/// An inspection that takes longer has failed.
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Engine {
+    /// Runs the inspection of a requested allocation in the background. A control plane that dies in the middle does it again at its
+    /// next start ([`Engine::provision_open`]).
+    pub fn provision(self: &Arc<Self>, allocation: AllocationId, correlation: CorrelationId) {
+        let engine = self.clone();
+        let work = async move {
+            if let Err(error) = engine.provision_now(allocation, correlation).await {
+                tracing::warn!(%allocation, %error, "an allocation could not be provisioned yet");
+            }
+        };
+        self.ports().runtime.spawn("allocation provisioning", Box::pin(work));
+    }
+
+    /// Goes on with every allocation that was on its way when this process started.
+    pub async fn provision_open(self: &Arc<Self>) -> Result<(), StoreError> {
+        let filter = gpuaas_store::AllocationFilter::default();
+        let open = self.store().read().await?.allocations(&filter).await?;
+        for allocation in open {
+            if matches!(allocation.state, AllocationState::Requested | AllocationState::Provisioning) {
+                let correlation = CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy);
+                self.provision(allocation.id, correlation);
+            }
+        }
+        Ok(())
+    }
+
+    async fn provision_now(&self, id: AllocationId, correlation: CorrelationId) -> Result<(), CommandError> {
+        let task = self.begin_inspection(id, correlation).await?;
+        let progress: crate::effects::ProgressSink = Arc::new(|_| {});
+        let end = self.follow_task(&task, &progress).await;
+        let mut tx = self.store().begin().await?;
+        self.record_task_end(&mut tx, task.clone(), &end).await?;
+        let allocation = tx.allocation(id).await?;
+        if allocation.state == AllocationState::Provisioning {
+            let (event, detail) = self.take_facts(&mut tx, &task, &end).await?;
+            change(&mut tx, allocation, event, detail, correlation).await?;
+        }
+        tx.commit().await?;
+        self.nodes().acknowledge(task.node, task.id).await;
+        Ok(())
+    }
+
+    async fn begin_inspection(&self, id: AllocationId, correlation: CorrelationId) -> Result<TaskRecord, CommandError> {
+        let mut tx = self.store().begin().await?;
+        let mut allocation = tx.allocation(id).await?;
+        if allocation.state == AllocationState::Requested {
+            allocation = change(&mut tx, allocation, AllocationEvent::Provision, None, correlation).await?;
+        }
+        let node = tx.node(allocation.node).await?;
+        let purpose = Purpose {
+            project: Some(allocation.project),
+            workload: None,
+            operation: None,
+            step: None,
+            attempt: 1,
+            correlation,
+        };
+        let expires_at = self.ports().clock.now().plus(INSPECT_TIMEOUT);
+        let what = (Inspect::TYPE, Inspect::SCHEMA);
+        let task = self.record_task(&mut tx, &node, purpose, what, json!(Inspect {}), expires_at).await?;
+        tx.commit().await?;
+        Ok(task)
+    }
+
+    /// Keeps what the node told of itself.
+    async fn take_facts(
+        &self,
+        tx: &mut Tx,
+        task: &TaskRecord,
+        end: &TaskEnd,
+    ) -> Result<(AllocationEvent, Option<String>), StoreError> {
+        let facts = match end {
+            TaskEnd::Outcome(TaskOutcome::Succeeded { result }) => {
+                serde_json::from_value::<HostFacts>(result.clone()).map_err(|error| error.to_string())
+            }
+            TaskEnd::Outcome(TaskOutcome::Failed { failure }) => Err(failure.message.clone()),
+            TaskEnd::Interrupted => Err("the node's agent died during the inspection".to_owned()),
+        };
+        match facts {
+            Ok(facts) => {
+                let mut node = tx.node(task.node).await?;
+                node.facts = Some(facts);
+                tx.update_node(&node).await?;
+                Ok((AllocationEvent::Passed, None))
+            }
+            Err(why) => Ok((AllocationEvent::Failed, Some(why))),
+        }
+    }
+}
+
+/// Moves an allocation on, with its event.
+pub(crate) async fn change(
+    tx: &mut Tx,
+    mut allocation: AllocationRecord,
+    event: AllocationEvent,
+    detail: Option<String>,
+    correlation: CorrelationId,
+) -> Result<AllocationRecord, CommandError> {
+    allocation.state = allocation.state.on(event)?;
+    allocation.detail = detail;
+    let allocation = tx.update_allocation(&allocation).await?;
+    let data = json!({ "node": allocation.node, "state": allocation.state, "detail": allocation.detail });
+    let story = Story { project: allocation.project, correlation };
+    story.event(tx, EventKind::AllocationChanged, "allocation", allocation.id.to_string(), data).await?;
+    Ok(allocation)
+}

@@ -1,0 +1,387 @@
+//! Deploy, grow, resume and decommission workloads. Each ends with an operation whose steps are rows; the driver does the rest.
+
+use std::collections::BTreeMap;
+
+use gpuaas_model::{
+    AuditAction, Code, EventKind, Health, Lifecycle, MemberId, MemberState, Name, OperationId, OperationKind,
+    OperationState, Progress, ProjectId, Recovery, SecretId, StepId, StepState, WorkloadId,
+};
+use gpuaas_planner::{App, Plan, PlanRefusal, check, placement::Placed};
+use gpuaas_store::{MemberRecord, OperationRecord, SecretRecord, StepRecord, Tx, WorkloadRecord};
+use serde_json::{Value, json};
+
+use super::{audit, placement};
+use crate::{caller::Caller, engine::Engine, error::CommandError, record::Story, rows::WorkloadRows, settle::sealed};
+
+/// What a deployment needs to know.
+#[derive(Clone, Debug)]
+pub struct Deploy {
+    /// Where it belongs.
+    pub project: ProjectId,
+    /// The app's slug.
+    pub app: String,
+    /// The version; the newest imported one when absent.
+    pub version: Option<String>,
+    /// The workload's name.
+    pub name: Name,
+    /// The placement intent, in the app's own shape.
+    pub intent: Value,
+    /// The tenant's settings, in the app's own shape.
+    pub config: Value,
+}
+
+/// An accepted operation.
+#[derive(Clone, Debug)]
+pub struct Accepted {
+    /// The workload as accepted.
+    pub workload: WorkloadRecord,
+    /// The operation.
+    pub operation: OperationRecord,
+    /// Its steps, all pending.
+    pub steps: Vec<StepRecord>,
+}
+
+/// What would be done.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    /// The plan that the control plane would carry out.
+    pub plan: Plan,
+    /// The members it would make; empty for operations on members that exist.
+    pub placed: Vec<Placed>,
+}
+
+/// Accepts a deployment, or refuses it with every reason and nothing changed.
+pub async fn deploy(engine: &Engine, caller: &Caller, ask: Deploy) -> Result<Accepted, CommandError> {
+    let mut tx = engine.store().begin().await?;
+    let draft = draft_deploy(engine, caller, &mut tx, ask).await?;
+    tx.insert_workload(&draft.rows.workload).await?;
+    tx.insert_members(&draft.rows.members).await?;
+    for secret in &draft.secrets {
+        tx.put_secret(secret).await?;
+    }
+    let intent = draft.rows.workload.intent.clone();
+    accept(engine, caller, tx, draft.rows, draft.plan, (AuditAction::WorkloadDeploy, json!({ "intent": intent }), None))
+        .await
+}
+
+/// What [`deploy`] would do. Touches nothing.
+pub async fn preview_deploy(engine: &Engine, caller: &Caller, ask: Deploy) -> Result<Preview, CommandError> {
+    // A transaction that is never committed: the same reads, and no trace.
+    let mut tx = engine.store().begin().await?;
+    let draft = draft_deploy(engine, caller, &mut tx, ask).await?;
+    Ok(Preview { plan: draft.plan, placed: draft.placed })
+}
+
+/// Accepts more members for a running workload.
+pub async fn add_member(
+    engine: &Engine,
+    caller: &Caller,
+    id: WorkloadId,
+    intent: Value,
+) -> Result<Accepted, CommandError> {
+    let mut tx = engine.store().begin().await?;
+    let (mut rows, plan, placed) = draft_members(engine, caller, &mut tx, id, &intent).await?;
+    let added = rows.members.split_off(rows.members.len() - placed.len());
+    tx.insert_members(&added).await?;
+    rows.members.extend(added);
+    rows.workload.generation += 1;
+    accept(engine, caller, tx, rows, plan, (AuditAction::WorkloadAddMember, json!({ "intent": intent }), None)).await
+}
+
+/// What [`add_member`] would do. Touches nothing.
+pub async fn preview_add_member(
+    engine: &Engine,
+    caller: &Caller,
+    id: WorkloadId,
+    intent: Value,
+) -> Result<Preview, CommandError> {
+    let mut tx = engine.store().begin().await?;
+    let (_, plan, placed) = draft_members(engine, caller, &mut tx, id, &intent).await?;
+    Ok(Preview { plan, placed })
+}
+
+/// Accepts the removal of a workload from all of its nodes. Possible in every state but the last.
+pub async fn decommission(engine: &Engine, caller: &Caller, id: WorkloadId) -> Result<Accepted, CommandError> {
+    let mut tx = engine.store().begin().await?;
+    let mut rows = visible(caller, &mut tx, id).await?;
+    if rows.workload.lifecycle == Lifecycle::Decommissioned {
+        return Err(CommandError::new(
+            Code::StateConflict,
+            format!("{} is decommissioned already", rows.workload.name),
+        ));
+    }
+    let targets: Vec<MemberId> =
+        rows.members.iter().filter(|member| member.state != MemberState::Removed).map(|member| member.id).collect();
+    let plan = planned(engine, &rows, OperationKind::Decommission, &targets)?;
+    rows.workload.generation += 1;
+    let about = (AuditAction::WorkloadDecommission, json!({}), None);
+    accept_for(engine, caller, tx, rows, plan, targets, about).await
+}
+
+/// Accepts a new try of what needs attention: the same kind of operation, for the members that are not yet as they should be.
+pub async fn resume(engine: &Engine, caller: &Caller, id: WorkloadId) -> Result<Accepted, CommandError> {
+    let mut tx = engine.store().begin().await?;
+    let rows = visible(caller, &mut tx, id).await?;
+    let newest = tx.newest_operation(id).await?;
+    let ended = newest.filter(|operation| operation.state.is_final() && operation.state != OperationState::Succeeded);
+    let Some(failed) = ended else {
+        return Err(CommandError::new(
+            Code::StateConflict,
+            format!("{} has no operation that could be resumed", rows.workload.name),
+        )
+        .then(format!("see its state: gpuaas workload show {}", rows.workload.name)));
+    };
+    let plan = planned(engine, &rows, failed.kind, &failed.targets)?;
+    let about = (AuditAction::WorkloadResume, json!({ "resumes": failed.id }), Some(failed.id));
+    accept_for(engine, caller, tx, rows, plan, failed.targets, about).await
+}
+
+struct Draft {
+    rows: WorkloadRows,
+    placed: Vec<Placed>,
+    secrets: Vec<SecretRecord>,
+    plan: Plan,
+}
+
+async fn draft_deploy(engine: &Engine, caller: &Caller, tx: &mut Tx, ask: Deploy) -> Result<Draft, CommandError> {
+    caller.must_see(ask.project, "project", ask.project)?;
+    let entry = engine.catalog().app(&ask.app).ok_or_else(|| CommandError::not_found("app", &ask.app))?;
+    let version = offered_version(tx, &*entry.app, ask.version).await?;
+    let refused = entry.app.check_config(&ask.config);
+    if !refused.is_empty() {
+        return Err(CommandError::because(Code::ConfigRefused, "settings refused", refused));
+    }
+    let placed = placement::place(tx, &*entry.app, ask.project, &ask.intent, &[]).await?;
+    let now = engine.ports().clock.now();
+    let id = WorkloadId::generate(&*engine.ports().clock, &*engine.ports().entropy);
+    let workload = WorkloadRecord {
+        id,
+        project: ask.project,
+        name: ask.name,
+        app: ask.app,
+        version,
+        intent: ask.intent,
+        config: ask.config,
+        lifecycle: Lifecycle::Requested,
+        phase: entry.app.manifest().phases.first().cloned().unwrap_or_default(),
+        progress: Progress::default(),
+        health: Health::Progressing,
+        recovery: Recovery::None,
+        fault: None,
+        endpoint: None,
+        facts: BTreeMap::new(),
+        generation: 1,
+        observed_generation: 0,
+        revision: 0,
+        created_at: now,
+        updated_at: now,
+    };
+    let members = placement::members(engine, id, &placed);
+    let secrets = initial_secrets(engine, &*entry.app, id)?;
+    let rows = WorkloadRows::draft(tx, workload, members, &secrets).await?;
+    let targets: Vec<MemberId> = rows.members.iter().map(|member| member.id).collect();
+    let plan = planned(engine, &rows, OperationKind::Deploy, &targets)?;
+    Ok(Draft { rows, placed, secrets, plan })
+}
+
+async fn draft_members(
+    engine: &Engine,
+    caller: &Caller,
+    tx: &mut Tx,
+    id: WorkloadId,
+    intent: &Value,
+) -> Result<(WorkloadRows, Plan, Vec<Placed>), CommandError> {
+    let mut rows = visible(caller, tx, id).await?;
+    if rows.workload.lifecycle != Lifecycle::Running {
+        return Err(CommandError::new(
+            Code::StateConflict,
+            format!("{} is {}, and only a running workload grows", rows.workload.name, rows.workload.lifecycle),
+        )
+        .then(format!("see what it waits for: gpuaas workload show {}", rows.workload.name)));
+    }
+    let app = app_of(engine, &rows)?;
+    let placed = placement::place(tx, app, rows.workload.project, intent, &rows.view().members).await?;
+    let added = placement::members(engine, id, &placed);
+    let targets: Vec<MemberId> = added.iter().map(|member| member.id).collect();
+    rows.add_members(tx, added).await?;
+    let plan = planned(engine, &rows, OperationKind::AddMember, &targets)?;
+    Ok((rows, plan, placed))
+}
+
+/// The wanted version if its release is imported whole, or the newest one that is.
+async fn offered_version(tx: &mut Tx, app: &dyn App, wanted: Option<String>) -> Result<String, CommandError> {
+    let manifest = app.manifest();
+    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut imported = BTreeMap::new();
+    for artifact in tx.artifacts(Some(&manifest.slug), None).await? {
+        imported.entry(artifact.version.clone()).or_insert(artifact.imported_at);
+        files.entry(artifact.version).or_default().push(artifact.name);
+    }
+    files.retain(|_, names| manifest.release_files.iter().all(|wanted| names.contains(wanted)));
+    let offered: Vec<&str> = files.keys().map(String::as_str).collect();
+    match wanted {
+        Some(version) if files.contains_key(&version) => Ok(version),
+        Some(version) => Err(CommandError::new(
+            Code::VersionUnknown,
+            format!("{} offers no version {version}; it offers {}", manifest.slug, listed(&offered)),
+        )
+        .about("version")
+        .then("choose an offered version, or have an operator import it: gpuaas artifact import")),
+        None => files.keys().max_by_key(|version| imported.get(*version)).cloned().ok_or_else(|| {
+            CommandError::new(Code::VersionUnknown, format!("no release of {} is imported", manifest.slug))
+                .about("version")
+                .then("have an operator import one: gpuaas artifact import")
+        }),
+    }
+}
+
+fn listed(versions: &[&str]) -> String {
+    if versions.is_empty() { "none".to_owned() } else { versions.join(", ") }
+}
+
+/// Random secrets, and empty places for those that a node deposits later.
+fn initial_secrets(engine: &Engine, app: &dyn App, workload: WorkloadId) -> Result<Vec<SecretRecord>, CommandError> {
+    let ports = engine.ports();
+    let mut secrets = Vec::new();
+    for spec in app.initial_secrets() {
+        if spec.random_bytes == 0 {
+            let id = SecretId::generate(&*ports.clock, &*ports.entropy);
+            let created_at = ports.clock.now();
+            let workload = Some(workload);
+            secrets.push(SecretRecord {
+                id,
+                workload,
+                name: spec.name,
+                sealed: Vec::new(),
+                sha256: String::new(),
+                created_at,
+            });
+            continue;
+        }
+        let mut random = zeroize::Zeroizing::new(vec![0_u8; spec.random_bytes]);
+        ports.entropy.fill(&mut random);
+        let text = zeroize::Zeroizing::new(hex::encode(&*random));
+        secrets.push(sealed(engine, workload, spec.name, text.as_bytes())?);
+    }
+    Ok(secrets)
+}
+
+fn planned(
+    engine: &Engine,
+    rows: &WorkloadRows,
+    kind: OperationKind,
+    targets: &[MemberId],
+) -> Result<Plan, CommandError> {
+    let app = app_of(engine, rows)?;
+    let plan = app.plan(kind, &rows.view(), targets).map_err(|refusal| match refusal {
+        PlanRefusal::Unsupported { ref next, .. } => {
+            CommandError::new(Code::StateConflict, refusal.to_string()).then(next.clone())
+        }
+        PlanRefusal::NotNow(why) => CommandError::new(Code::StateConflict, why),
+    })?;
+    let findings = check(&plan, &app.manifest().phases);
+    if findings.is_empty() {
+        return Ok(plan);
+    }
+    for finding in &findings {
+        tracing::error!(%finding, workload = %rows.workload.id, "a plan is unsound and is not carried out");
+    }
+    Err(CommandError::new(Code::Internal, format!("the plan is unsound: {}", findings[0])))
+}
+
+fn app_of<'a>(engine: &'a Engine, rows: &WorkloadRows) -> Result<&'a dyn App, CommandError> {
+    let entry = engine.catalog().app(&rows.workload.app);
+    entry.map(|entry| &*entry.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))
+}
+
+async fn visible(caller: &Caller, tx: &mut Tx, id: WorkloadId) -> Result<WorkloadRows, CommandError> {
+    let rows = WorkloadRows::load(tx, id).await?;
+    caller.must_see(rows.workload.project, "workload", id)?;
+    Ok(rows)
+}
+
+type About = (AuditAction, Value, Option<OperationId>);
+
+async fn accept(
+    engine: &Engine,
+    caller: &Caller,
+    tx: Tx,
+    rows: WorkloadRows,
+    plan: Plan,
+    about: About,
+) -> Result<Accepted, CommandError> {
+    let touched = |member: &&MemberRecord| member.state == MemberState::Pending;
+    let targets = rows.members.iter().filter(touched).map(|member| member.id).collect();
+    accept_for(engine, caller, tx, rows, plan, targets, about).await
+}
+
+/// Writes operation, steps, workload, events and audit, and commits.
+async fn accept_for(
+    engine: &Engine,
+    caller: &Caller,
+    mut tx: Tx,
+    mut rows: WorkloadRows,
+    plan: Plan,
+    targets: Vec<MemberId>,
+    (action, metadata, resumes): About,
+) -> Result<Accepted, CommandError> {
+    let ports = engine.ports();
+    let operation = OperationRecord {
+        id: OperationId::generate(&*ports.clock, &*ports.entropy),
+        workload: rows.workload.id,
+        project: rows.workload.project,
+        kind: plan.kind,
+        state: OperationState::Queued,
+        requested_by: caller.principal.name.clone(),
+        correlation: caller.correlation,
+        targets,
+        generation: rows.workload.generation,
+        resumes,
+        cancel_requested: false,
+        fault: None,
+        created_at: ports.clock.now(),
+        started_at: None,
+        ended_at: None,
+    };
+    let steps: Vec<StepRecord> = steps(engine, operation.id, plan);
+    tx.insert_operation(&operation, &steps).await?;
+    let story = Story::of(&operation);
+    if plan_is_first(&operation) {
+        story.workload(&mut tx, EventKind::WorkloadRequested, &rows.workload).await?;
+    } else {
+        rows.workload = tx.update_workload(&rows.workload).await?;
+    }
+    engine.refresh_workload(&mut tx, &story, rows.workload.id).await?;
+    let target = format!("workload/{}", rows.workload.name);
+    audit(&mut tx, caller, action, target, Some(rows.workload.project), metadata).await?;
+    let workload = tx.workload(rows.workload.id).await?;
+    tx.commit().await?;
+    Ok(Accepted { workload, operation, steps })
+}
+
+fn plan_is_first(operation: &OperationRecord) -> bool {
+    operation.kind == OperationKind::Deploy && operation.resumes.is_none()
+}
+
+fn steps(engine: &Engine, operation: OperationId, plan: Plan) -> Vec<StepRecord> {
+    let ports = engine.ports();
+    plan.steps
+        .into_iter()
+        .zip(0..)
+        .map(|(spec, position)| StepRecord {
+            id: StepId::generate(&*ports.clock, &*ports.entropy),
+            operation,
+            position,
+            spec,
+            state: StepState::Pending,
+            attempts: 0,
+            not_before: None,
+            task: None,
+            detail: None,
+            fault: None,
+            started_at: None,
+            deadline_at: None,
+            ended_at: None,
+        })
+        .collect()
+}

@@ -1,0 +1,214 @@
+//! One task on its way to a node and back: signed, recorded, pushed, followed.
+//!
+//! The row with the whole envelope is written before the push, so that after a crash the very same envelope is sent again and the
+//! node's ledger decides what happened to it. Recording the outcome is the caller's, in the transaction of what it means.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use gpuaas_model::{
+    AuditAction, AuditResult, Code, CorrelationId, OperationId, ProjectId, StepId, TaskId, TaskState, TaskType,
+    Timestamp, WorkloadId,
+};
+use gpuaas_store::{NodeRecord, StoreError, TaskRecord, Tx};
+use gpuaas_trust::TaskStatement;
+use gpuaas_wire::task::{TaskFailure, TaskOutcome};
+use serde_json::Value;
+
+use crate::{
+    effects::ProgressSink,
+    engine::Engine,
+    error::CommandError,
+    port::{DispatchError, TaskUpdate},
+    record::audit_task,
+};
+
+/// How long a node lease lasts; it is renewed by every task that is signed under it.
+const NODE_LEASE_TTL: Duration = Duration::from_secs(15);
+/// After a task's own deadline the node still has this long to say how it ended, with its evidence.
+pub(crate) const ANSWER_GRACE: Duration = Duration::from_secs(5);
+
+/// What a task is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Purpose {
+    pub(crate) project: Option<ProjectId>,
+    pub(crate) workload: Option<WorkloadId>,
+    pub(crate) operation: Option<OperationId>,
+    pub(crate) step: Option<StepId>,
+    pub(crate) attempt: u32,
+    pub(crate) correlation: CorrelationId,
+}
+
+/// How a task ended, as far as the control plane knows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TaskEnd {
+    /// The node said so.
+    Outcome(TaskOutcome),
+    /// The agent died in the middle.
+    Interrupted,
+}
+
+impl Engine {
+    /// Signs a task and writes its row, its event and its audit record. It is sent after the caller's commit.
+    pub(crate) async fn record_task(
+        &self,
+        tx: &mut Tx,
+        node: &NodeRecord,
+        purpose: Purpose,
+        (task_type, schema): (TaskType, u32),
+        params: Value,
+        expires_at: Timestamp,
+    ) -> Result<TaskRecord, StepStartError> {
+        let now = self.ports().clock.now();
+        let lease = tx
+            .acquire_lease(&format!("node/{}", node.id), self.replica(), NODE_LEASE_TTL)
+            .await?
+            .ok_or(StepStartError::NodeHeldElsewhere)?;
+        let id = TaskId::generate(&*self.ports().clock, &*self.ports().entropy);
+        let statement = TaskStatement {
+            control_plane: self.keys().control_plane().to_owned(),
+            node: node.id,
+            epoch: node.epoch,
+            workload: purpose.workload,
+            operation: purpose.operation,
+            step: purpose.step,
+            attempt: purpose.attempt,
+            task: id,
+            task_type: task_type.as_str().to_owned(),
+            schema,
+            params: params.clone(),
+            issued_at: now,
+            expires_at,
+            fence: lease.fence,
+            correlation: purpose.correlation,
+        };
+        let signed = self.keys().sign(&statement).map_err(|error| StepStartError::Sign(error.to_string()))?;
+        let task = TaskRecord {
+            id,
+            node: node.id,
+            epoch: node.epoch,
+            project: purpose.project,
+            workload: purpose.workload,
+            operation: purpose.operation,
+            step: purpose.step,
+            attempt: purpose.attempt,
+            task_type,
+            schema,
+            params,
+            state: TaskState::Dispatched,
+            outcome: None,
+            key_id: signed.key_id,
+            envelope_sha256: signed.sha256,
+            envelope: signed.envelope,
+            fence: lease.fence,
+            correlation: purpose.correlation,
+            created_at: now,
+            dispatched_at: Some(now),
+            ended_at: None,
+            expires_at,
+        };
+        tx.insert_task(&task).await?;
+        audit_task(tx, &task, node.name.as_str(), AuditAction::TaskDispatch, AuditResult::Accepted).await?;
+        Ok(task)
+    }
+
+    /// Pushes a recorded task and follows it to its end, over as many channels as it takes.
+    ///
+    /// Ends by itself shortly after the task's expiry: with the node's own answer if there is one, else as timed out.
+    pub(crate) async fn follow_task(&self, task: &TaskRecord, progress: &ProgressSink) -> TaskEnd {
+        let give_up = self.ports().runtime.sleep_until(task.expires_at.plus(ANSWER_GRACE));
+        tokio::select! {
+            end = self.follow_until_end(task, progress) => end,
+            () = give_up => {
+                self.nodes().cancel(task.node, task.id).await;
+                let message = format!("{} did not end by its deadline", task.task_type);
+                TaskEnd::Outcome(TaskOutcome::Failed { failure: TaskFailure::new(Code::TaskTimedOut, message) })
+            }
+        }
+    }
+
+    async fn follow_until_end(&self, task: &TaskRecord, progress: &ProgressSink) -> TaskEnd {
+        let mut connections = self.connections();
+        loop {
+            // Marked before the push: a connection that comes while it fails is not missed.
+            connections.borrow_and_update();
+            let lost = match self.nodes().dispatch(task.node, &task.envelope).await {
+                Ok(mut updates) => loop {
+                    match updates.next().await {
+                        Some(Ok(TaskUpdate::Accepted)) => {}
+                        Some(Ok(TaskUpdate::Progress(said))) => progress(said.text),
+                        Some(Ok(TaskUpdate::Ended(outcome))) => return TaskEnd::Outcome(outcome),
+                        Some(Ok(TaskUpdate::Interrupted)) => return TaskEnd::Interrupted,
+                        Some(Err(lost)) => break lost,
+                        None => break DispatchError::Lost("it ended before the task did".to_owned()),
+                    }
+                },
+                Err(lost) => lost,
+            };
+            tracing::debug!(task = %task.id, node = %task.node, %lost, "waiting for the node's channel");
+            progress(format!("waiting for the node: {lost}"));
+            if connections.changed().await.is_err() {
+                // The engine is going down; whoever continues reads the task's row.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Writes how a task ended, with event and audit record. A task that ended before stays as it was.
+    pub(crate) async fn record_task_end(
+        &self,
+        tx: &mut Tx,
+        mut task: TaskRecord,
+        end: &TaskEnd,
+    ) -> Result<(), StoreError> {
+        if task.state.is_final() {
+            return Ok(());
+        }
+        let before = task.state;
+        let (state, result) = match end {
+            TaskEnd::Interrupted => (TaskState::Interrupted, AuditResult::Failed),
+            TaskEnd::Outcome(TaskOutcome::Succeeded { .. }) => (TaskState::Succeeded, AuditResult::Accepted),
+            TaskEnd::Outcome(TaskOutcome::Failed { failure }) => match failure.code {
+                Code::TaskTimedOut | Code::EnvelopeExpired => (TaskState::Expired, AuditResult::Failed),
+                Code::TaskCancelled => (TaskState::Cancelled, AuditResult::Failed),
+                Code::TaskInterrupted => (TaskState::Interrupted, AuditResult::Failed),
+                _ => (TaskState::Failed, AuditResult::Failed),
+            },
+        };
+        task.state = state;
+        task.ended_at = Some(self.ports().clock.now());
+        task.outcome = match end {
+            TaskEnd::Outcome(outcome) => Some(outcome.clone()),
+            TaskEnd::Interrupted => None,
+        };
+        tx.update_task(&task, before).await?;
+        let node = tx.node(task.node).await?;
+        audit_task(tx, &task, node.name.as_str(), AuditAction::TaskComplete, result).await
+    }
+}
+
+/// Why a task could not even be recorded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StepStartError {
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Another replica sends this node its tasks now.
+    #[error("another replica holds this node's lease")]
+    NodeHeldElsewhere,
+    /// The task could not be signed.
+    #[error("the task could not be signed: {0}")]
+    Sign(String),
+}
+
+impl From<StepStartError> for CommandError {
+    fn from(error: StepStartError) -> Self {
+        match error {
+            StepStartError::Store(error) => error.into(),
+            StepStartError::NodeHeldElsewhere => {
+                Self::new(Code::Unavailable, error.to_string()).then("try again in a few seconds")
+            }
+            StepStartError::Sign(_) => Self::new(Code::Internal, error.to_string()),
+        }
+    }
+}

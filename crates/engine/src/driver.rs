@@ -1,0 +1,160 @@
+//! Drives one operation: reads its rows, asks the schedule, starts attempts, records what came of each, until it is over.
+//!
+//! A driver holds the operation's lease and is the only writer of its steps. It keeps nothing that rows do not: a driver that starts
+//! on an operation in mid-step sends the same envelope again, or repeats the same idempotent call, and the world answers how far it was.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use gpuaas_model::{OperationId, StepId, Timestamp};
+use gpuaas_planner::schedule;
+use gpuaas_store::{LeaseRecord, StoreError};
+use sync_wrapper::SyncFuture;
+use tokio::sync::{Notify, mpsc};
+
+use crate::{engine::Engine, rows::OperationRows, step::AttemptEnd};
+
+/// How long an operation's lease lasts without renewal.
+const LEASE_TTL: Duration = Duration::from_secs(15);
+/// How often it is renewed: twice may fail.
+const LEASE_RENEWAL: Duration = Duration::from_secs(5);
+/// Wait after the store failed, before rows are read again.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+/// Progress texts that may wait to be recorded; more are dropped, newest first.
+const PROGRESS_QUEUE: usize = 64;
+
+/// An attempt's end, with whose it was.
+pub(crate) type Ended = (StepId, u32, AttemptEnd);
+
+pub(crate) struct Driver {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) id: OperationId,
+    wake: Arc<Notify>,
+    /// Attempts that run. Wrapped, because a driver is shared between awaits and a future alone is not.
+    pub(crate) attempts: FuturesUnordered<SyncFuture<BoxFuture<'static, Ended>>>,
+    /// Steps with an attempt in `attempts`.
+    pub(crate) in_flight: BTreeSet<StepId>,
+    pub(crate) progress_in: mpsc::Sender<(StepId, String)>,
+    progress: mpsc::Receiver<(StepId, String)>,
+    pub(crate) cancelling: bool,
+}
+
+enum Turn {
+    /// Nothing to do before something happens, or before that time.
+    Wait(Option<Timestamp>),
+    /// Rows changed; look again.
+    Again,
+    /// The operation is over, or somebody else's.
+    Over,
+}
+
+impl Driver {
+    pub(crate) fn new(engine: Arc<Engine>, id: OperationId, wake: Arc<Notify>) -> Self {
+        let (progress_in, progress) = mpsc::channel(PROGRESS_QUEUE);
+        Self {
+            engine,
+            id,
+            wake,
+            attempts: FuturesUnordered::new(),
+            in_flight: BTreeSet::new(),
+            progress_in,
+            progress,
+            cancelling: false,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let Some(lease) = self.lease().await else { return };
+        let mut renewal = self.after(LEASE_RENEWAL);
+        loop {
+            let wake_at = match self.turn(&lease).await {
+                Ok(Turn::Over) => break,
+                Ok(Turn::Again) => continue,
+                Ok(Turn::Wait(wake_at)) => wake_at,
+                Err(error) => {
+                    tracing::warn!(operation = %self.id, %error, "a turn failed; reading rows again");
+                    Some(self.engine.ports().clock.now().plus(STORE_RETRY))
+                }
+            };
+            let alarm = wake_at.map(|at| self.engine.ports().runtime.sleep_until(at));
+            tokio::select! {
+                () = self.engine.stopping().cancelled() => return,
+                () = self.wake.notified() => {}
+                () = async { match alarm { Some(alarm) => alarm.await, None => std::future::pending().await } } => {}
+                Some((step, text)) = self.progress.recv() => self.record_progress(step, text).await,
+                Some((step, attempt, end)) = self.attempts.next() => self.settle_until_recorded(step, attempt, end).await,
+                () = &mut renewal => {
+                    if self.lease().await.is_none() {
+                        tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
+                        return;
+                    }
+                    renewal = self.after(LEASE_RENEWAL);
+                }
+            }
+        }
+        if let Err(error) = self.engine.store().release_lease(&self.lease_name(), self.engine.replica()).await {
+            tracing::debug!(operation = %self.id, %error, "the lease was not released; it expires by itself");
+        }
+    }
+
+    async fn turn(&mut self, lease: &LeaseRecord) -> Result<Turn, StoreError> {
+        let rows = OperationRows::load(&mut self.engine.store().read().await?, self.id).await?;
+        if rows.operation.state.is_final() {
+            return Ok(Turn::Over);
+        }
+        if rows.operation.cancel_requested && !self.cancelling {
+            self.cancelling = true;
+            self.cancel_running(&rows).await;
+        }
+        let abandoned: Vec<_> = rows.running().filter(|step| !self.in_flight.contains(&step.id)).cloned().collect();
+        for step in abandoned {
+            self.continue_attempt(&rows, step).await?;
+        }
+        let next = schedule(&rows.progress(), rows.operation.cancel_requested, self.engine.ports().clock.now());
+        if let Some(ending) = next.ending {
+            self.finish(lease, ending).await?;
+            return Ok(Turn::Over);
+        }
+        if next.run.is_empty() && next.skip.is_empty() {
+            return Ok(Turn::Wait(next.wake_at));
+        }
+        self.begin(lease, &next).await?;
+        Ok(Turn::Again)
+    }
+
+    /// Records an attempt's end, again and again until the store takes it: the end is known nowhere else but in the node's ledger.
+    async fn settle_until_recorded(&mut self, step: StepId, attempt: u32, end: AttemptEnd) {
+        loop {
+            match self.settle(step, attempt, &end).await {
+                Ok(()) => break,
+                Err(error) => {
+                    tracing::warn!(operation = %self.id, %step, %error, "an attempt's end could not be recorded yet");
+                    tokio::select! {
+                        () = self.engine.stopping().cancelled() => return,
+                        () = self.after(STORE_RETRY) => {}
+                    }
+                }
+            }
+        }
+        self.in_flight.remove(&step);
+    }
+
+    async fn lease(&self) -> Option<LeaseRecord> {
+        match self.engine.store().acquire_lease(&self.lease_name(), self.engine.replica(), LEASE_TTL).await {
+            Ok(lease) => lease,
+            Err(error) => {
+                tracing::warn!(operation = %self.id, %error, "the lease could not be taken");
+                None
+            }
+        }
+    }
+
+    pub(crate) fn lease_name(&self) -> String {
+        format!("operation/{}", self.id)
+    }
+
+    fn after(&self, wait: Duration) -> BoxFuture<'static, ()> {
+        let ports = self.engine.ports();
+        ports.runtime.sleep_until(ports.clock.now().plus(wait))
+    }
+}

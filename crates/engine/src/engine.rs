@@ -1,0 +1,193 @@
+//! The engine's handle: what every command, driver and observer shares, and the loop that starts drivers when a row asks for one.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use gpuaas_model::{NodeId, OperationId, ReplicaId};
+use gpuaas_store::{Change, Store, StoreError};
+use tokio::sync::{Notify, broadcast::error::RecvError, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    catalog::Catalog,
+    driver::Driver,
+    effects::Tunnels,
+    keys::Keys,
+    port::{Nodes, Ports},
+};
+
+/// The only sweep there is: it finds operations whose hint was lost. Everything else is pushed.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+
+/// What an engine is made of.
+pub struct EngineParts {
+    /// The rows.
+    pub store: Store,
+    /// Time, randomness, spawning.
+    pub ports: Ports,
+    /// The apps.
+    pub catalog: Catalog,
+    /// The control plane's keys.
+    pub keys: Keys,
+    /// The way to the nodes.
+    pub nodes: Arc<dyn Nodes>,
+    /// Streams to ports of nodes.
+    pub tunnels: Arc<dyn Tunnels>,
+}
+
+/// Carries operations out. One per process; cheap to share.
+pub struct Engine {
+    parts: EngineParts,
+    replica: ReplicaId,
+    /// The drivers that run here, with what wakes each.
+    drivers: Mutex<BTreeMap<OperationId, Arc<Notify>>>,
+    /// Counts connections of nodes; attempts that wait for one watch it.
+    connections: watch::Sender<u64>,
+    stop: CancellationToken,
+}
+
+impl Engine {
+    /// An engine that does nothing until [`Engine::run`].
+    pub fn new(parts: EngineParts) -> Arc<Self> {
+        let replica = ReplicaId::generate(&*parts.ports.clock, &*parts.ports.entropy);
+        Arc::new(Self {
+            parts,
+            replica,
+            drivers: Mutex::default(),
+            connections: watch::Sender::new(0),
+            stop: CancellationToken::new(),
+        })
+    }
+
+    /// The rows.
+    pub fn store(&self) -> &Store {
+        &self.parts.store
+    }
+
+    /// Time, randomness, spawning.
+    pub fn ports(&self) -> &Ports {
+        &self.parts.ports
+    }
+
+    /// The apps.
+    pub fn catalog(&self) -> &Catalog {
+        &self.parts.catalog
+    }
+
+    /// The control plane's keys.
+    pub fn keys(&self) -> &Keys {
+        &self.parts.keys
+    }
+
+    /// The way to the nodes.
+    pub fn nodes(&self) -> &Arc<dyn Nodes> {
+        &self.parts.nodes
+    }
+
+    /// Streams to ports of nodes.
+    pub fn tunnels(&self) -> &Arc<dyn Tunnels> {
+        &self.parts.tunnels
+    }
+
+    /// The id under which this process holds leases.
+    pub fn replica(&self) -> ReplicaId {
+        self.replica
+    }
+
+    /// Changes with every connection of a node.
+    pub(crate) fn connections(&self) -> watch::Receiver<u64> {
+        self.connections.subscribe()
+    }
+
+    /// Tells waiting attempts that a node connected.
+    pub fn node_connected(&self, _node: NodeId) {
+        self.connections.send_modify(|count| *count += 1);
+    }
+
+    /// Cancelled when the engine stops.
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// Drives every open operation until [`Engine::stop`]: those that rows name at the start, those that changes announce, and, every
+    /// [`SWEEP_EVERY`], those whose announcement was lost.
+    pub async fn run(self: &Arc<Self>) -> Result<(), StoreError> {
+        let mut changes = self.store().changes();
+        self.activate_open().await?;
+        let mut sweep = self.next_sweep();
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return Ok(()),
+                change = changes.recv() => match change {
+                    Ok(Change::Operation(id)) => self.activate(id),
+                    Ok(_) => {}
+                    Err(RecvError::Lagged(missed)) => {
+                        tracing::warn!(missed, "hints were missed; reading rows");
+                        self.sweep().await;
+                    }
+                    Err(RecvError::Closed) => return Ok(()),
+                },
+                () = &mut sweep => {
+                    self.sweep().await;
+                    sweep = self.next_sweep();
+                }
+            }
+        }
+    }
+
+    /// Ends all drivers where they are. Their operations continue from rows at the next start.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Wakes the operation's driver, or starts one here.
+    pub(crate) fn activate(self: &Arc<Self>, id: OperationId) {
+        let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(wake) = drivers.get(&id) {
+            wake.notify_one();
+            return;
+        }
+        let wake = Arc::new(Notify::new());
+        drivers.insert(id, wake.clone());
+        drop(drivers);
+        let engine = self.clone();
+        let future = async move {
+            // Removes the entry also when the driver panics: the sweep then starts another.
+            let _entry = DriverEntry { engine: engine.clone(), id };
+            Driver::new(engine.clone(), id, wake).run().await;
+        };
+        self.ports().runtime.spawn("operation driver", Box::pin(future));
+    }
+
+    async fn activate_open(self: &Arc<Self>) -> Result<(), StoreError> {
+        let open = self.store().read().await?.open_operations().await?;
+        for operation in open {
+            self.activate(operation.id);
+        }
+        Ok(())
+    }
+
+    async fn sweep(self: &Arc<Self>) {
+        if let Err(error) = self.activate_open().await {
+            tracing::warn!(%error, "the safety sweep could not read open operations");
+        }
+    }
+
+    fn next_sweep(&self) -> futures::future::BoxFuture<'static, ()> {
+        self.ports().runtime.sleep_until(self.ports().clock.now().plus(SWEEP_EVERY))
+    }
+}
+
+struct DriverEntry {
+    engine: Arc<Engine>,
+    id: OperationId,
+}
+
+impl Drop for DriverEntry {
+    fn drop(&mut self) {
+        self.engine.drivers.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}

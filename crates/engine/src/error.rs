@@ -1,0 +1,117 @@
+//! Why a command was refused, in the one form that API, CLI and UI show.
+
+use gpuaas_model::{Code, Coded, IllegalTransition, Reason};
+use gpuaas_store::StoreError;
+
+/// A refused or failed command. Nothing was changed, unless the code is `internal` or `unavailable`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct CommandError {
+    code: Code,
+    detail: String,
+    field: Option<String>,
+    next: Option<String>,
+    reasons: Vec<Reason>,
+}
+
+impl CommandError {
+    /// A refusal with its one sentence.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), field: None, next: None, reasons: Vec::new() }
+    }
+
+    /// The object does not exist for this caller.
+    pub fn not_found(what: &str, id: impl std::fmt::Display) -> Self {
+        Self::new(Code::NotFound, format!("there is no {what} {id}"))
+    }
+
+    /// A refusal for several reasons at once.
+    pub fn because(code: Code, detail: impl Into<String>, reasons: Vec<Reason>) -> Self {
+        Self { reasons, ..Self::new(code, detail) }
+    }
+
+    /// Names the field of the request that it is about.
+    #[must_use]
+    pub fn about(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// Says what the caller can do.
+    #[must_use]
+    pub fn then(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+
+    /// The reasons, when there are several.
+    pub fn reasons(&self) -> &[Reason] {
+        &self.reasons
+    }
+}
+
+impl Coded for CommandError {
+    fn code(&self) -> Code {
+        self.code
+    }
+
+    fn field(&self) -> Option<String> {
+        self.field.clone()
+    }
+
+    fn next(&self) -> Option<String> {
+        self.next.clone()
+    }
+}
+
+impl From<IllegalTransition> for CommandError {
+    fn from(illegal: IllegalTransition) -> Self {
+        Self::new(Code::StateConflict, illegal.to_string()).then("look at its present state and try again")
+    }
+}
+
+impl From<StoreError> for CommandError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NameTaken { what, name } => Self::new(Code::NameTaken, format!("{what} {name} exists already"))
+                .about("name")
+                .then("choose another name"),
+            StoreError::AllocationInUse { allocation, workload } => Self::new(
+                Code::AllocationInUse,
+                format!("allocation {allocation} is already used by workload {workload}"),
+            )
+            .then("choose another, or remove it there"),
+            StoreError::NodeAllocated { node } => {
+                Self::new(Code::NodeUnavailable, format!("node {node} is already allocated"))
+                    .then("choose another node")
+            }
+            StoreError::OperationInProgress { operation, kind } => Self::new(
+                Code::OperationInProgress,
+                format!("operation {operation} ({kind}) is under way on this workload"),
+            )
+            .then(format!("wait for it: gpuaas operation watch {operation}")),
+            StoreError::NotFound { what, id } => Self::not_found(what, id),
+            StoreError::Stale { what } => Self::new(Code::StateConflict, format!("{what} changed in the meantime"))
+                .then("look at its present state and try again"),
+            StoreError::EnrollmentRefused(refusal) => Self::from(refusal),
+            StoreError::Busy => Self::new(Code::Unavailable, "the store is busy").then("try again"),
+            error => {
+                tracing::error!(%error, "the store failed");
+                Self::new(Code::Internal, "the store failed").then("see the control plane's log by the correlation id")
+            }
+        }
+    }
+}
+
+impl From<gpuaas_store::EnrollmentRefusal> for CommandError {
+    fn from(refusal: gpuaas_store::EnrollmentRefusal) -> Self {
+        use gpuaas_store::EnrollmentRefusal as R;
+        let (code, detail) = match refusal {
+            R::Used => (Code::EnrollmentUsed, "this enrollment token was used before"),
+            R::Expired => (Code::EnrollmentExpired, "this enrollment token is older than fifteen minutes"),
+            R::Foreign => (Code::EnrollmentForeign, "this enrollment token belongs to another node"),
+            R::Unknown => (Code::EnrollmentInvalid, "this control plane never issued this enrollment token"),
+        };
+        Self::new(code, detail).then("ask for a new one: gpuaas node enroll NAME")
+    }
+}

@@ -1,0 +1,31 @@
+//! Carries operations out: plans from rows, starts idempotent steps, records what came of them, and is woken by pushes.
+//!
+//! Guarantees: what a step is about to do is in a row before it is done; a restart in any step continues it; a completed effect is
+//! never repeated; one mutating operation per workload at a time; no transaction is open across a node task or a network call.
+//!
+//! Deliberately absent: SQL (`store`), connections (`channel`), Kubernetes (an app's effects), HTTP (`api`).
+
+mod begin;
+mod caller;
+mod catalog;
+pub mod commands;
+mod dispatch;
+mod driver;
+pub mod effects;
+mod engine;
+mod error;
+mod keys;
+mod observe;
+pub mod port;
+mod record;
+mod rows;
+mod secrets;
+mod settle;
+mod step;
+
+pub use caller::Caller;
+pub use catalog::{AppEntry, Catalog};
+pub use engine::{Engine, EngineParts};
+pub use error::CommandError;
+pub use keys::{Keys, SignedTask};
+pub use secrets::SealedSecrets;

@@ -1,0 +1,72 @@
+//! What the engine needs of the world: time, randomness, spawning, and the way to a node.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::{future::BoxFuture, stream::BoxStream};
+use gpuaas_model::{Clock, Entropy, NodeId, TaskId, Timestamp};
+use gpuaas_wire::task::{TaskOutcome, TaskProgress};
+
+/// Runs and delays futures. The real one is tokio's; a simulation has its own.
+pub trait Runtime: Send + Sync {
+    /// Runs `future` beside the caller; a panic in it ends it alone.
+    fn spawn(&self, name: &'static str, future: BoxFuture<'static, ()>);
+
+    /// Completes at `at`, or at once when that is past.
+    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()>;
+}
+
+/// The unrepeatable, bundled: cloned into everything that needs any of it.
+#[derive(Clone)]
+pub struct Ports {
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// Yields randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Runs futures.
+    pub runtime: Arc<dyn Runtime>,
+}
+
+/// One thing a node says about a task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TaskUpdate {
+    /// It verified the envelope, wrote it to its ledger, and begins.
+    Accepted,
+    /// How far it is.
+    Progress(TaskProgress),
+    /// It ended. The last update of a stream.
+    Ended(TaskOutcome),
+    /// Its ledger holds the task without an end: the agent died in the middle. The last update of a stream.
+    Interrupted,
+}
+
+/// Why a task could not be handed to its node; nothing is known of its fate unless the node is asked again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DispatchError {
+    /// There is no channel now.
+    #[error("the node has no channel")]
+    NotConnected,
+    /// The channel ended while the task was under way.
+    #[error("the channel ended: {0}")]
+    Lost(String),
+}
+
+/// The way to the nodes, wherever their channels end.
+#[async_trait]
+pub trait Nodes: Send + Sync {
+    /// Pushes a signed envelope and follows the task. Sending the same envelope again is harmless: the node answers from its ledger.
+    async fn dispatch(
+        &self,
+        node: NodeId,
+        envelope: &str,
+    ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError>;
+
+    /// Tells the node that the outcome is recorded here.
+    async fn acknowledge(&self, node: NodeId, task: TaskId);
+
+    /// Asks the node to end the task early; its outcome still arrives by the stream.
+    async fn cancel(&self, node: NodeId, task: TaskId);
+
+    /// Sets which units the node reports changes of.
+    async fn observe(&self, node: NodeId, units: Vec<String>);
+}

@@ -1,0 +1,139 @@
+//! The records that every change leaves: events for those who watch, audit for those who ask later. Written in the transaction of the
+//! change itself, so that neither can be missing.
+
+use gpuaas_model::{ActorType, AuditAction, AuditResult, CorrelationId, EventKind, ProjectId, StreamName};
+use gpuaas_store::{
+    MemberRecord, NewAudit, NewEvent, OperationRecord, StepRecord, StoreError, TaskRecord, Tx, WorkloadRecord,
+};
+use serde_json::{Value, json};
+
+/// Writes events of one project under one correlation id.
+pub(crate) struct Story {
+    pub(crate) project: ProjectId,
+    pub(crate) correlation: CorrelationId,
+}
+
+impl Story {
+    /// The story that an operation tells.
+    pub(crate) fn of(operation: &OperationRecord) -> Self {
+        Self { project: operation.project, correlation: operation.correlation }
+    }
+
+    pub(crate) async fn workload(
+        &self,
+        tx: &mut Tx,
+        kind: EventKind,
+        workload: &WorkloadRecord,
+    ) -> Result<(), StoreError> {
+        let data = json!({
+            "name": workload.name, "lifecycle": workload.lifecycle, "phase": workload.phase, "health": workload.health,
+            "recovery": workload.recovery, "progress": workload.progress, "endpoint": workload.endpoint,
+            "generation": workload.generation, "observed_generation": workload.observed_generation,
+            "fault": workload.fault.as_ref().map(|fault| &fault.code),
+        });
+        self.event(tx, kind, "workload", workload.id.to_string(), data).await
+    }
+
+    pub(crate) async fn member(&self, tx: &mut Tx, member: &MemberRecord) -> Result<(), StoreError> {
+        let fault = member.state.fault().or(member.fault.as_ref());
+        let data = json!({
+            "workload": member.workload, "member": member.name(), "state": member.state.name(), "health": member.health,
+            "fault": fault.map(|fault| &fault.code),
+        });
+        self.event(tx, EventKind::MemberChanged, "member", member.id.to_string(), data).await
+    }
+
+    pub(crate) async fn operation(
+        &self,
+        tx: &mut Tx,
+        kind: EventKind,
+        operation: &OperationRecord,
+    ) -> Result<(), StoreError> {
+        let data = json!({
+            "workload": operation.workload, "kind": operation.kind, "state": operation.state,
+            "fault": operation.fault.as_ref().map(|fault| &fault.code),
+        });
+        self.event(tx, kind, "operation", operation.id.to_string(), data).await
+    }
+
+    pub(crate) async fn step(&self, tx: &mut Tx, step: &StepRecord) -> Result<(), StoreError> {
+        let data = json!({
+            "operation": step.operation, "key": step.spec.key, "phase": step.spec.phase, "state": step.state,
+            "attempts": step.attempts, "detail": step.detail, "not_before": step.not_before.map(|at| at.to_string()),
+            "fault": step.fault.as_ref().map(|fault| &fault.code),
+        });
+        self.event(tx, EventKind::StepChanged, "step", step.id.to_string(), data).await
+    }
+
+    pub(crate) async fn event(
+        &self,
+        tx: &mut Tx,
+        kind: EventKind,
+        subject_kind: &'static str,
+        subject_id: String,
+        data: Value,
+    ) -> Result<(), StoreError> {
+        let stream = StreamName::Project(self.project);
+        tx.append_event(&NewEvent {
+            stream,
+            kind,
+            subject_kind,
+            subject_id,
+            correlation: Some(self.correlation),
+            data,
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+/// An event on the platform's own stream.
+pub(crate) async fn platform_event(
+    tx: &mut Tx,
+    kind: EventKind,
+    subject_kind: &'static str,
+    subject_id: String,
+    correlation: Option<CorrelationId>,
+    data: Value,
+) -> Result<(), StoreError> {
+    tx.append_event(&NewEvent { stream: StreamName::Platform, kind, subject_kind, subject_id, correlation, data })
+        .await?;
+    Ok(())
+}
+
+/// Audits a task that the control plane sends or a node ends.
+pub(crate) async fn audit_task(
+    tx: &mut Tx,
+    task: &TaskRecord,
+    node: &str,
+    action: AuditAction,
+    result: AuditResult,
+) -> Result<(), StoreError> {
+    let (actor, actor_type) = match action {
+        AuditAction::TaskComplete => (format!("node/{node}"), ActorType::Node),
+        _ => ("control-plane".to_owned(), ActorType::ControlPlane),
+    };
+    tx.append_audit(&NewAudit {
+        actor,
+        actor_type,
+        action,
+        target: format!("node/{node}"),
+        project: task.project,
+        result,
+        correlation: Some(task.correlation),
+        metadata: json!({
+            "task": task.id, "type": task.task_type, "state": task.state, "key": task.key_id,
+            "envelope": format!("sha256:{}", task.envelope_sha256), "operation": task.operation,
+        }),
+    })
+    .await?;
+    // The event beside it: on the platform's stream, and on the project's when it serves one.
+    let data = json!({ "node": node, "type": task.task_type, "state": task.state, "operation": task.operation });
+    platform_event(tx, EventKind::TaskChanged, "task", task.id.to_string(), Some(task.correlation), data.clone())
+        .await?;
+    if let Some(project) = task.project {
+        let story = Story { project, correlation: task.correlation };
+        story.event(tx, EventKind::TaskChanged, "task", task.id.to_string(), data).await?;
+    }
+    Ok(())
+}

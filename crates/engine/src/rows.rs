@@ -1,0 +1,155 @@
+//! Reads an operation with all that its steps may need, and turns it into what planner and apps see.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use gpuaas_model::{NodeId, OperationId, StepState, WorkloadId};
+use gpuaas_planner::{
+    ArtifactView, MemberView, NodeView, ReleaseView, SecretView, StepProgress, WorkloadView,
+    status::{OperationView, status},
+};
+use gpuaas_store::{
+    MemberRecord, NodeRecord, OperationRecord, Reader, SecretRecord, StepRecord, StoreError, WorkloadRecord,
+};
+
+/// A workload with its members and their nodes, as one consistent read.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkloadRows {
+    pub(crate) workload: WorkloadRecord,
+    pub(crate) members: Vec<MemberRecord>,
+    pub(crate) nodes: BTreeMap<NodeId, NodeRecord>,
+    pub(crate) release: ReleaseView,
+    pub(crate) secrets: BTreeMap<String, SecretView>,
+}
+
+/// An operation with its steps and its workload.
+#[derive(Clone, Debug)]
+pub(crate) struct OperationRows {
+    pub(crate) operation: OperationRecord,
+    pub(crate) steps: Vec<StepRecord>,
+    pub(crate) of: WorkloadRows,
+}
+
+impl WorkloadRows {
+    /// Reads the workload whole.
+    pub(crate) async fn load(reader: &mut Reader, id: WorkloadId) -> Result<Self, StoreError> {
+        let workload = reader.workload(id).await?;
+        let members = reader.members_of(id).await?;
+        let secrets = reader.secrets_of(id).await?;
+        Self::draft(reader, workload, members, &secrets).await
+    }
+
+    /// The rows of a workload that is not written yet.
+    pub(crate) async fn draft(
+        reader: &mut Reader,
+        workload: WorkloadRecord,
+        members: Vec<MemberRecord>,
+        secrets: &[SecretRecord],
+    ) -> Result<Self, StoreError> {
+        let mut rows = Self {
+            release: release(reader, &workload).await?,
+            secrets: secrets.iter().map(|secret| (secret.name.clone(), secret_view(secret))).collect(),
+            workload,
+            members: Vec::new(),
+            nodes: BTreeMap::new(),
+        };
+        rows.add_members(reader, members).await?;
+        Ok(rows)
+    }
+
+    /// Adds members with their nodes, here only.
+    pub(crate) async fn add_members(
+        &mut self,
+        reader: &mut Reader,
+        members: Vec<MemberRecord>,
+    ) -> Result<(), StoreError> {
+        for member in members {
+            if let Entry::Vacant(vacant) = self.nodes.entry(member.node) {
+                vacant.insert(reader.node(member.node).await?);
+            }
+            self.members.push(member);
+        }
+        Ok(())
+    }
+
+    /// What planner and apps see.
+    pub(crate) fn view(&self) -> WorkloadView {
+        let members = self.members.iter().map(|member| self.member_view(member)).collect();
+        WorkloadView {
+            id: self.workload.id,
+            project: self.workload.project,
+            name: self.workload.name.clone(),
+            config: self.workload.config.clone(),
+            release: self.release.clone(),
+            members,
+            facts: self.workload.facts.clone(),
+            secrets: self.secrets.clone(),
+        }
+    }
+
+    fn member_view(&self, member: &MemberRecord) -> MemberView {
+        let node = self.nodes.get(&member.node).expect("load() read the node of every member");
+        MemberView {
+            id: member.id,
+            name: member.name(),
+            component_key: member.component_key.clone(),
+            ordinal: member.ordinal,
+            allocation: member.allocation,
+            node: NodeView { id: node.id, name: node.name.clone(), address: node.address().to_owned() },
+            state: member.state.clone(),
+            health: member.health,
+        }
+    }
+}
+
+impl OperationRows {
+    /// Reads the operation whole.
+    pub(crate) async fn load(reader: &mut Reader, id: OperationId) -> Result<Self, StoreError> {
+        let operation = reader.operation(id).await?;
+        let steps = reader.steps_of(id).await?;
+        let of = WorkloadRows::load(reader, operation.workload).await?;
+        Ok(Self { operation, steps, of })
+    }
+
+    /// The steps as the scheduler takes them.
+    pub(crate) fn progress(&self) -> Vec<StepProgress> {
+        self.steps
+            .iter()
+            .map(|step| StepProgress {
+                spec: step.spec.clone(),
+                state: step.state,
+                attempts: step.attempts,
+                not_before: step.not_before,
+            })
+            .collect()
+    }
+
+    /// Brings the workload's status fields in line with its members and this operation. Returns whether they changed.
+    pub(crate) fn refresh_status(&mut self) -> bool {
+        let steps = self.progress();
+        let operation = OperationView { kind: self.operation.kind, state: self.operation.state, steps: &steps };
+        let before = self.of.workload.status();
+        let fault = self.of.workload.fault.clone();
+        let after = status(&before, &self.of.view(), Some(&operation), fault.as_ref());
+        self.of.workload.set_status(&after);
+        before != after
+    }
+
+    /// Steps that run now, or did when the process that ran them ended.
+    pub(crate) fn running(&self) -> impl Iterator<Item = &StepRecord> {
+        self.steps.iter().filter(|step| step.state == StepState::Running)
+    }
+}
+
+async fn release(reader: &mut Reader, workload: &WorkloadRecord) -> Result<ReleaseView, StoreError> {
+    let artifacts = reader.release(&workload.app, &workload.version).await?;
+    let view = |artifact: gpuaas_store::ArtifactRecord| ArtifactView {
+        name: artifact.name,
+        sha256: artifact.sha256,
+        size_bytes: artifact.size_bytes,
+    };
+    Ok(ReleaseView { version: workload.version.clone(), artifacts: artifacts.into_iter().map(view).collect() })
+}
+
+fn secret_view(secret: &SecretRecord) -> SecretView {
+    SecretView { id: secret.id, sha256: secret.sha256.clone() }
+}

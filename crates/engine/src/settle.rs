@@ -1,0 +1,310 @@
+//! Records what came of an attempt: the task's end, what was learnt, the member's next state, the step's, the workload's, with events
+//! and audit, in one transaction. Also ends the operation.
+
+use gpuaas_model::{
+    Code, EventKind, Fault, FaultClass, Lifecycle, MemberEvent, NextAction, OperationState, SecretId, StepId,
+    StepState, Timestamp,
+};
+use gpuaas_planner::{Ending, FailureScope, Learned, SecretPart};
+use gpuaas_store::{LeaseRecord, SecretRecord, StoreError, Tx};
+use gpuaas_wire::task::{TaskFailure, TaskOutcome};
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+use crate::{
+    begin::change_member, dispatch::TaskEnd, driver::Driver, record::Story, rows::OperationRows, step::AttemptEnd,
+};
+
+impl Driver {
+    /// Writes down how attempt number `attempt` of `step` ended. An end of an attempt that is no longer the present one is ignored.
+    pub(crate) async fn settle(&self, step: StepId, attempt: u32, end: &AttemptEnd) -> Result<(), StoreError> {
+        let mut tx = self.engine.store().begin().await?;
+        let mut rows = OperationRows::load(&mut tx, self.id).await?;
+        let Some(at) = rows.steps.iter().position(|row| row.id == step) else { return Ok(()) };
+        if rows.steps[at].state != StepState::Running || rows.steps[at].attempts != attempt {
+            return Ok(());
+        }
+        let story = Story::of(&rows.operation);
+        let mut acknowledge = None;
+        if let Some(task) = rows.steps[at].task {
+            let task = tx.task(task).await?;
+            acknowledge = Some((task.node, task.id));
+            self.engine.record_task_end(&mut tx, task, &task_end(end)).await?;
+        }
+        match end {
+            AttemptEnd::Succeeded(result) => match self.learn(&mut tx, &mut rows, at, result).await? {
+                Ok(()) => self.succeed(&mut tx, &story, &mut rows, at).await?,
+                Err(fault) => self.fail(&mut tx, &story, &mut rows, at, *fault).await?,
+            },
+            AttemptEnd::Failed(failure) => {
+                let app = self.app(&rows)?;
+                let fault = app.diagnose(&rows.steps[at].spec, failure, &rows.of.view());
+                self.fail_with(&mut tx, &story, &mut rows, at, failure.code, fault).await?;
+            }
+            AttemptEnd::Interrupted => self.repeat_at_once(&mut tx, &story, &mut rows, at).await?,
+        }
+        self.write_status(&mut tx, &story, &mut rows).await?;
+        tx.commit().await?;
+        if let Some((node, task)) = acknowledge {
+            self.engine.nodes().acknowledge(node, task).await;
+        }
+        Ok(())
+    }
+
+    async fn succeed(&self, tx: &mut Tx, story: &Story, rows: &mut OperationRows, at: usize) -> Result<(), StoreError> {
+        let now = self.engine.ports().clock.now();
+        let spec = rows.steps[at].spec.clone();
+        if let (Some(event), Some(member)) = (spec.ends, spec.member) {
+            change_member(tx, story, rows, member, event, now).await?;
+        }
+        self.end_step(tx, story, rows, at, StepState::Succeeded, None).await
+    }
+
+    async fn fail_with(
+        &self,
+        tx: &mut Tx,
+        story: &Story,
+        rows: &mut OperationRows,
+        at: usize,
+        code: Code,
+        fault: Fault,
+    ) -> Result<(), StoreError> {
+        if code == Code::TaskCancelled && rows.operation.cancel_requested {
+            return self.end_step(tx, story, rows, at, StepState::Cancelled, None).await;
+        }
+        self.fail(tx, story, rows, at, fault).await
+    }
+
+    /// Retries what may be retried; otherwise the step has failed, and with it its member or the workload.
+    async fn fail(
+        &self,
+        tx: &mut Tx,
+        story: &Story,
+        rows: &mut OperationRows,
+        at: usize,
+        fault: Fault,
+    ) -> Result<(), StoreError> {
+        let ports = self.engine.ports();
+        let now = ports.clock.now();
+        let step = &rows.steps[at];
+        let again = fault.class == FaultClass::Retryable
+            && step.attempts < step.spec.retry.attempts_max
+            && !rows.operation.cancel_requested;
+        if again {
+            let wait = step.spec.retry.wait_after(step.attempts, ports.entropy.below(1_000));
+            return self.back_off(tx, story, rows, at, now.plus(wait), Some(fault)).await;
+        }
+        let spec = step.spec.clone();
+        if let Some(member) = spec.member {
+            change_member(tx, story, rows, member, MemberEvent::Fail { fault: fault.clone() }, now).await?;
+        }
+        if spec.scope == FailureScope::Workload {
+            rows.of.workload.fault = Some(fault.clone());
+        }
+        rows.operation.fault.get_or_insert_with(|| fault.clone());
+        tx.update_operation(&rows.operation, rows.operation.state).await?;
+        self.end_step(tx, story, rows, at, StepState::Failed, Some(fault)).await
+    }
+
+    /// After an interruption the same idempotent step runs again: its handler looks first and does what is missing.
+    async fn repeat_at_once(
+        &self,
+        tx: &mut Tx,
+        story: &Story,
+        rows: &mut OperationRows,
+        at: usize,
+    ) -> Result<(), StoreError> {
+        let now = self.engine.ports().clock.now();
+        if rows.steps[at].attempts >= rows.steps[at].spec.retry.attempts_max.max(INTERRUPTIONS_MAX) {
+            let fault = Fault {
+                code: Code::TaskInterrupted.to_string(),
+                class: FaultClass::Repairable,
+                summary: "the node's agent died in the middle of this task again and again".to_owned(),
+                evidence: None,
+                next: NextAction { text: "see why the agent dies, then resume".to_owned(), command: None },
+            };
+            return self.fail(tx, story, rows, at, fault).await;
+        }
+        self.back_off(tx, story, rows, at, now, None).await
+    }
+
+    async fn back_off(
+        &self,
+        tx: &mut Tx,
+        story: &Story,
+        rows: &mut OperationRows,
+        at: usize,
+        not_before: Timestamp,
+        fault: Option<Fault>,
+    ) -> Result<(), StoreError> {
+        let step = &mut rows.steps[at];
+        let before = (step.state, step.attempts);
+        step.state = StepState::Backoff;
+        step.not_before = Some(not_before);
+        step.detail = fault.as_ref().map(|fault| fault.summary.clone());
+        step.fault = fault;
+        tx.update_step(step, before).await?;
+        story.step(tx, step).await
+    }
+
+    async fn end_step(
+        &self,
+        tx: &mut Tx,
+        story: &Story,
+        rows: &mut OperationRows,
+        at: usize,
+        state: StepState,
+        fault: Option<Fault>,
+    ) -> Result<(), StoreError> {
+        let step = &mut rows.steps[at];
+        let before = (step.state, step.attempts);
+        step.state = state;
+        step.ended_at = Some(self.engine.ports().clock.now());
+        step.fault = fault;
+        tx.update_step(step, before).await?;
+        story.step(tx, step).await
+    }
+
+    /// Takes up what a success taught; or says why the success is none.
+    async fn learn(
+        &self,
+        tx: &mut Tx,
+        rows: &mut OperationRows,
+        at: usize,
+        result: &Value,
+    ) -> Result<Result<(), Box<Fault>>, StoreError> {
+        let spec = rows.steps[at].spec.clone();
+        let learned = match self.app(rows)?.learn(&spec, result, &rows.of.view()) {
+            Ok(learned) => learned,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        for lesson in learned {
+            match lesson {
+                Learned::Fact(name, value) => {
+                    rows.of.workload.facts.insert(name, value);
+                }
+                Learned::Endpoint(endpoint) => {
+                    rows.of.workload.endpoint = Some(endpoint.clone());
+                    if let Some(member) = rows.of.members.iter_mut().find(|member| Some(member.id) == spec.member) {
+                        member.endpoint = Some(endpoint);
+                        *member = tx.update_member(member, member.state.name()).await?;
+                    }
+                }
+                Learned::Deposited { name, sha256 } => {
+                    if let Err(fault) = self.check_deposit(tx, rows, &name, &sha256).await? {
+                        return Ok(Err(fault));
+                    }
+                }
+                Learned::Composed { name, parts } => self.compose(tx, rows, name, &parts).await?,
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// What the node says it deposited must be what lies in the store.
+    async fn check_deposit(
+        &self,
+        tx: &mut Tx,
+        rows: &mut OperationRows,
+        name: &str,
+        sha256: &str,
+    ) -> Result<Result<(), Box<Fault>>, StoreError> {
+        let stored = match rows.of.secrets.get(name) {
+            Some(secret) => Some(tx.secret(secret.id).await?),
+            None => None,
+        };
+        if stored.as_ref().is_some_and(|stored| !stored.sealed.is_empty() && stored.sha256 == sha256) {
+            return Ok(Ok(()));
+        }
+        Ok(Err(Box::new(Fault {
+            code: Code::Unavailable.to_string(),
+            class: FaultClass::Retryable,
+            summary: format!("the node reported the secret {name}, but it did not arrive"),
+            evidence: None,
+            next: NextAction { text: "nothing; it is tried again".to_owned(), command: None },
+        })))
+    }
+
+    async fn compose(
+        &self,
+        tx: &mut Tx,
+        rows: &mut OperationRows,
+        name: String,
+        parts: &[SecretPart],
+    ) -> Result<(), StoreError> {
+        let mut plain = Zeroizing::new(Vec::new());
+        for part in parts {
+            match part {
+                SecretPart::Text(text) => plain.extend_from_slice(text.as_bytes()),
+                SecretPart::Secret(of) => {
+                    let view = rows
+                        .of
+                        .secrets
+                        .get(of)
+                        .ok_or_else(|| StoreError::NotFound { what: "secret", id: of.clone() })?;
+                    let record = tx.secret(view.id).await?;
+                    let opened = self.engine.keys().unseal(view.id, &record.sealed);
+                    let opened = opened.map_err(|error| StoreError::Corrupt(error.to_string()))?;
+                    plain.extend_from_slice(&opened);
+                }
+            }
+        }
+        let record = sealed(&self.engine, rows.operation.workload, name, &plain)?;
+        tx.put_secret(&record).await
+    }
+
+    /// Ends the operation.
+    pub(crate) async fn finish(&self, lease: &LeaseRecord, ending: Ending) -> Result<(), StoreError> {
+        let mut tx = self.engine.store().begin().await?;
+        self.must_hold(&mut tx, lease).await?;
+        let mut rows = OperationRows::load(&mut tx, self.id).await?;
+        let story = Story::of(&rows.operation);
+        let before = rows.operation.state;
+        rows.operation.state = ending.state();
+        rows.operation.ended_at = Some(self.engine.ports().clock.now());
+        tx.update_operation(&rows.operation, before).await?;
+        if ending == Ending::Succeeded {
+            rows.of.workload.observed_generation = rows.operation.generation;
+            rows.of.workload.fault = None;
+        }
+        self.write_status(&mut tx, &story, &mut rows).await?;
+        if rows.of.workload.lifecycle == Lifecycle::Decommissioned {
+            rows.of.workload.endpoint = None;
+        }
+        story.operation(&mut tx, EventKind::OperationEnded, &rows.operation).await?;
+        tx.commit().await?;
+        self.engine.observe_nodes(rows.of.members.iter().map(|member| member.node)).await;
+        debug_assert!(rows.operation.state.is_final() && rows.operation.state != OperationState::Failed);
+        Ok(())
+    }
+}
+
+/// Interruptions of one step after which a person should look.
+const INTERRUPTIONS_MAX: u32 = 5;
+
+fn task_end(end: &AttemptEnd) -> TaskEnd {
+    match end {
+        AttemptEnd::Succeeded(result) => TaskEnd::Outcome(TaskOutcome::Succeeded { result: result.clone() }),
+        AttemptEnd::Failed(failure) => TaskEnd::Outcome(TaskOutcome::Failed { failure: TaskFailure::clone(failure) }),
+        AttemptEnd::Interrupted => TaskEnd::Interrupted,
+    }
+}
+
+/// A secret of a workload, sealed under an id of its own.
+pub(crate) fn sealed(
+    engine: &crate::engine::Engine,
+    workload: gpuaas_model::WorkloadId,
+    name: String,
+    plain: &[u8],
+) -> Result<SecretRecord, StoreError> {
+    let id = SecretId::generate(&*engine.ports().clock, &*engine.ports().entropy);
+    let bytes = engine.keys().seal(id, plain).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    Ok(SecretRecord {
+        id,
+        workload: Some(workload),
+        name,
+        sealed: bytes,
+        sha256: gpuaas_trust::sha256_hex(plain),
+        created_at: engine.ports().clock.now(),
+    })
+}

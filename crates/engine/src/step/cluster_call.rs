@@ -1,0 +1,54 @@
+//! A step that is a call to the app's cluster, through the tunnel.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use gpuaas_model::Code;
+use gpuaas_store::StepRecord;
+use gpuaas_wire::task::TaskFailure;
+
+use super::AttemptEnd;
+use crate::{
+    effects::{CallContext, ProgressSink},
+    engine::Engine,
+    rows::OperationRows,
+    secrets::SealedSecrets,
+};
+
+/// Makes the call; drops it at the attempt's deadline.
+pub(super) fn run(
+    engine: Arc<Engine>,
+    rows: &OperationRows,
+    step: &StepRecord,
+    call: String,
+    progress: ProgressSink,
+) -> BoxFuture<'static, AttemptEnd> {
+    let now = engine.ports().clock.now();
+    let deadline = step.deadline_at.unwrap_or(now);
+    let app = rows.of.workload.app.clone();
+    let context = CallContext {
+        workload: rows.of.view(),
+        member: step.spec.member,
+        secrets: Arc::new(SealedSecrets::new(engine.clone())),
+        tunnels: engine.tunnels().clone(),
+        progress,
+        now,
+        deadline,
+    };
+    Box::pin(async move {
+        let Some(entry) = engine.catalog().app(&app) else {
+            return AttemptEnd::Failed(TaskFailure::new(
+                Code::Internal,
+                format!("this control plane has no app {app}"),
+            ));
+        };
+        let timeout = engine.ports().runtime.sleep_until(deadline);
+        tokio::select! {
+            result = entry.effects.call(&call, context) => match result {
+                Ok(value) => AttemptEnd::Succeeded(value),
+                Err(failure) => AttemptEnd::Failed(failure),
+            },
+            () = timeout => AttemptEnd::Failed(TaskFailure::new(Code::TaskTimedOut, format!("{call} did not end by its deadline"))),
+        }
+    })
+}

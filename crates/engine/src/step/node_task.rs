@@ -1,0 +1,39 @@
+//! A step that is a signed task on a node.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use gpuaas_model::Code;
+use gpuaas_store::{StepRecord, StoreError, TaskRecord};
+use gpuaas_wire::task::{TaskFailure, TaskOutcome};
+
+use super::AttemptEnd;
+use crate::{dispatch::TaskEnd, effects::ProgressSink, engine::Engine};
+
+/// Sends the recorded task and follows it.
+pub(super) fn run(engine: Arc<Engine>, task: TaskRecord, progress: ProgressSink) -> BoxFuture<'static, AttemptEnd> {
+    Box::pin(async move {
+        match engine.follow_task(&task, &progress).await {
+            TaskEnd::Outcome(TaskOutcome::Succeeded { result }) => AttemptEnd::Succeeded(result),
+            TaskEnd::Outcome(TaskOutcome::Failed { failure }) if failure.code == Code::TaskInterrupted => {
+                AttemptEnd::Interrupted
+            }
+            TaskEnd::Outcome(TaskOutcome::Failed { failure }) => AttemptEnd::Failed(failure),
+            TaskEnd::Interrupted => AttemptEnd::Interrupted,
+        }
+    })
+}
+
+/// A running node-task step without a task row: the beginning is one transaction, so this is a defect, and said as one.
+pub(super) fn missing() -> BoxFuture<'static, AttemptEnd> {
+    let failure = TaskFailure::new(Code::Internal, "the step runs but its task was never recorded");
+    Box::pin(async move { AttemptEnd::Failed(failure) })
+}
+
+/// The task of an attempt that an earlier driver began.
+pub(crate) async fn continue_node_task(engine: &Engine, step: &StepRecord) -> Result<Option<TaskRecord>, StoreError> {
+    match step.task {
+        Some(task) => engine.store().read().await?.task(task).await.map(Some),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,58 @@
+//! Why a host did not do what it was asked.
+
+use camino::Utf8PathBuf;
+
+/// Why a host did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// A path that is not absolute, holds `..`, or leads out of the host's root.
+    #[error("{path} is no path that may be touched")]
+    Path {
+        /// Which.
+        path: Utf8PathBuf,
+    },
+    /// The file system refused.
+    #[error("{action} {path}: {source}")]
+    File {
+        /// What was done.
+        action: &'static str,
+        /// To what.
+        path: Utf8PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// The file is longer than the caller reads.
+    #[error("{path} is longer than {bytes_max} bytes")]
+    TooLong {
+        /// Which.
+        path: Utf8PathBuf,
+        /// The caller's limit.
+        bytes_max: u64,
+    },
+    /// The init does not know the unit, or refused.
+    #[error("unit {unit}: {message}")]
+    Unit {
+        /// Which.
+        unit: String,
+        /// Why.
+        message: String,
+    },
+    /// The init cannot be reached or does not make sense.
+    #[error("the host's init: {0}")]
+    Init(String),
+    /// A program did not run or end.
+    #[error("{program}: {message}")]
+    Program {
+        /// Which.
+        program: Utf8PathBuf,
+        /// Why.
+        message: String,
+    },
+}
+
+impl HostError {
+    pub(crate) fn file(action: &'static str, path: &camino::Utf8Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { action, path, source }
+    }
+}

@@ -1,0 +1,117 @@
+//! The port: what handlers of tasks may ask of a host.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use camino::{Utf8Path, Utf8PathBuf};
+use futures::stream::BoxStream;
+use gpuaas_wire::task::HostFacts;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::{
+    error::HostError,
+    file::{Changed, FileSpec},
+    unit::{JournalFrom, JournalLine, UnitStatus},
+};
+
+/// What a host says of itself; the shape that tasks return.
+pub type Facts = HostFacts;
+
+/// A program to be run to its end.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// The program's true path.
+    pub program: Utf8PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// It is killed after this long.
+    pub timeout: Duration,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandEnd {
+    /// Its exit status; `None` when a signal ended it.
+    pub status: Option<i32>,
+    /// The end of what it wrote, at most [`CommandEnd::OUTPUT_BYTES_MAX`].
+    pub output: String,
+}
+
+impl CommandEnd {
+    /// Most output kept, in bytes.
+    pub const OUTPUT_BYTES_MAX: usize = 16 * 1_024;
+}
+
+/// A process of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id.
+    pub pid: i32,
+    /// The program it runs, as the node names it.
+    pub program: String,
+}
+
+/// What an operation may do to a host. Implemented for sandboxes here and for systemd later.
+///
+/// Every change is idempotent: repeating it after a crash ends in the same state and reports [`Changed::No`].
+#[async_trait]
+pub trait Host: Send + Sync {
+    /// Makes a file be as described: whole and durable, or as it was before.
+    async fn write(&self, file: &FileSpec) -> Result<Changed, HostError>;
+    /// The content of a file; `None` when there is none.
+    async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError>;
+    /// Removes a file, link or whole folder.
+    async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError>;
+    /// Makes a folder and those above it.
+    async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError>;
+    /// Whether something is there, a dangling link included.
+    async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError>;
+    /// Names in a folder, sorted; empty when there is no such folder.
+    async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError>;
+    /// Length of a file; `None` when there is none.
+    async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError>;
+    /// Opens a file for reading from an offset.
+    async fn open(&self, path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError>;
+    /// Opens a file of mode 0600 for appending; made when absent. What is written is durable after [`Host::sync`].
+    async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError>;
+    /// Makes a file's content durable.
+    async fn sync(&self, path: &Utf8Path) -> Result<(), HostError>;
+    /// Gives a file another name in one step.
+    async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError>;
+    /// Puts a copy of a file (sharing its blocks where the file system can) under another name.
+    async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError>;
+
+    /// Runs a program to its end.
+    async fn run(&self, command: &Command) -> Result<CommandEnd, HostError>;
+
+    /// Reads unit files anew.
+    async fn daemon_reload(&self) -> Result<(), HostError>;
+    /// Orders a unit to start, without waiting for it: RKE2's start would wait without end.
+    async fn start(&self, unit: &str) -> Result<Changed, HostError>;
+    /// Stops a unit and waits until it is.
+    async fn stop(&self, unit: &str) -> Result<Changed, HostError>;
+    /// Makes a unit start at boot.
+    async fn enable(&self, unit: &str) -> Result<Changed, HostError>;
+    /// How a unit is; `None` when the init does not know it.
+    async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError>;
+    /// How a unit is now and after every change, until the stream is dropped or the init ends.
+    async fn unit_events(&self, unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError>;
+    /// A unit's journal; goes on with new lines when `follow`.
+    async fn journal(
+        &self,
+        unit: &str,
+        from: JournalFrom,
+        follow: bool,
+    ) -> Result<BoxStream<'static, JournalLine>, HostError>;
+
+    /// What the host says of itself.
+    async fn facts(&self) -> Result<Facts, HostError>;
+    /// The address that services of the node listen on.
+    fn address(&self) -> std::net::IpAddr;
+    /// TCP ports of `ports` on which something listens at the node's own address.
+    async fn listening(&self, ports: &[u16]) -> Result<Vec<u16>, HostError>;
+    /// Processes of the node whose program lies under one of the prefixes.
+    async fn processes(&self, prefixes: &[String]) -> Result<Vec<Process>, HostError>;
+    /// Mounts of the node under one of the prefixes.
+    async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError>;
+}

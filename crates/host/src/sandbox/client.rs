@@ -1,0 +1,107 @@
+//! Speaks to a sandbox's init.
+
+use camino::Utf8PathBuf;
+use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+use tokio::{io::AsyncWriteExt, net::UnixStream};
+use tokio_util::codec::{FramedRead, LinesCodec};
+
+use super::protocol::{LINE_BYTES_MAX, Reply, Request};
+use crate::{
+    error::HostError,
+    unit::{JournalFrom, JournalLine, UnitStatus},
+};
+
+/// Asks a sandbox's init.
+#[derive(Clone, Debug)]
+pub struct InitClient {
+    socket: Utf8PathBuf,
+}
+
+impl InitClient {
+    /// Of the init that listens there.
+    pub fn new(socket: Utf8PathBuf) -> Self {
+        Self { socket }
+    }
+
+    /// Asks and returns the one answer.
+    pub async fn ask(&self, request: Request) -> Result<Reply, HostError> {
+        let unit = unit_of(&request);
+        let mut replies = self.stream(&request).await?;
+        match replies.next().await {
+            Some(Ok(Reply::NotFound(message) | Reply::JobFailed(message) | Reply::Refused(message))) => {
+                Err(HostError::Unit { unit, message })
+            }
+            Some(reply) => reply,
+            None => Err(HostError::Init("it hung up".to_owned())),
+        }
+    }
+
+    /// How a unit is now and after every change.
+    pub async fn statuses(&self, unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError> {
+        let replies = self.stream(&Request::Watch { unit: unit.to_owned() }).await?;
+        let statuses = replies.filter_map(|reply| async move {
+            match reply {
+                Ok(Reply::Status(status)) => status,
+                _ => None,
+            }
+        });
+        Ok(statuses.boxed())
+    }
+
+    /// A unit's journal.
+    pub async fn journal(
+        &self,
+        unit: &str,
+        from: JournalFrom,
+        follow: bool,
+    ) -> Result<BoxStream<'static, JournalLine>, HostError> {
+        let replies = self.stream(&Request::Journal { unit: unit.to_owned(), from, follow }).await?;
+        let lines = replies.filter_map(|reply| async move {
+            match reply {
+                Ok(Reply::Line(line)) => Some(line),
+                _ => None,
+            }
+        });
+        Ok(lines.boxed())
+    }
+
+    /// Sends a request and returns all that comes back.
+    async fn stream(&self, request: &Request) -> Result<BoxStream<'static, Result<Reply, HostError>>, HostError> {
+        let failed = |error: &dyn std::fmt::Display| HostError::Init(error.to_string());
+        let mut stream = connect(&self.socket).await.map_err(|error| failed(&error))?;
+        let mut line = serde_json::to_vec(request).map_err(|error| failed(&error))?;
+        line.push(b'\n');
+        stream.write_all(&line).await.map_err(|error| failed(&error))?;
+        let lines = FramedRead::new(stream, LinesCodec::new_with_max_length(LINE_BYTES_MAX));
+        let replies = lines.map_err(|error| HostError::Init(error.to_string())).and_then(|line| async move {
+            serde_json::from_str(&line).map_err(|error| HostError::Init(error.to_string()))
+        });
+        Ok(replies.boxed())
+    }
+}
+
+/// Connects to a Unix socket of any path length: the kernel takes 107 bytes, so longer ones are reached through their folder's handle.
+async fn connect(socket: &camino::Utf8Path) -> std::io::Result<UnixStream> {
+    const SUN_PATH_BYTES_MAX: usize = 107;
+    if socket.as_str().len() <= SUN_PATH_BYTES_MAX {
+        return UnixStream::connect(socket.as_std_path()).await;
+    }
+    let (folder, name) = (socket.parent(), socket.file_name());
+    let (Some(folder), Some(name)) = (folder, name) else { return Err(std::io::ErrorKind::InvalidInput.into()) };
+    let folder = std::fs::File::open(folder)?;
+    UnixStream::connect(format!("/proc/self/fd/{}/{name}", std::os::fd::AsRawFd::as_raw_fd(&folder))).await
+}
+
+fn unit_of(request: &Request) -> String {
+    match request {
+        Request::DaemonReload => String::new(),
+        Request::Start { unit, .. }
+        | Request::Stop { unit }
+        | Request::Enable { unit, .. }
+        | Request::ResetFailed { unit }
+        | Request::Status { unit }
+        | Request::IsEnabled { unit }
+        | Request::Watch { unit }
+        | Request::Journal { unit, .. } => unit.clone(),
+    }
+}

@@ -1,0 +1,199 @@
+//! Files under the sandbox's root.
+
+use std::{
+    fs::{self, File, OpenOptions, Permissions},
+    io::{ErrorKind, Read, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+};
+
+use camino::Utf8Path;
+
+use super::environment::SandboxEnvironment;
+use crate::{
+    error::HostError,
+    file::{Changed, FileSpec},
+};
+
+pub(super) fn write(sandbox: &SandboxEnvironment, file: &FileSpec) -> Result<Changed, HostError> {
+    let real = sandbox.resolve(&file.path)?;
+    let fail = |action| HostError::file(action, &file.path);
+    if let Ok(metadata) = fs::symlink_metadata(&real)
+        && metadata.is_file()
+        && metadata.permissions().mode() & 0o7777 == file.mode
+        && metadata.len() == file.content.len() as u64
+        && fs::read(&real).is_ok_and(|content| content == file.content)
+    {
+        return Ok(Changed::No);
+    }
+    let folder = real.parent().ok_or_else(|| HostError::Path { path: file.path.clone() })?;
+    fs::create_dir_all(folder).map_err(fail("make the folder of"))?;
+    let draft = folder.join(format!(".{}.draft", real.file_name().unwrap_or_default()));
+    // Whatever an interrupted write left behind goes first; the draft is never followed through a link.
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(fail("write")(error)),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let mut open = options.create_new(true).write(true).mode(file.mode).open(&draft).map_err(fail("write"))?;
+    open.write_all(&file.content).map_err(fail("write"))?;
+    open.set_permissions(Permissions::from_mode(file.mode)).map_err(fail("set the mode of"))?;
+    open.sync_all().map_err(fail("sync"))?;
+    fs::rename(&draft, &real).map_err(fail("put in place"))?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(fail("sync the folder of"))?;
+    Ok(Changed::Yes)
+}
+
+pub(super) fn read(
+    sandbox: &SandboxEnvironment,
+    path: &Utf8Path,
+    bytes_max: u64,
+) -> Result<Option<Vec<u8>>, HostError> {
+    let real = sandbox.resolve(path)?;
+    let file = match File::open(&real) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) => return Err(HostError::file("open", path)(error)),
+    };
+    let mut content = Vec::new();
+    file.take(bytes_max + 1).read_to_end(&mut content).map_err(HostError::file("read", path))?;
+    if content.len() as u64 > bytes_max {
+        return Err(HostError::TooLong { path: path.to_owned(), bytes_max });
+    }
+    Ok(Some(content))
+}
+
+pub(super) fn remove(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<Changed, HostError> {
+    let real = sandbox.resolve(path)?;
+    let removed = match fs::symlink_metadata(&real) {
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(&real),
+        Ok(_) => fs::remove_file(&real),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Changed::No),
+        Err(error) => Err(error),
+    };
+    removed.map(|()| Changed::Yes).map_err(HostError::file("remove", path))
+}
+
+pub(super) fn make_folder(sandbox: &SandboxEnvironment, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+    let real = sandbox.resolve(path)?;
+    if fs::metadata(&real).is_ok_and(|known| known.is_dir() && known.permissions().mode() & 0o7777 == mode) {
+        return Ok(Changed::No);
+    }
+    fs::create_dir_all(&real).map_err(HostError::file("make", path))?;
+    fs::set_permissions(&real, Permissions::from_mode(mode)).map_err(HostError::file("set the mode of", path))?;
+    Ok(Changed::Yes)
+}
+
+pub(super) fn exists(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<bool, HostError> {
+    Ok(fs::symlink_metadata(sandbox.resolve(path)?).is_ok())
+}
+
+pub(super) fn list(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<Vec<String>, HostError> {
+    let entries = match fs::read_dir(sandbox.resolve(path)?) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
+        Err(error) => return Err(HostError::file("list", path)(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.push(entry.map_err(HostError::file("list", path))?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+pub(super) fn size(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<Option<u64>, HostError> {
+    match fs::metadata(sandbox.resolve(path)?) {
+        Ok(metadata) => Ok(Some(metadata.len())),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(HostError::file("look at", path)(error)),
+    }
+}
+
+pub(super) fn open_append(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<File, HostError> {
+    let real = sandbox.resolve(path)?;
+    if let Some(folder) = real.parent() {
+        fs::create_dir_all(folder).map_err(HostError::file("make the folder of", path))?;
+    }
+    OpenOptions::new().create(true).append(true).mode(0o600).open(&real).map_err(HostError::file("open", path))
+}
+
+pub(super) fn sync(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<(), HostError> {
+    let real = sandbox.resolve(path)?;
+    File::open(&real).and_then(|file| file.sync_all()).map_err(HostError::file("sync", path))
+}
+
+pub(super) fn rename(sandbox: &SandboxEnvironment, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
+    let (real_from, real_to) = (sandbox.resolve(from)?, sandbox.resolve(to)?);
+    fs::rename(&real_from, &real_to).map_err(HostError::file("rename", from))?;
+    let folder = real_to.parent().ok_or_else(|| HostError::Path { path: to.to_owned() })?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(HostError::file("sync the folder of", to))
+}
+
+pub(super) fn copy(
+    sandbox: &SandboxEnvironment,
+    from: &Utf8Path,
+    to: &Utf8Path,
+    mode: u32,
+) -> Result<Changed, HostError> {
+    let (real_from, real_to) = (sandbox.resolve(from)?, sandbox.resolve(to)?);
+    let folder = real_to.parent().ok_or_else(|| HostError::Path { path: to.to_owned() })?;
+    fs::create_dir_all(folder).map_err(HostError::file("make the folder of", to))?;
+    let draft = folder.join(format!(".{}.draft", real_to.file_name().unwrap_or_default()));
+    fs::copy(&real_from, &draft).map_err(HostError::file("copy", from))?;
+    fs::set_permissions(&draft, Permissions::from_mode(mode)).map_err(HostError::file("set the mode of", to))?;
+    File::open(&draft).and_then(|file| file.sync_all()).map_err(HostError::file("sync", to))?;
+    fs::rename(&draft, &real_to).map_err(HostError::file("put in place", to))?;
+    Ok(Changed::Yes)
+}
+
+#[cfg(test)]
+mod tests {
+    use camino::Utf8PathBuf;
+
+    use super::*;
+
+    fn sandbox() -> (tempfile::TempDir, SandboxEnvironment) {
+        let root = tempfile::tempdir().unwrap();
+        let environment = SandboxEnvironment {
+            root: Utf8PathBuf::from_path_buf(root.path().to_owned()).unwrap(),
+            address: "127.0.0.9".parse().unwrap(),
+            hostname: "n".into(),
+            socket: "/s".into(),
+        };
+        (root, environment)
+    }
+
+    #[test]
+    fn writing_twice_changes_once_and_a_mode_alone_counts_as_a_change() {
+        let (_root, sandbox) = sandbox();
+        let mut file = FileSpec { path: "/etc/rancher/config".into(), mode: 0o600, content: b"a: 1".to_vec() };
+        assert_eq!(write(&sandbox, &file).unwrap(), Changed::Yes);
+        assert_eq!(write(&sandbox, &file).unwrap(), Changed::No);
+        file.mode = 0o640;
+        assert_eq!(write(&sandbox, &file).unwrap(), Changed::Yes);
+        assert_eq!(list(&sandbox, "/etc/rancher".into()).unwrap(), ["config"]);
+        assert_eq!(read(&sandbox, &file.path, 100).unwrap().unwrap(), b"a: 1");
+        assert!(matches!(read(&sandbox, &file.path, 3), Err(HostError::TooLong { .. })));
+    }
+
+    #[test]
+    fn a_draft_planted_as_a_link_is_not_followed() {
+        let (root, sandbox) = sandbox();
+        fs::create_dir(root.path().join("etc")).unwrap();
+        let victim = root.path().join("victim");
+        fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, root.path().join("etc/.x.draft")).unwrap();
+        let file = FileSpec { path: "/etc/x".into(), mode: 0o600, content: b"new".to_vec() };
+        write(&sandbox, &file).unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    }
+
+    #[test]
+    fn removing_what_is_not_there_changes_nothing() {
+        let (_root, sandbox) = sandbox();
+        assert_eq!(remove(&sandbox, "/nowhere/x".into()).unwrap(), Changed::No);
+        make_folder(&sandbox, "/a/b".into(), 0o750).unwrap();
+        assert_eq!(make_folder(&sandbox, "/a/b".into(), 0o750).unwrap(), Changed::No);
+        assert_eq!(remove(&sandbox, "/a".into()).unwrap(), Changed::Yes);
+    }
+}

@@ -1,0 +1,32 @@
+//! The few Kubernetes calls that the platform makes, over byte streams that somebody else opens.
+//!
+//! Guarantees: the apiserver's certificate is verified against the CA of the cluster's own kubeconfig, under the name that
+//! clients of the cluster will use; no request is sent before that. Every answer is bounded in size and, unless it is a watch,
+//! in time: the machine behind the stream belongs to a tenant. No key, token or kubeconfig is logged, shown by `Debug` or put
+//! into an error. Creating and deleting are idempotent: repeating them after a crash ends in the same state.
+//!
+//! Waiting is by watching. The one thing that is probed is `/readyz`, because nothing can be watched before it is `ok`.
+//!
+//! Deliberately absent: how a stream reaches the node (the channel's tunnels), which call an operation needs and when (an app's
+//! effects), drains and evictions (they come with the operations that need them).
+
+mod access;
+mod answer;
+mod cluster;
+mod error;
+mod kubeconfig;
+mod node;
+mod node_watch;
+mod readyz;
+mod transport;
+
+pub use access::{
+    ACCESS_NAMESPACE, AccessGrant, AccessRole, AccessTerms, TOKEN_SECONDS_MAX, TOKEN_SECONDS_MIN, Withdrawn, label_value,
+};
+pub use answer::{ANSWER_BYTES_MAX, REQUEST_TIMEOUT};
+pub use cluster::{Cluster, ClusterVersion, Endpoint, Progress, WhoAmI};
+pub use error::KubeError;
+pub use kubeconfig::{KUBECONFIG_BYTES_MAX, Kubeconfig, KubeconfigError, KubeconfigText};
+pub use node::{KubeNode, NodeCondition};
+pub use readyz::{READYZ_PROBE_EVERY, Readiness};
+pub use transport::{ByteStream, Connector};

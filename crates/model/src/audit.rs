@@ -1,0 +1,81 @@
+//! What the audit calls things.
+
+use crate::state::text_enum;
+
+text_enum! {
+    /// Who acted.
+    ActorType {
+        /// A person or program with an API token.
+        Principal = "principal",
+        /// A node's agent.
+        Node = "node",
+        /// The control plane itself.
+        ControlPlane = "control_plane",
+    }
+}
+
+text_enum! {
+    /// How it ended.
+    AuditResult {
+        /// Done, or accepted and now durable.
+        Accepted = "accepted",
+        /// Refused.
+        Refused = "refused",
+        /// Tried and failed.
+        Failed = "failed",
+    }
+}
+
+text_enum! {
+    /// Every audited action, `noun.verb`.
+    AuditAction {
+        /// A project was created.
+        ProjectCreate = "project.create",
+        /// A token was issued.
+        TokenCreate = "token.create",
+        /// A token was withdrawn.
+        TokenRevoke = "token.revoke",
+        /// A node was registered.
+        NodeRegister = "node.register",
+        /// An enrollment token was issued.
+        NodeEnrollmentCreate = "node.enrollment_create",
+        /// An agent redeemed an enrollment token.
+        NodeEnroll = "node.enroll",
+        /// An agent's certificate was renewed.
+        NodeRenew = "node.renew",
+        /// A no-op task was sent to a node.
+        NodePing = "node.ping",
+        /// An operator put a node back into use.
+        NodeReset = "node.reset",
+        /// A node was allocated to a project.
+        AllocationCreate = "allocation.create",
+        /// An allocation was given back.
+        AllocationRelease = "allocation.release",
+        /// A release was imported.
+        ArtifactImport = "artifact.import",
+        /// A workload was deployed.
+        WorkloadDeploy = "workload.deploy",
+        /// A member was added.
+        WorkloadAddMember = "workload.add_member",
+        /// A workload was decommissioned.
+        WorkloadDecommission = "workload.decommission",
+        /// A failed operation was resumed.
+        WorkloadResume = "workload.resume",
+        /// An operation was cancelled.
+        OperationCancel = "operation.cancel",
+        /// A kubeconfig was delivered.
+        AccessDeliver = "access.deliver",
+        /// A kubeconfig was withdrawn.
+        AccessRevoke = "access.revoke",
+        /// A journal was read through the platform.
+        LogsRead = "logs.read",
+        /// A signed task was sent.
+        TaskDispatch = "task.dispatch",
+        /// A node ended a task.
+        TaskComplete = "task.complete",
+        /// A cluster was called through a tunnel.
+        ClusterCall = "cluster.call",
+        /// A node read a secret of its own task.
+        SecretRead = "secret.read",
+    }
+}

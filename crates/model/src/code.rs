@@ -1,0 +1,267 @@
+//! Stable error codes: what a client may branch on, and what `docs/errors/CODE.md` explains.
+
+use serde::{Deserialize, Serialize};
+
+use crate::state::text_enum;
+
+text_enum! {
+    /// Every code that the API, the CLI or a node answers with. Faults of an app have codes of their own, in its fault table.
+    Code {
+        /// No token, or one that is unknown, expired or revoked.
+        Unauthenticated = "unauthenticated",
+        /// A valid token without the right.
+        Forbidden = "forbidden",
+        /// No such object for this caller.
+        NotFound = "not_found",
+        /// The route exists, the method does not.
+        MethodNotAllowed = "method_not_allowed",
+        /// The body is not what the route takes.
+        BodyInvalid = "body_invalid",
+        /// The body is longer than the named limit.
+        BodyTooLarge = "body_too_large",
+        /// The body is not JSON by its own word.
+        MediaTypeUnsupported = "media_type_unsupported",
+        /// A field holds something impossible.
+        FieldInvalid = "field_invalid",
+        /// A query parameter holds something impossible.
+        QueryInvalid = "query_invalid",
+        /// The same idempotency key came with another body.
+        IdempotencyKeyReused = "idempotency_key_reused",
+        /// The name is in use.
+        NameTaken = "name_taken",
+        /// Another mutating operation runs on this workload.
+        OperationInProgress = "operation_in_progress",
+        /// The object is in a state that does not allow it.
+        StateConflict = "state_conflict",
+        /// Placement cannot work; the reasons are inside.
+        PlacementInvalid = "placement_invalid",
+        /// The server allocation is missing.
+        ServerRequired = "server_required",
+        /// One allocation is named twice.
+        AllocationRepeated = "allocation_repeated",
+        /// No such allocation in this project.
+        AllocationUnknown = "allocation_unknown",
+        /// The allocation is not active.
+        AllocationInactive = "allocation_inactive",
+        /// The allocation's node cannot be reached.
+        AllocationUnreachable = "allocation_unreachable",
+        /// Another workload uses the allocation.
+        AllocationInUse = "allocation_in_use",
+        /// More members than the app takes.
+        TooManyMembers = "too_many_members",
+        /// The app does not offer this version, or its artifacts are not imported.
+        VersionUnknown = "version_unknown",
+        /// A setting that the app does not take, with the reason.
+        ConfigRefused = "config_refused",
+        /// The node's agent does not know a task type that the plan needs.
+        AgentTooOld = "agent_too_old",
+        /// The node is already allocated or not fit for it.
+        NodeUnavailable = "node_unavailable",
+        /// The node has no channel now.
+        NodeUnreachable = "node_unreachable",
+        /// The artifact's bytes are not those of its digest.
+        ArtifactDigestMismatch = "artifact_digest_mismatch",
+        /// The artifact ends early.
+        ArtifactTruncated = "artifact_truncated",
+        /// The artifact's archive names a path outside of itself.
+        ArtifactUnsafePath = "artifact_unsafe_path",
+        /// The release's sum file does not list a file that it must.
+        ArtifactUnlisted = "artifact_unlisted",
+        /// The release lacks a file.
+        ArtifactMissing = "artifact_missing",
+        /// The enrollment token was redeemed before.
+        EnrollmentUsed = "enrollment_used",
+        /// The enrollment token is older than its fifteen minutes.
+        EnrollmentExpired = "enrollment_expired",
+        /// The enrollment token belongs to another node or control plane.
+        EnrollmentForeign = "enrollment_foreign",
+        /// That is no enrollment token.
+        EnrollmentInvalid = "enrollment_invalid",
+        /// A task envelope's signature, key or form is wrong.
+        EnvelopeInvalid = "envelope_invalid",
+        /// A task envelope is for another node, control plane or enrollment epoch.
+        EnvelopeForeign = "envelope_foreign",
+        /// A task envelope came after its time.
+        EnvelopeExpired = "envelope_expired",
+        /// A task envelope carries a lower fence than one seen before.
+        FenceTooLow = "fence_too_low",
+        /// The agent has no such task type, or not in that schema version.
+        TaskUnknown = "task_unknown",
+        /// The parameters are not those of the task type.
+        TaskParamsInvalid = "task_params_invalid",
+        /// The agent died in the middle of the task.
+        TaskInterrupted = "task_interrupted",
+        /// The task did not end by its deadline.
+        TaskTimedOut = "task_timed_out",
+        /// The task was cancelled.
+        TaskCancelled = "task_cancelled",
+        /// A host refused what a task did (disk full, permission, missing path).
+        HostFailed = "host_failed",
+        /// The cluster cannot be reached or does not answer as it should.
+        ClusterUnreachable = "cluster_unreachable",
+        /// The cluster is not yet ready for that.
+        ClusterNotReady = "cluster_not_ready",
+        /// No kubeconfig of that kind is offered.
+        AccessKindUnknown = "access_kind_unknown",
+        /// The store's file was written by a newer version.
+        StoreTooNew = "store_too_new",
+        /// Another process uses the data directory.
+        DataDirInUse = "data_dir_in_use",
+        /// The data directory cannot be written.
+        DataDirNotWritable = "data_dir_not_writable",
+        /// The address is in use.
+        AddressInUse = "address_in_use",
+        /// The control plane cannot be reached.
+        ServerUnreachable = "server_unreachable",
+        /// It did not happen in the given time.
+        TimedOut = "timed_out",
+        /// A defect of ours; the correlation id finds it in the log.
+        Internal = "internal",
+        /// Not now; try again.
+        Unavailable = "unavailable",
+    }
+}
+
+/// The exit status of the command line, as its users script against it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExitStatus {
+    /// Done.
+    Done = 0,
+    /// Failed.
+    Failed = 1,
+    /// Called wrongly.
+    Usage = 2,
+    /// No such thing.
+    NotFound = 3,
+    /// Refused before anything was touched.
+    Refused = 4,
+    /// Something else is in the way.
+    Conflict = 5,
+    /// Not allowed.
+    Unauthorized = 6,
+    /// Nobody answers.
+    Unreachable = 7,
+    /// Not in time.
+    TimedOut = 8,
+}
+
+impl Code {
+    /// The HTTP status it travels under.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::BodyInvalid | Self::QueryInvalid | Self::EnrollmentInvalid => 400,
+            Self::Unauthenticated => 401,
+            Self::Forbidden | Self::EnrollmentForeign => 403,
+            Self::NotFound => 404,
+            Self::MethodNotAllowed => 405,
+            Self::NameTaken
+            | Self::OperationInProgress
+            | Self::StateConflict
+            | Self::NodeUnavailable
+            | Self::ClusterNotReady
+            | Self::DataDirInUse
+            | Self::AddressInUse => 409,
+            Self::EnrollmentUsed | Self::EnrollmentExpired => 410,
+            Self::BodyTooLarge => 413,
+            Self::MediaTypeUnsupported => 415,
+            Self::FieldInvalid
+            | Self::IdempotencyKeyReused
+            | Self::PlacementInvalid
+            | Self::ServerRequired
+            | Self::AllocationRepeated
+            | Self::AllocationUnknown
+            | Self::AllocationInactive
+            | Self::AllocationUnreachable
+            | Self::AllocationInUse
+            | Self::TooManyMembers
+            | Self::VersionUnknown
+            | Self::ConfigRefused
+            | Self::AgentTooOld
+            | Self::ArtifactDigestMismatch
+            | Self::ArtifactTruncated
+            | Self::ArtifactUnsafePath
+            | Self::ArtifactUnlisted
+            | Self::ArtifactMissing
+            | Self::EnvelopeInvalid
+            | Self::EnvelopeForeign
+            | Self::EnvelopeExpired
+            | Self::FenceTooLow
+            | Self::TaskUnknown
+            | Self::TaskParamsInvalid
+            | Self::AccessKindUnknown => 422,
+            Self::TaskInterrupted
+            | Self::TaskCancelled
+            | Self::HostFailed
+            | Self::StoreTooNew
+            | Self::DataDirNotWritable
+            | Self::Internal => 500,
+            Self::ClusterUnreachable => 502,
+            Self::NodeUnreachable | Self::ServerUnreachable | Self::Unavailable => 503,
+            Self::TaskTimedOut | Self::TimedOut => 504,
+        }
+    }
+
+    /// The exit status of a command that ends with it.
+    pub const fn exit(self) -> ExitStatus {
+        match self.status() {
+            401 | 403 => ExitStatus::Unauthorized,
+            404 => ExitStatus::NotFound,
+            409 => ExitStatus::Conflict,
+            400 | 405 | 410 | 413 | 415 | 422 => ExitStatus::Refused,
+            502 | 503 => ExitStatus::Unreachable,
+            504 => ExitStatus::TimedOut,
+            _ => ExitStatus::Failed,
+        }
+    }
+}
+
+/// An error that carries its stable code and knows what to do next.
+pub trait Coded: std::error::Error {
+    /// The stable code.
+    fn code(&self) -> Code;
+
+    /// The field of the request it is about, as a JSON path without the leading `$.`.
+    fn field(&self) -> Option<String> {
+        None
+    }
+
+    /// One sentence that says what the caller can do.
+    fn next(&self) -> Option<String> {
+        None
+    }
+}
+
+/// One of several reasons inside one refusal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// The field it is about, for example `agent_allocation_ids[1]`.
+    pub field: String,
+    /// Its own code.
+    pub code: Code,
+    /// What is wrong, in one sentence.
+    pub detail: String,
+    /// What the caller can do.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub next: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_reads_back_what_it_prints() {
+        for &code in Code::ALL {
+            assert_eq!(code.as_str().parse(), Ok(code));
+        }
+    }
+
+    #[test]
+    fn refusals_and_conflicts_end_a_command_differently() {
+        assert_eq!(Code::PlacementInvalid.exit(), ExitStatus::Refused);
+        assert_eq!(Code::OperationInProgress.exit(), ExitStatus::Conflict);
+        assert_eq!(Code::Unauthenticated.exit(), ExitStatus::Unauthorized);
+        assert_eq!(Code::ServerUnreachable.exit(), ExitStatus::Unreachable);
+    }
+}

@@ -1,0 +1,135 @@
+//! Identifiers: one type per kind, so that a node's id can never stand where a workload's belongs.
+//!
+//! All are UUID version 7: they sort by creation time, which the store's indexes and the cursors of lists rely on.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::port::{Clock, Entropy};
+
+/// What was offered as an identifier is not a UUID.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} must be a UUID such as 0198c0de-7a3b-7c11-9b54-0242ac120002")]
+pub struct IdParseError {
+    /// The kind of identifier that was expected, for example `workload id`.
+    pub kind: &'static str,
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident = $kind:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// A fresh identifier made of the clock's time and the entropy source's bytes.
+            pub fn generate(clock: &dyn Clock, entropy: &dyn Entropy) -> Self {
+                Self(uuid_v7(clock, entropy))
+            }
+
+            /// The identifier that a stored or received UUID stands for.
+            pub const fn from_uuid(uuid: Uuid) -> Self {
+                Self(uuid)
+            }
+
+            /// The bare UUID.
+            pub const fn as_uuid(&self) -> Uuid {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($name), self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdParseError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::parse_str(text).map(Self).map_err(|_| IdParseError { kind: $kind })
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A tenant's project.
+    ProjectId = "project id";
+    /// A machine of ours.
+    NodeId = "node id";
+    /// One enrollment token of a node.
+    EnrollmentId = "enrollment id";
+    /// A project's hold on a node.
+    AllocationId = "allocation id";
+    /// An imported artifact.
+    ArtifactId = "artifact id";
+    /// A deployed app.
+    WorkloadId = "workload id";
+    /// A part of a workload on one node.
+    MemberId = "member id";
+    /// One durable operation on a workload.
+    OperationId = "operation id";
+    /// One named step of an operation.
+    StepId = "step id";
+    /// One signed task; every attempt of a step is a task of its own.
+    TaskId = "task id";
+    /// An API token (its id, never its secret).
+    TokenId = "token id";
+    /// A sealed secret.
+    SecretId = "secret id";
+    /// One delivery of access to a cluster.
+    AccessGrantId = "access grant id";
+    /// What a client's request and all that follows from it have in common.
+    CorrelationId = "correlation id";
+    /// One run of a control-plane process: it holds leases under this id and a restart gets a new one.
+    ReplicaId = "replica id";
+}
+
+fn uuid_v7(clock: &dyn Clock, entropy: &dyn Entropy) -> Uuid {
+    let mut random = [0_u8; 10];
+    entropy.fill(&mut random);
+    let millis = u64::try_from(clock.now().as_millis()).unwrap_or(0);
+    uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Timestamp;
+
+    struct At(i64);
+    impl Clock for At {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(self.0)
+        }
+    }
+    struct Zeros;
+    impl Entropy for Zeros {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(0);
+        }
+    }
+
+    #[test]
+    fn ids_sort_by_the_time_they_were_made() {
+        assert!(NodeId::generate(&At(1_000), &Zeros) < NodeId::generate(&At(1_001), &Zeros));
+    }
+
+    #[test]
+    fn an_id_reads_back_what_it_prints_and_names_its_kind_when_it_cannot() {
+        let id = WorkloadId::generate(&At(1_000), &Zeros);
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!("train".parse::<WorkloadId>(), Err(IdParseError { kind: "workload id" }));
+    }
+}

@@ -1,0 +1,43 @@
+//! The vocabulary of the system: identifiers, lifecycles, stable codes, and the ports through which time and randomness enter.
+//!
+//! Guarantees: no I/O, no clock, no randomness of its own; every lifecycle is one enum with one transition function.
+//!
+//! Deliberately absent: how anything is stored (`store`), sent to nodes (`wire`) or shown to clients (`api-types`), and
+//! everything that only one app knows (`app-*`).
+
+mod allocation;
+mod audit;
+mod code;
+mod event;
+mod fault;
+mod id;
+mod member;
+mod name;
+mod node;
+mod operation;
+mod port;
+mod principal;
+mod state;
+mod task;
+mod time;
+mod workload;
+
+pub use allocation::{AllocationEvent, AllocationState};
+pub use audit::{ActorType, AuditAction, AuditResult};
+pub use code::{Code, Coded, ExitStatus, Reason};
+pub use event::{EventKind, StreamName};
+pub use fault::{Evidence, Fault, FaultClass, NextAction};
+pub use id::{
+    AccessGrantId, AllocationId, ArtifactId, CorrelationId, EnrollmentId, IdParseError, MemberId, NodeId, OperationId,
+    ProjectId, ReplicaId, SecretId, StepId, TaskId, TokenId, WorkloadId,
+};
+pub use member::{MemberEvent, MemberState, MemberStateName};
+pub use name::{Name, NameError};
+pub use node::{Connectivity, NodeEvent, NodeState};
+pub use operation::{OperationKind, OperationState, StepState};
+pub use port::{Clock, Entropy};
+pub use principal::{Principal, Role};
+pub use state::IllegalTransition;
+pub use task::{TaskState, TaskType};
+pub use time::Timestamp;
+pub use workload::{Health, Lifecycle, Progress, Recovery};

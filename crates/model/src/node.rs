@@ -1,0 +1,96 @@
+//! Our machines: their life, and apart from it whether they can be reached.
+
+use crate::state::{IllegalTransition, text_enum};
+
+text_enum! {
+    /// Where a node is in its life. Kubernetes' object of that name is always called KubeNode here.
+    NodeState {
+        /// Known by name, no identity yet.
+        Registered = "registered",
+        /// Its agent has a certificate and has not been seen on the channel.
+        Enrolled = "enrolled",
+        /// May be allocated.
+        Active = "active",
+        /// Kept out of use by an operator.
+        InMaintenance = "in_maintenance",
+        /// A tenant was root here; nothing it says counts until it is reimaged.
+        NeedsReimage = "needs_reimage",
+        /// Gone for good.
+        Retired = "retired",
+    }
+}
+
+text_enum! {
+    /// What happens to a node.
+    NodeEvent {
+        /// Its agent redeemed an enrollment token.
+        Enroll = "enroll",
+        /// Its agent said hello on the channel.
+        Connect = "connect",
+        /// An operator takes it out of use.
+        Drain = "drain",
+        /// An operator puts it back.
+        Restore = "restore",
+        /// A tenant's workload was decommissioned on it.
+        TenantLeft = "tenant_left",
+        /// It was reimaged, or an operator vouches for it.
+        Reset = "reset",
+        /// An operator removes it.
+        Retire = "retire",
+    }
+}
+
+text_enum! {
+    /// Whether the node's channel stands, always told with a *since*.
+    Connectivity {
+        /// No agent has ever connected.
+        Never = "never",
+        /// The channel stands and answers.
+        Connected = "connected",
+        /// The channel has been silent for a while, or has just ended.
+        Stale = "stale",
+        /// Silent for so long that nothing is placed there.
+        Unreachable = "unreachable",
+    }
+}
+
+impl NodeState {
+    /// The state after `event`, or why that event cannot happen here.
+    pub fn on(self, event: NodeEvent) -> Result<Self, IllegalTransition> {
+        use {NodeEvent as E, NodeState as S};
+        match (self, event) {
+            (S::Registered | S::Enrolled, E::Enroll) => Ok(S::Enrolled),
+            (S::Enrolled, E::Connect) => Ok(S::Active),
+            (S::Active | S::InMaintenance, E::Connect) => Ok(self),
+            (S::Active, E::Drain) => Ok(S::InMaintenance),
+            (S::InMaintenance, E::Restore) => Ok(S::Active),
+            (S::Active | S::InMaintenance, E::TenantLeft) => Ok(S::NeedsReimage),
+            (S::NeedsReimage, E::Reset) => Ok(S::Registered),
+            (S::Registered | S::Enrolled | S::Active | S::InMaintenance | S::NeedsReimage, E::Retire) => Ok(S::Retired),
+            (S::Registered | S::Enrolled | S::Active | S::InMaintenance | S::NeedsReimage | S::Retired, event) => {
+                Err(IllegalTransition { what: "node", state: self.as_str(), event: event.as_str() })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retired_node_takes_no_event_and_a_used_one_comes_back_only_by_reset() {
+        assert!(NodeEvent::ALL.iter().all(|&event| NodeState::Retired.on(event).is_err()));
+        let ways_back: Vec<_> = NodeEvent::ALL
+            .iter()
+            .filter(|&&event| NodeState::NeedsReimage.on(event).is_ok_and(|to| to != NodeState::Retired))
+            .collect();
+        assert_eq!(ways_back, [&NodeEvent::Reset]);
+    }
+
+    #[test]
+    fn a_node_that_awaits_its_reimage_cannot_connect_itself_back_into_use() {
+        assert!(NodeState::NeedsReimage.on(NodeEvent::Connect).is_err());
+        assert!(NodeState::NeedsReimage.on(NodeEvent::Enroll).is_err());
+    }
+}

@@ -1,0 +1,65 @@
+//! What a node can be told to do: a closed catalog, and where one such order is.
+
+use crate::state::text_enum;
+
+text_enum! {
+    /// Every task type there is. An agent refuses what is not compiled into it.
+    TaskType {
+        /// Changes nothing and answers at once: measures the way of a task.
+        Noop = "host.noop",
+        /// Tells what the node is.
+        Inspect = "host.inspect",
+        /// Tells whether an app could run there.
+        Preflight = "host.preflight",
+        /// Lists what an app left behind.
+        Residue = "host.residue",
+        /// Brings verified artifacts onto the node.
+        ArtifactFetch = "artifact.fetch",
+        /// Lays a fetched release out.
+        Rke2Install = "rke2.install",
+        /// Writes its configuration.
+        Rke2Configure = "rke2.configure",
+        /// Starts its unit and follows it until it is up.
+        Rke2Start = "rke2.start",
+        /// Stops its unit.
+        Rke2Stop = "rke2.stop",
+        /// Tells how its unit is, with evidence.
+        Rke2Observe = "rke2.observe",
+        /// Reads the admin kubeconfig into the sealed store.
+        Rke2KubeconfigRead = "rke2.kubeconfig.read",
+        /// Removes it by its own script.
+        Rke2Uninstall = "rke2.uninstall",
+    }
+}
+
+text_enum! {
+    /// Where a task is.
+    TaskState {
+        /// Recorded, not yet sent.
+        Queued = "queued",
+        /// Sent; the node has not said that it began.
+        Dispatched = "dispatched",
+        /// The node works on it.
+        Running = "running",
+        /// Done.
+        Succeeded = "succeeded",
+        /// Not done; says why.
+        Failed = "failed",
+        /// Not done in its time.
+        Expired = "expired",
+        /// Ended on request.
+        Cancelled = "cancelled",
+        /// The agent died in the middle; nobody knows how far it came until somebody looks.
+        Interrupted = "interrupted",
+    }
+}
+
+impl TaskState {
+    /// Whether nothing more will happen in it.
+    pub const fn is_final(self) -> bool {
+        match self {
+            Self::Queued | Self::Dispatched | Self::Running => false,
+            Self::Succeeded | Self::Failed | Self::Expired | Self::Cancelled | Self::Interrupted => true,
+        }
+    }
+}

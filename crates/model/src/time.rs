@@ -1,0 +1,58 @@
+//! Time as the system stores it: milliseconds since the Unix epoch, printed as RFC 3339 in UTC.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// A moment, to the millisecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The moment so many milliseconds after the epoch.
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since the epoch.
+    pub const fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    /// This moment and `duration` more; saturates at the end of time.
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(at) => write!(f, "{at:.3}"),
+            Err(_) => write!(f, "{} ms", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_prints_as_rfc_3339_with_milliseconds() {
+        assert_eq!(Timestamp::from_millis(1_790_000_000_007).to_string(), "2026-09-21T14:13:20.007Z");
+    }
+
+    #[test]
+    fn a_moment_is_never_negative_time_after_a_later_one() {
+        let (earlier, later) = (Timestamp::from_millis(5), Timestamp::from_millis(12));
+        assert_eq!(later.since(earlier), Duration::from_millis(7));
+        assert_eq!(earlier.since(later), Duration::ZERO);
+    }
+}

@@ -1,0 +1,141 @@
+//! Reads a plan before anything runs and says what is wrong with it. A plan with findings is never carried out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::plan::{Plan, StepKey};
+
+/// A defect of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Finding {
+    /// Nothing to do.
+    #[error("the plan has no steps")]
+    Empty,
+    /// More steps than [`Plan::STEPS_MAX`].
+    #[error("the plan has {0} steps, more than are allowed")]
+    TooLong(usize),
+    /// Two steps of one name.
+    #[error("two steps are named {0}")]
+    Repeated(StepKey),
+    /// A need that no earlier step meets: unknown, later, or in a circle.
+    #[error("{step} needs {need}, which is no earlier step")]
+    Unmet {
+        /// The step.
+        step: StepKey,
+        /// What it needs.
+        need: StepKey,
+    },
+    /// A step that could wait for ever.
+    #[error("{0} has no deadline")]
+    Endless(StepKey),
+    /// A step that may never be tried.
+    #[error("{0} allows no attempt")]
+    NoAttempt(StepKey),
+    /// A phase that the app does not have, or one that comes back after a later one.
+    #[error("{step} is in phase {phase}, which is out of order")]
+    PhaseOutOfOrder {
+        /// The step.
+        step: StepKey,
+        /// Its phase.
+        phase: String,
+    },
+}
+
+/// Everything wrong with `plan`. Every step's needs must stand before it, so that a plan can be read from top to bottom;
+/// `phases` are the app's, in order (steps of an empty list of phases are not checked for order).
+pub fn check(plan: &Plan, phases: &[String]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if plan.steps.is_empty() {
+        findings.push(Finding::Empty);
+    }
+    if plan.steps.len() > Plan::STEPS_MAX {
+        findings.push(Finding::TooLong(plan.steps.len()));
+    }
+    let order: BTreeMap<&str, usize> = phases.iter().enumerate().map(|(at, phase)| (phase.as_str(), at)).collect();
+    let mut seen: BTreeMap<&StepKey, usize> = BTreeMap::new();
+    let mut names = BTreeSet::new();
+    for step in &plan.steps {
+        let phase = order.get(step.phase.as_str()).copied();
+        let mut floor = 0;
+        for need in step.needs.iter().chain(&step.after) {
+            match seen.get(need) {
+                Some(&needed_phase) => floor = floor.max(needed_phase),
+                None => findings.push(Finding::Unmet { step: step.key.clone(), need: need.clone() }),
+            }
+        }
+        if !phases.is_empty() && phase.is_none_or(|phase| phase < floor) {
+            findings.push(Finding::PhaseOutOfOrder { step: step.key.clone(), phase: step.phase.clone() });
+        }
+        if step.deadline_ms == 0 {
+            findings.push(Finding::Endless(step.key.clone()));
+        }
+        if step.retry.attempts_max == 0 {
+            findings.push(Finding::NoAttempt(step.key.clone()));
+        }
+        if !names.insert(&step.key) {
+            findings.push(Finding::Repeated(step.key.clone()));
+        }
+        seen.insert(&step.key, phase.unwrap_or(0));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{FailureScope, RecordKind, Retry, StepAction, StepSpec};
+    use gpuaas_model::OperationKind;
+
+    fn step(key: &str, phase: &str) -> StepSpec {
+        StepSpec {
+            key: StepKey::named(key),
+            phase: phase.into(),
+            member: None,
+            action: StepAction::Record { record: RecordKind::Milestone },
+            needs: Vec::new(),
+            after: Vec::new(),
+            begins: None,
+            ends: None,
+            deadline_ms: 1,
+            retry: Retry::NEVER,
+            scope: FailureScope::Workload,
+        }
+    }
+
+    fn phases() -> Vec<String> {
+        vec!["first".into(), "second".into()]
+    }
+
+    #[test]
+    fn a_sound_plan_has_no_findings() {
+        let plan = Plan::of(OperationKind::Deploy).then(step("a", "first")).then(step("b", "second"));
+        assert_eq!(check(&plan, &phases()), []);
+    }
+
+    #[test]
+    fn each_defect_is_found() {
+        let mut endless = step("e", "second");
+        endless.deadline_ms = 0;
+        let mut hopeless = step("h", "second");
+        hopeless.retry.attempts_max = 0;
+        let mut circular = step("c", "second");
+        circular.needs = vec![StepKey::named("c")];
+        let plan = Plan::of(OperationKind::Deploy)
+            .then(step("a", "second"))
+            .then(step("a", "first"))
+            .beside(endless)
+            .beside(hopeless)
+            .beside(circular);
+        let found: Vec<String> = check(&plan, &phases()).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "a is in phase first, which is out of order",
+                "two steps are named a",
+                "e has no deadline",
+                "h allows no attempt",
+                "c needs c, which is no earlier step",
+            ]
+        );
+        assert_eq!(check(&Plan::of(OperationKind::Deploy), &[]), [Finding::Empty]);
+    }
+}

@@ -1,0 +1,216 @@
+//! Which steps may run now, which never will, and whether the operation is over.
+
+use std::collections::BTreeMap;
+
+use gpuaas_model::{OperationState, StepState, Timestamp};
+
+use crate::plan::{FailureScope, StepKey, StepSpec};
+
+/// A step with how far it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepProgress {
+    /// The step.
+    pub spec: StepSpec,
+    /// Where it is.
+    pub state: StepState,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// In backoff: not before.
+    pub not_before: Option<Timestamp>,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// Start an attempt of each; all may run side by side.
+    pub run: Vec<StepKey>,
+    /// Will never run.
+    pub skip: Vec<StepKey>,
+    /// When to look again even if nothing else happens.
+    pub wake_at: Option<Timestamp>,
+    /// The operation is over.
+    pub ending: Option<Ending>,
+}
+
+/// How an operation ends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Every step succeeded.
+    Succeeded,
+    /// A step failed for good.
+    NeedsAttention,
+    /// It was cancelled and nothing runs any more.
+    Cancelled,
+}
+
+impl Ending {
+    /// The state of the operation's row.
+    pub const fn state(self) -> OperationState {
+        match self {
+            Self::Succeeded => OperationState::Succeeded,
+            Self::NeedsAttention => OperationState::NeedsAttention,
+            Self::Cancelled => OperationState::Cancelled,
+        }
+    }
+}
+
+/// What to do next with `steps` at `now`.
+///
+/// A step runs when all it needs succeeded and all it comes after has ended; it is skipped as soon as something it needs will never
+/// succeed, or when the operation is cancelled before it began. Running attempts are left to end.
+pub fn schedule(steps: &[StepProgress], cancelled: bool, now: Timestamp) -> Schedule {
+    let states: BTreeMap<&StepKey, StepState> = steps.iter().map(|step| (&step.spec.key, step.state)).collect();
+    let mut next = Schedule::default();
+    for step in steps {
+        match step.state {
+            StepState::Pending if cancelled || can_never_run(step, &states) || workload_failed(step, steps) => {
+                next.skip.push(step.spec.key.clone());
+            }
+            StepState::Backoff if cancelled => next.skip.push(step.spec.key.clone()),
+            StepState::Pending if may_run(step, &states) => next.run.push(step.spec.key.clone()),
+            StepState::Backoff => match step.not_before {
+                Some(at) if at > now => next.wake_at = Some(next.wake_at.map_or(at, |earlier| earlier.min(at))),
+                _ => next.run.push(step.spec.key.clone()),
+            },
+            StepState::Pending
+            | StepState::Running
+            | StepState::Succeeded
+            | StepState::Failed
+            | StepState::Skipped
+            | StepState::Cancelled => {}
+        }
+    }
+    if next.run.is_empty() && next.skip.is_empty() && steps.iter().all(|step| step.state.is_final()) {
+        next.ending = Some(ending(steps, cancelled));
+    }
+    next
+}
+
+fn may_run(step: &StepProgress, states: &BTreeMap<&StepKey, StepState>) -> bool {
+    let succeeded = |key| states.get(key) == Some(&StepState::Succeeded);
+    let ended = |key| states.get(key).is_some_and(|state| state.is_final());
+    step.spec.needs.iter().all(succeeded) && step.spec.after.iter().all(ended)
+}
+
+fn can_never_run(step: &StepProgress, states: &BTreeMap<&StepKey, StepState>) -> bool {
+    step.spec.needs.iter().any(|key| match states.get(key) {
+        Some(StepState::Failed | StepState::Skipped | StepState::Cancelled) | None => true,
+        Some(StepState::Pending | StepState::Running | StepState::Backoff | StepState::Succeeded) => false,
+    })
+}
+
+/// Once a step without which the workload cannot be has failed, nothing new is begun, except what runs however others ended.
+fn workload_failed(step: &StepProgress, steps: &[StepProgress]) -> bool {
+    step.spec.after.is_empty()
+        && steps.iter().any(|other| other.state == StepState::Failed && other.spec.scope == FailureScope::Workload)
+}
+
+fn ending(steps: &[StepProgress], cancelled: bool) -> Ending {
+    let failed = steps.iter().any(|step| step.state == StepState::Failed);
+    let incomplete = steps.iter().any(|step| step.state != StepState::Succeeded);
+    match (failed, cancelled && incomplete) {
+        (true, _) => Ending::NeedsAttention,
+        (false, true) => Ending::Cancelled,
+        (false, false) => Ending::Succeeded,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{RecordKind, Retry, StepAction};
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+    fn step(key: &str, needs: &[&str], state: StepState) -> StepProgress {
+        StepProgress {
+            spec: StepSpec {
+                key: StepKey::named(key),
+                phase: "p".into(),
+                member: None,
+                action: StepAction::Record { record: RecordKind::Milestone },
+                needs: needs.iter().map(|need| StepKey::named(*need)).collect(),
+                after: Vec::new(),
+                begins: None,
+                ends: None,
+                deadline_ms: 1_000,
+                retry: Retry::QUICK,
+                scope: FailureScope::Member,
+            },
+            state,
+            attempts: 0,
+            not_before: None,
+        }
+    }
+
+    fn keys(keys: &[StepKey]) -> Vec<&str> {
+        keys.iter().map(StepKey::as_str).collect()
+    }
+
+    #[test]
+    fn independent_steps_run_side_by_side_and_dependent_ones_wait() {
+        let steps = [
+            step("a", &[], StepState::Succeeded),
+            step("b", &["a"], StepState::Pending),
+            step("c", &["a"], StepState::Pending),
+            step("d", &["b", "c"], StepState::Pending),
+        ];
+        let next = schedule(&steps, false, NOW);
+        assert_eq!(keys(&next.run), ["b", "c"]);
+        assert_eq!(next.ending, None);
+    }
+
+    #[test]
+    fn what_needs_a_failed_step_is_skipped_and_the_rest_goes_on() {
+        let steps = [
+            step("agent-1", &[], StepState::Failed),
+            step("agent-1/after", &["agent-1"], StepState::Pending),
+            step("agent-2", &[], StepState::Pending),
+        ];
+        let next = schedule(&steps, false, NOW);
+        assert_eq!((keys(&next.skip), keys(&next.run)), (vec!["agent-1/after"], vec!["agent-2"]));
+    }
+
+    #[test]
+    fn nothing_new_begins_after_the_workload_itself_failed() {
+        let mut server = step("server", &[], StepState::Failed);
+        server.spec.scope = FailureScope::Workload;
+        let next = schedule(&[server, step("other", &[], StepState::Pending)], false, NOW);
+        assert_eq!((keys(&next.skip), next.run.len()), (vec!["other"], 0));
+    }
+
+    #[test]
+    fn cleaning_up_goes_on_past_a_failure() {
+        let mut clean = step("clean", &[], StepState::Pending);
+        clean.spec.after = vec![StepKey::named("stop")];
+        let mut stop = step("stop", &[], StepState::Failed);
+        stop.spec.scope = FailureScope::Workload;
+        assert_eq!(keys(&schedule(&[stop, clean], false, NOW).run), ["clean"]);
+    }
+
+    #[test]
+    fn a_step_in_backoff_says_when_to_look_again() {
+        let mut waiting = step("a", &[], StepState::Backoff);
+        waiting.not_before = Some(NOW.plus(std::time::Duration::from_secs(3)));
+        assert_eq!(schedule(std::slice::from_ref(&waiting), false, NOW).wake_at, waiting.not_before);
+        let later = NOW.plus(std::time::Duration::from_secs(3));
+        assert_eq!(keys(&schedule(&[waiting], false, later).run), ["a"]);
+    }
+
+    #[test]
+    fn a_cancelled_operation_lets_running_steps_end_and_starts_no_other() {
+        let steps = [step("a", &[], StepState::Running), step("b", &[], StepState::Pending)];
+        let next = schedule(&steps, true, NOW);
+        assert_eq!((next.run.len(), keys(&next.skip), next.ending), (0, vec!["b"], None));
+        let ended = [step("a", &[], StepState::Cancelled), step("b", &[], StepState::Skipped)];
+        assert_eq!(schedule(&ended, true, NOW).ending, Some(Ending::Cancelled));
+    }
+
+    #[test]
+    fn an_operation_succeeds_only_when_every_step_did() {
+        let done = [step("a", &[], StepState::Succeeded), step("b", &["a"], StepState::Succeeded)];
+        assert_eq!(schedule(&done, false, NOW).ending, Some(Ending::Succeeded));
+        let partly = [step("a", &[], StepState::Succeeded), step("b", &["a"], StepState::Failed)];
+        assert_eq!(schedule(&partly, false, NOW).ending, Some(Ending::NeedsAttention));
+    }
+}

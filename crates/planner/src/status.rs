@@ -1,0 +1,171 @@
+//! How a workload is, told from its members and its operation. The only place that decides it.
+
+use gpuaas_model::{
+    Fault, FaultClass, Health, Lifecycle, MemberState, OperationKind, OperationState, Progress, Recovery, StepState,
+};
+
+use crate::{
+    plan::FailureScope,
+    schedule::StepProgress,
+    view::{MemberView, WorkloadView},
+};
+
+/// What a workload's status fields should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Where it is in its life.
+    pub lifecycle: Lifecycle,
+    /// The app's phase.
+    pub phase: String,
+    /// How it is.
+    pub health: Health,
+    /// What can be done.
+    pub recovery: Recovery,
+    /// Steps done, steps there are.
+    pub progress: Progress,
+}
+
+/// An operation as the status needs to know it.
+#[derive(Clone, Debug)]
+pub struct OperationView<'a> {
+    /// What it is for.
+    pub kind: OperationKind,
+    /// Where it is.
+    pub state: OperationState,
+    /// Its steps.
+    pub steps: &'a [StepProgress],
+}
+
+/// The status of `workload` while or after `operation`, its newest one. `before` is what its row says now: what nothing here
+/// decides stays.
+pub fn status(
+    before: &Status,
+    workload: &WorkloadView,
+    operation: Option<&OperationView<'_>>,
+    fault: Option<&Fault>,
+) -> Status {
+    let lifecycle = operation.map_or(before.lifecycle, |operation| lifecycle(before.lifecycle, operation));
+    let busy = operation.is_some_and(|operation| !operation.state.is_final());
+    let health = health(lifecycle, busy, workload);
+    Status {
+        lifecycle,
+        phase: operation.and_then(phase).unwrap_or_else(|| before.phase.clone()),
+        health,
+        recovery: recovery(health, operation, workload, fault),
+        progress: operation.map_or(before.progress, progress),
+    }
+}
+
+fn lifecycle(before: Lifecycle, operation: &OperationView<'_>) -> Lifecycle {
+    use {OperationKind as K, OperationState as S};
+    let workload_failed =
+        operation.steps.iter().any(|step| step.state == StepState::Failed && step.spec.scope == FailureScope::Workload);
+    match (operation.kind, operation.state) {
+        (K::Deploy, S::Queued) => Lifecycle::Requested,
+        (K::Deploy, S::Running | S::Waiting) => Lifecycle::Deploying,
+        (K::Deploy, S::Succeeded) => Lifecycle::Running,
+        (K::Deploy, S::NeedsAttention) if !workload_failed => Lifecycle::Running,
+        (K::Deploy, S::NeedsAttention | S::Failed | S::Cancelled) => Lifecycle::Failed,
+        (K::Decommission, S::Queued | S::Running | S::Waiting) => Lifecycle::Decommissioning,
+        (K::Decommission, S::Succeeded) => Lifecycle::Decommissioned,
+        (K::Decommission, S::NeedsAttention | S::Failed | S::Cancelled) => Lifecycle::Failed,
+        (K::Stop, S::Queued | S::Running | S::Waiting) => Lifecycle::Stopping,
+        (K::Stop, S::Succeeded) => Lifecycle::Stopped,
+        (K::Start, S::Queued | S::Running | S::Waiting) => Lifecycle::Starting,
+        (K::Start, S::Succeeded) => Lifecycle::Running,
+        (
+            K::AddMember
+            | K::DrainMember
+            | K::RemoveMember
+            | K::ReplaceMember
+            | K::Stop
+            | K::Start
+            | K::Reconcile
+            | K::Repair
+            | K::Upgrade
+            | K::Snapshot
+            | K::Restore
+            | K::RotateCertificates,
+            _,
+        ) => before,
+    }
+}
+
+fn phase(operation: &OperationView<'_>) -> Option<String> {
+    let active =
+        |step: &&StepProgress| matches!(step.state, StepState::Running | StepState::Backoff | StepState::Failed);
+    let last_done = || operation.steps.iter().rev().find(|step| step.state == StepState::Succeeded);
+    operation.steps.iter().find(active).or_else(last_done).map(|step| step.spec.phase.clone())
+}
+
+fn progress(operation: &OperationView<'_>) -> Progress {
+    let done = operation.steps.iter().filter(|step| step.state == StepState::Succeeded).count();
+    Progress {
+        completed: u32::try_from(done).unwrap_or(u32::MAX),
+        total: u32::try_from(operation.steps.len()).unwrap_or(u32::MAX),
+    }
+}
+
+/// The rules of seed 000: never is a repairable cluster collapsed into `failed`.
+fn health(lifecycle: Lifecycle, busy: bool, workload: &WorkloadView) -> Health {
+    let unwell = |member: &MemberView| {
+        member.is_present()
+            && (matches!(member.state, MemberState::Failed { .. })
+                || matches!(member.health, Health::Degraded | Health::Failed))
+    };
+    match lifecycle {
+        Lifecycle::Failed => Health::Failed,
+        Lifecycle::Requested | Lifecycle::Deploying => {
+            if workload.members.iter().any(unwell) {
+                Health::Degraded
+            } else {
+                Health::Progressing
+            }
+        }
+        Lifecycle::Decommissioning | Lifecycle::Stopping | Lifecycle::Starting => Health::Progressing,
+        Lifecycle::Stopped | Lifecycle::Decommissioned => Health::Healthy,
+        Lifecycle::Running => {
+            if workload.members.iter().any(unwell) {
+                Health::Degraded
+            } else if busy {
+                Health::Progressing
+            } else {
+                Health::Healthy
+            }
+        }
+    }
+}
+
+fn recovery(
+    health: Health,
+    operation: Option<&OperationView<'_>>,
+    workload: &WorkloadView,
+    fault: Option<&Fault>,
+) -> Recovery {
+    if let Some(operation) = operation
+        && !operation.state.is_final()
+        && operation.steps.iter().any(|step| step.state == StepState::Backoff)
+    {
+        return Recovery::Retrying;
+    }
+    if matches!(health, Health::Healthy | Health::Progressing) {
+        return Recovery::None;
+    }
+    let worst = workload
+        .members
+        .iter()
+        .filter_map(|member| member.state.fault())
+        .chain(fault)
+        .map(|fault| fault.class)
+        .max_by_key(|class| match class {
+            FaultClass::Retryable => 0,
+            FaultClass::Repairable => 1,
+            FaultClass::Manual => 2,
+            FaultClass::Terminal => 3,
+        });
+    match worst {
+        Some(FaultClass::Manual) => Recovery::ManualIntervention,
+        Some(FaultClass::Terminal) => Recovery::Terminal,
+        Some(FaultClass::Retryable | FaultClass::Repairable) | None => Recovery::RepairAvailable,
+    }
+}

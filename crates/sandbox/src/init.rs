@@ -1,0 +1,229 @@
+//! The init itself: makes the root, loads units, serves its socket, and leaves nothing behind.
+
+use std::{cell::RefCell, collections::BTreeMap, fs, net::IpAddr, os::unix::fs::PermissionsExt, rc::Rc};
+
+use camino::{Utf8Path, Utf8PathBuf};
+use gpuaas_host::sandbox::SandboxEnvironment;
+use tokio::{
+    io::AsyncReadExt,
+    net::{UnixListener, unix::pipe},
+    signal::unix::{SignalKind, signal},
+    task::LocalSet,
+};
+
+use crate::{journal::Journal, process, serve, unit::Unit, unit_file::UnitFile};
+
+/// Folders of unit files, the first that has one wins.
+const UNIT_FOLDERS: &[&str] = &["etc/systemd/system", "usr/local/lib/systemd/system", "lib/systemd/system"];
+/// Folders that every root has.
+const FOLDERS: &[&str] = &[
+    "etc/systemd/system",
+    "usr/local/bin",
+    "usr/local/lib/systemd/system",
+    "var/lib",
+    "var/log",
+    "run",
+    "root",
+    "tmp",
+];
+
+/// What an init is started with.
+#[derive(Clone, Debug)]
+pub struct InitOptions {
+    /// The folder that stands for `/`; made if need be.
+    pub root: Utf8PathBuf,
+    /// The node's host name.
+    pub hostname: String,
+    /// The node's own address.
+    pub address: IpAddr,
+    /// What the sandbox's `systemctl` runs, before its arguments.
+    pub systemctl: Vec<String>,
+    /// End when standard input ends: whoever started this init is gone then, however it died.
+    pub lifeline: bool,
+}
+
+/// Why an init does not run.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} {path}: {source}")]
+pub struct InitError {
+    what: &'static str,
+    path: Utf8PathBuf,
+    source: std::io::Error,
+}
+
+impl InitError {
+    fn of(what: &'static str, path: impl Into<Utf8PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self { what, path, source }
+    }
+}
+
+/// Shared by the socket's connections.
+pub(crate) struct Init {
+    pub(crate) environment: SandboxEnvironment,
+    units: RefCell<BTreeMap<String, Unit>>,
+}
+
+/// Runs a sandbox until SIGTERM, SIGINT or the end of its lifeline; then ends every process of it.
+pub async fn run(options: InitOptions) -> Result<(), InitError> {
+    LocalSet::new().run_until(run_local(options)).await
+}
+
+async fn run_local(options: InitOptions) -> Result<(), InitError> {
+    let environment = prepare(&options)?;
+    // Orphans of units come to us, so that none of them is lost sight of.
+    if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
+        tracing::warn!(%error, "orphans will not be reaped here");
+    }
+    let listener = listen(&environment.socket)?;
+    let init = Rc::new(Init { environment, units: RefCell::default() });
+    init.reload();
+    for name in init.enabled() {
+        if let Some(unit) = init.unit(&name) {
+            drop(unit.start());
+        }
+    }
+    let mut terminate = signal(SignalKind::terminate()).map_err(InitError::of("catch signals for", &options.root))?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(InitError::of("catch signals for", &options.root))?;
+    tokio::select! {
+        () = serve::run(init.clone(), listener) => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = lifeline(options.lifeline) => {}
+    }
+    init.stop_all().await;
+    process::end_all(&options.root).await;
+    // A socket file that stays would only confuse whoever looks.
+    let _ = fs::remove_file(&init.environment.socket);
+    Ok(())
+}
+
+async fn lifeline(held: bool) {
+    if !held {
+        return std::future::pending().await;
+    }
+    let input = rustix::io::dup(std::io::stdin());
+    let Ok(Ok(mut input)) = input.map(pipe::Receiver::from_owned_fd) else {
+        tracing::warn!("standard input is no pipe and holds no lifeline");
+        return std::future::pending().await;
+    };
+    let mut nothing = [0_u8; 64];
+    while matches!(input.read(&mut nothing).await, Ok(1..)) {}
+}
+
+fn prepare(options: &InitOptions) -> Result<SandboxEnvironment, InitError> {
+    let root = &options.root;
+    for folder in FOLDERS.iter().chain(&[".sandbox/bin", ".sandbox/journal"]) {
+        let folder = root.join(folder);
+        fs::create_dir_all(&folder).map_err(InitError::of("make", &folder))?;
+    }
+    let root = root.canonicalize_utf8().map_err(InitError::of("find", root))?;
+    write_if_absent(&root.join("etc/machine-id"), &format!("{}\n", random_hex(&root)?))?;
+    fs::write(root.join("etc/hostname"), format!("{}\n", options.hostname))
+        .map_err(InitError::of("write", root.join("etc/hostname")))?;
+    let shim = root.join(".sandbox/bin/systemctl");
+    let words: Vec<String> =
+        options.systemctl.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
+    fs::write(&shim, format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" "))).map_err(InitError::of("write", &shim))?;
+    fs::set_permissions(&shim, fs::Permissions::from_mode(0o755)).map_err(InitError::of("write", &shim))?;
+    Ok(SandboxEnvironment {
+        socket: root.join("run/sandbox-init.sock"),
+        root,
+        address: options.address,
+        hostname: options.hostname.clone(),
+    })
+}
+
+fn write_if_absent(path: &Utf8Path, text: &str) -> Result<(), InitError> {
+    if path.exists() { Ok(()) } else { fs::write(path, text).map_err(InitError::of("write", path)) }
+}
+
+fn random_hex(root: &Utf8Path) -> Result<String, InitError> {
+    let uuid =
+        fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(InitError::of("make a machine id for", root))?;
+    Ok(uuid.trim().replace('-', ""))
+}
+
+/// Binds the socket, at a short detour where its path is longer than the kernel takes.
+fn listen(socket: &Utf8Path) -> Result<UnixListener, InitError> {
+    const SUN_PATH_BYTES_MAX: usize = 107;
+    let fail = || InitError::of("listen on", socket);
+    let _ = fs::remove_file(socket);
+    if socket.as_str().len() <= SUN_PATH_BYTES_MAX {
+        return UnixListener::bind(socket.as_std_path()).map_err(fail());
+    }
+    let (Some(folder), Some(name)) = (socket.parent(), socket.file_name()) else {
+        return Err(fail()(std::io::ErrorKind::InvalidInput.into()));
+    };
+    let folder = fs::File::open(folder).map_err(fail())?;
+    let short = format!("/proc/self/fd/{}/{name}", std::os::fd::AsRawFd::as_raw_fd(&folder));
+    UnixListener::bind(short).map_err(fail())
+}
+
+impl Init {
+    /// The unit of that name, loaded from its file if it was not known yet.
+    pub(crate) fn unit(&self, name: &str) -> Option<Unit> {
+        if let Some(unit) = self.units.borrow().get(name) {
+            return Some(unit.clone());
+        }
+        let file = self.load(name)?;
+        let journal = Journal::open(&self.environment.root.join(".sandbox/journal"), name);
+        let unit = Unit::new(name, file, &self.environment, journal);
+        self.units.borrow_mut().insert(name.to_owned(), unit.clone());
+        Some(unit)
+    }
+
+    /// Reads unit files anew; a unit whose file is gone is forgotten once it is inactive.
+    pub(crate) fn reload(&self) {
+        self.units.borrow_mut().retain(|name, unit| match self.load(name) {
+            Some(file) => {
+                *unit.file.borrow_mut() = file;
+                true
+            }
+            None => unit.status.borrow().active != "inactive",
+        });
+    }
+
+    fn load(&self, name: &str) -> Option<UnitFile> {
+        let valid = name.ends_with(".service") && !name.contains('/');
+        let folders = UNIT_FOLDERS.iter().filter(|_| valid);
+        let text = folders
+            .map(|folder| self.environment.root.join(folder).join(name))
+            .find_map(|path| fs::read_to_string(path).ok())?;
+        match UnitFile::parse(name, &text) {
+            Ok(file) => Some(file),
+            Err(error) => {
+                tracing::warn!(unit = name, %error, "a unit file is not understood");
+                None
+            }
+        }
+    }
+
+    /// Units that start at boot.
+    pub(crate) fn enabled(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.environment.root.join(".sandbox/enabled")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Sets whether a unit starts at boot; true when that changed.
+    pub(crate) fn enable(&self, name: &str, enabled: bool) -> std::io::Result<bool> {
+        let mut names = self.enabled();
+        let before = names.len();
+        names.retain(|known| known != name);
+        if enabled {
+            names.push(name.to_owned());
+        }
+        let changed = enabled != (before > names.len() - usize::from(enabled));
+        let path = self.environment.root.join(".sandbox/enabled");
+        let draft = path.with_extension("draft");
+        fs::write(&draft, names.join("\n"))?;
+        fs::rename(draft, path)?;
+        Ok(changed)
+    }
+
+    async fn stop_all(&self) {
+        let units: Vec<Unit> = self.units.borrow().values().cloned().collect();
+        let stops = units.iter().filter(|unit| unit.status.borrow().active != "inactive").map(Unit::stop);
+        futures::future::join_all(stops).await;
+    }
+}

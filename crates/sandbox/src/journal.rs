@@ -1,0 +1,138 @@
+//! The journal: every unit's lines, in memory for readers and on disk for the next init.
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    fs::{File, OpenOptions},
+    io::{BufRead, BufReader, Write},
+    rc::Rc,
+};
+
+use camino::{Utf8Path, Utf8PathBuf};
+use gpuaas_host::{JournalFrom, JournalLine};
+use gpuaas_model::Timestamp;
+use tokio::sync::watch;
+
+/// Lines kept per unit.
+const LINES_KEPT: usize = 10_000;
+/// Size at which a unit's file is started anew with the lines still kept.
+const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
+
+/// One unit's journal.
+#[derive(Clone)]
+pub(crate) struct Journal(Rc<RefCell<Inner>>);
+
+struct Inner {
+    lines: VecDeque<JournalLine>,
+    next: u64,
+    path: Utf8PathBuf,
+    file: Option<File>,
+    newest: watch::Sender<u64>,
+}
+
+impl Journal {
+    /// The journal of `unit`, with what an earlier init left in `folder`.
+    pub(crate) fn open(folder: &Utf8Path, unit: &str) -> Self {
+        let path = folder.join(format!("{unit}.jsonl"));
+        let mut lines = VecDeque::new();
+        if let Ok(file) = File::open(&path) {
+            for line in BufReader::new(file).lines().map_while(Result::ok) {
+                lines.extend(serde_json::from_str::<JournalLine>(&line).ok());
+                if lines.len() > LINES_KEPT {
+                    lines.pop_front();
+                }
+            }
+        }
+        let next = lines.back().map_or(1, |line: &JournalLine| line.cursor + 1);
+        let file = OpenOptions::new().create(true).append(true).open(&path).ok();
+        Self(Rc::new(RefCell::new(Inner { lines, next, path, file, newest: watch::Sender::new(next - 1) })))
+    }
+
+    /// Adds a line.
+    pub(crate) fn write(&self, text: &str) {
+        let mut inner = self.0.borrow_mut();
+        let end = text.floor_char_boundary(JournalLine::TEXT_BYTES_MAX);
+        let line = JournalLine { cursor: inner.next, at: now(), text: text[..end].to_owned() };
+        inner.next += 1;
+        inner.persist(&line);
+        inner.newest.send_replace(line.cursor);
+        inner.lines.push_back(line);
+        if inner.lines.len() > LINES_KEPT {
+            inner.lines.pop_front();
+        }
+    }
+
+    /// The cursor before the first line that `from` asks for.
+    pub(crate) fn before(&self, from: JournalFrom) -> u64 {
+        let inner = self.0.borrow();
+        match from {
+            JournalFrom::After(cursor) => cursor,
+            JournalFrom::Since(at) => {
+                let first = inner.lines.iter().find(|line| line.at >= at);
+                first.map_or(inner.next, |line| line.cursor) - 1
+            }
+            JournalFrom::Tail(lines) => inner.next.saturating_sub(1 + u64::from(lines)),
+        }
+    }
+
+    /// At most `limit` lines behind `cursor`.
+    pub(crate) fn after(&self, cursor: u64, limit: usize) -> Vec<JournalLine> {
+        let inner = self.0.borrow();
+        let from = inner.lines.partition_point(|line| line.cursor <= cursor);
+        inner.lines.range(from..).take(limit).cloned().collect()
+    }
+
+    /// Changes with every line.
+    pub(crate) fn newest(&self) -> watch::Receiver<u64> {
+        self.0.borrow().newest.subscribe()
+    }
+}
+
+impl Inner {
+    fn persist(&mut self, line: &JournalLine) {
+        if self.file.as_ref().and_then(|file| file.metadata().ok()).is_some_and(|meta| meta.len() > FILE_BYTES_MAX) {
+            self.file = File::create(&self.path).ok();
+            for kept in &self.lines {
+                append(self.file.as_mut(), kept);
+            }
+        }
+        append(self.file.as_mut(), line);
+    }
+}
+
+/// A journal that cannot be written loses its file and keeps its memory: a full disk must not stop units.
+fn append(file: Option<&mut File>, line: &JournalLine) {
+    if let (Some(file), Ok(mut json)) = (file, serde_json::to_vec(line)) {
+        json.push(b'\n');
+        let _ = file.write_all(&json);
+    }
+}
+
+/// The machine's time.
+pub(crate) fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_resume_without_loss_or_repetition_also_in_the_next_init() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = Utf8Path::from_path(folder.path()).unwrap();
+        let journal = Journal::open(folder, "a.service");
+        for text in ["one", "two", "three"] {
+            journal.write(text);
+        }
+        let texts = |journal: &Journal, cursor| -> Vec<String> {
+            journal.after(cursor, 10).into_iter().map(|line| line.text).collect()
+        };
+        assert_eq!(texts(&journal, journal.before(JournalFrom::Tail(2))), ["two", "three"]);
+        drop(journal);
+        let next = Journal::open(folder, "a.service");
+        next.write("four");
+        assert_eq!(texts(&next, 2), ["three", "four"]);
+    }
+}

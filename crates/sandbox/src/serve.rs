@@ -1,0 +1,141 @@
+//! Answers on the init's socket.
+
+use std::{rc::Rc, time::Duration};
+
+use futures::SinkExt;
+use futures::StreamExt;
+use gpuaas_host::sandbox::protocol::{LINE_BYTES_MAX, Reply, Request};
+use tokio::{
+    net::{UnixListener, UnixStream},
+    task::spawn_local,
+};
+use tokio_util::codec::{Framed, LinesCodec};
+
+use crate::init::Init;
+
+/// Lines of a journal sent at once.
+const JOURNAL_BATCH: usize = 256;
+
+type Connection = Framed<UnixStream, LinesCodec>;
+
+/// Serves connections for ever.
+pub(crate) async fn run(init: Rc<Init>, listener: UnixListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let init = init.clone();
+                spawn_local(async move {
+                    let connection = Framed::new(stream, LinesCodec::new_with_max_length(LINE_BYTES_MAX));
+                    if let Err(error) = answer(&init, connection).await {
+                        tracing::debug!(error, "a connection ended early");
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn answer(init: &Init, mut connection: Connection) -> Result<(), String> {
+    let Some(line) = connection.next().await else { return Ok(()) };
+    let line = line.map_err(|error| error.to_string())?;
+    let request: Request = match serde_json::from_str(&line) {
+        Ok(request) => request,
+        Err(error) => return send(&mut connection, &Reply::Refused(error.to_string())).await,
+    };
+    let reply = match request {
+        Request::DaemonReload => {
+            init.reload();
+            Reply::Changed(true)
+        }
+        Request::Start { unit, wait } => start(init, &unit, wait).await,
+        Request::Stop { unit } => match init.unit(&unit) {
+            Some(unit) => {
+                let ran = unit.status.borrow().active != "inactive";
+                // A supervisor that is gone has nothing left to stop.
+                let _ = unit.stop().await;
+                Reply::Changed(ran)
+            }
+            None => not_loaded(&unit),
+        },
+        Request::Enable { unit, enabled } => match init.unit(&unit) {
+            Some(_) => match init.enable(&unit, enabled) {
+                Ok(changed) => Reply::Changed(changed),
+                Err(error) => Reply::Refused(error.to_string()),
+            },
+            None if !enabled => Reply::Changed(init.enable(&unit, false).unwrap_or(false)),
+            None => Reply::NotFound(format!("Failed to enable unit: Unit file {unit} does not exist.")),
+        },
+        Request::ResetFailed { unit } => match init.unit(&unit) {
+            Some(known) if known.status.borrow().active != "inactive" => Reply::Changed(true),
+            _ => not_loaded(&unit),
+        },
+        Request::Status { unit } => Reply::Status(init.unit(&unit).map(|unit| unit.status.borrow().clone())),
+        Request::IsEnabled { unit } => Reply::Enabled(init.enabled().contains(&unit)),
+        Request::Watch { unit } => return watch(init, connection, &unit).await,
+        Request::Journal { unit, from, follow } => match init.unit(&unit) {
+            Some(unit) => {
+                let mut cursor = unit.journal.before(from);
+                let mut newest = unit.journal.newest();
+                loop {
+                    newest.borrow_and_update();
+                    loop {
+                        let lines = unit.journal.after(cursor, JOURNAL_BATCH);
+                        let Some(last) = lines.last() else { break };
+                        cursor = last.cursor;
+                        for line in lines {
+                            send(&mut connection, &Reply::Line(line)).await?;
+                        }
+                    }
+                    if !follow || newest.changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+            None => not_loaded(&unit),
+        },
+    };
+    send(&mut connection, &reply).await
+}
+
+async fn start(init: &Init, name: &str, wait: bool) -> Reply {
+    let Some(unit) = init.unit(name) else {
+        return Reply::NotFound(format!("Failed to start {name}: Unit {name} not found."));
+    };
+    let running = matches!(unit.status.borrow().active.as_str(), "active" | "activating");
+    let job = unit.start();
+    if !wait {
+        return Reply::Changed(!running);
+    }
+    match job.await {
+        Ok(Ok(())) => Reply::Changed(!running),
+        Ok(Err(message)) => Reply::JobFailed(message),
+        Err(_) => Reply::JobFailed(format!("Job for {name} was dropped.")),
+    }
+}
+
+async fn watch(init: &Init, mut connection: Connection, name: &str) -> Result<(), String> {
+    let Some(unit) = init.unit(name) else { return send(&mut connection, &not_loaded(name)).await };
+    let mut status = unit.status.clone();
+    loop {
+        let now = status.borrow_and_update().clone();
+        send(&mut connection, &Reply::Status(Some(now))).await?;
+        tokio::select! {
+            changed = status.changed() => if changed.is_err() { return Ok(()) },
+            // The watcher hung up: nobody is told any more.
+            hung_up = connection.next() => if hung_up.is_none() { return Ok(()) },
+        }
+    }
+}
+
+fn not_loaded(unit: &str) -> Reply {
+    Reply::NotFound(format!("Unit {unit} not loaded."))
+}
+
+async fn send(connection: &mut Connection, reply: &Reply) -> Result<(), String> {
+    let line = serde_json::to_string(reply).map_err(|error| error.to_string())?;
+    connection.send(line).await.map_err(|error| error.to_string())
+}

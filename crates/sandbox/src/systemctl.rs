@@ -1,0 +1,115 @@
+//! What a sandbox's `systemctl` answers: the verbs that RKE2's scripts and units use, with systemd's exit codes.
+
+use gpuaas_host::{
+    HostError,
+    sandbox::{
+        InitClient, SandboxEnvironment,
+        protocol::{Reply, Request},
+    },
+};
+
+/// systemctl's exit code for a unit that is not active.
+const NOT_ACTIVE: u8 = 3;
+/// systemctl's exit code for an unknown unit.
+const NO_SUCH_UNIT: u8 = 5;
+
+/// Runs the verb and returns systemctl's exit code.
+pub async fn run(arguments: &[String]) -> u8 {
+    let environment = match SandboxEnvironment::from_process() {
+        Ok(Some(environment)) => environment,
+        Ok(None) => {
+            eprintln!("this systemctl works inside of a sandbox only");
+            return 1;
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            return 1;
+        }
+    };
+    let client = InitClient::new(environment.socket);
+    let quiet = arguments.iter().any(|argument| argument == "-q" || argument == "--quiet");
+    let no_block = arguments.iter().any(|argument| argument == "--no-block");
+    let mut words = arguments.iter().filter(|argument| !argument.starts_with('-'));
+    let verb = words.next().map(String::as_str).unwrap_or_default();
+    let units: Vec<String> =
+        words.map(|unit| if unit.contains('.') { unit.clone() } else { format!("{unit}.service") }).collect();
+    if verb == "daemon-reload" {
+        return outcome(client.ask(Request::DaemonReload).await);
+    }
+    let mut code = 0;
+    for unit in units {
+        code = code.max(one(&client, verb, unit, quiet, no_block).await);
+    }
+    code
+}
+
+async fn one(client: &InitClient, verb: &str, unit: String, quiet: bool, no_block: bool) -> u8 {
+    let say = |text: &str| {
+        if !quiet {
+            println!("{text}");
+        }
+    };
+    match verb {
+        "start" => outcome(client.ask(Request::Start { unit, wait: !no_block }).await),
+        "stop" => outcome(client.ask(Request::Stop { unit }).await),
+        "restart" => {
+            let _ = client.ask(Request::Stop { unit: unit.clone() }).await;
+            outcome(client.ask(Request::Start { unit, wait: !no_block }).await)
+        }
+        "enable" | "disable" => outcome(client.ask(Request::Enable { unit, enabled: verb == "enable" }).await),
+        "reset-failed" => outcome(client.ask(Request::ResetFailed { unit }).await),
+        "is-active" => match client.ask(Request::Status { unit }).await {
+            Ok(Reply::Status(Some(status))) => {
+                say(&status.active);
+                if status.active == "active" { 0 } else { NOT_ACTIVE }
+            }
+            _ => {
+                say("inactive");
+                NOT_ACTIVE
+            }
+        },
+        "is-enabled" => match client.ask(Request::IsEnabled { unit }).await {
+            Ok(Reply::Enabled(true)) => {
+                say("enabled");
+                0
+            }
+            _ => {
+                say("disabled");
+                1
+            }
+        },
+        "show" => match client.ask(Request::Status { unit }).await {
+            Ok(Reply::Status(Some(status))) => {
+                println!(
+                    "ActiveState={}\nSubState={}\nResult={}\nNRestarts={}\nExecMainStatus={}\nMainPID={}",
+                    status.active,
+                    status.sub,
+                    status.result,
+                    status.n_restarts,
+                    status.exec_main_status,
+                    status.main_pid
+                );
+                0
+            }
+            _ => NO_SUCH_UNIT,
+        },
+        other => {
+            eprintln!("Unknown command verb {other}.");
+            1
+        }
+    }
+}
+
+fn outcome(reply: Result<Reply, HostError>) -> u8 {
+    match reply {
+        Ok(_) => 0,
+        Err(HostError::Unit { message, .. }) => {
+            eprintln!("{message}");
+            if message.contains("not found") || message.contains("not loaded") { NO_SUCH_UNIT } else { 1 }
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            1
+        }
+    }
+}

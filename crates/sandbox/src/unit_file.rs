@@ -1,0 +1,213 @@
+//! Unit files, as far as RKE2's and the agent's go.
+
+use std::time::Duration;
+
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// A parsed service unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnitFile {
+    pub(crate) kind: Kind,
+    pub(crate) condition: Vec<Exec>,
+    pub(crate) start_pre: Vec<Exec>,
+    pub(crate) start: Exec,
+    pub(crate) stop_post: Vec<Exec>,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) environment_files: Vec<(bool, Utf8PathBuf)>,
+    pub(crate) restart: Restart,
+    pub(crate) restart_after: Duration,
+    pub(crate) kill_mode: KillMode,
+    /// Zero: without end.
+    pub(crate) start_timeout: Duration,
+    pub(crate) stop_timeout: Duration,
+}
+
+/// How a unit tells that it is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// At once.
+    Simple,
+    /// With READY=1.
+    Notify,
+}
+
+/// When a unit that ended is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restart {
+    Never,
+    OnFailure,
+    Always,
+}
+
+/// Which processes a stop ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KillMode {
+    /// The main process alone.
+    Process,
+    /// Its whole group.
+    ControlGroup,
+}
+
+/// A command of a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Exec {
+    /// A leading `-`: failing is fine.
+    pub(crate) may_fail: bool,
+    pub(crate) words: Vec<String>,
+}
+
+/// Why a unit file is not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UnitFileError(String);
+
+impl UnitFile {
+    /// Parses the text of `name`, which stands for `%n` and, without suffix, `%N`.
+    pub(crate) fn parse(name: &str, text: &str) -> Result<Self, UnitFileError> {
+        let mut unit = Self {
+            kind: Kind::Simple,
+            condition: Vec::new(),
+            start_pre: Vec::new(),
+            start: Exec { may_fail: false, words: Vec::new() },
+            stop_post: Vec::new(),
+            environment: Vec::new(),
+            environment_files: Vec::new(),
+            restart: Restart::Never,
+            restart_after: Duration::from_millis(100),
+            kill_mode: KillMode::ControlGroup,
+            start_timeout: Duration::from_secs(90),
+            stop_timeout: Duration::from_secs(90),
+        };
+        let mut in_service = false;
+        for line in text.replace("\\\n", " ").lines().map(str::trim) {
+            if line.starts_with('[') {
+                in_service = line == "[Service]";
+            } else if in_service
+                && !line.starts_with(['#', ';'])
+                && let Some((key, value)) = line.split_once('=')
+            {
+                unit.set(key.trim(), &specifiers(name, value.trim()))?;
+            }
+        }
+        if unit.start.words.is_empty() {
+            return Err(UnitFileError(format!("{name} has no ExecStart")));
+        }
+        Ok(unit)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), UnitFileError> {
+        match key {
+            "Type" => self.kind = if value == "notify" { Kind::Notify } else { Kind::Simple },
+            "ExecCondition" => self.condition.push(exec(value)?),
+            "ExecStartPre" => self.start_pre.push(exec(value)?),
+            "ExecStart" => self.start = exec(value)?,
+            "ExecStopPost" => self.stop_post.push(exec(value)?),
+            "Environment" => self.environment.extend(
+                words(value)?
+                    .iter()
+                    .filter_map(|pair| pair.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))),
+            ),
+            "EnvironmentFile" => {
+                let optional = value.starts_with('-');
+                self.environment_files.push((optional, Utf8Path::new(value.trim_start_matches('-')).to_owned()));
+            }
+            "Restart" => {
+                self.restart = match value {
+                    "always" => Restart::Always,
+                    "on-failure" => Restart::OnFailure,
+                    _ => Restart::Never,
+                }
+            }
+            "RestartSec" => self.restart_after = seconds(value)?,
+            "TimeoutStartSec" => self.start_timeout = seconds(value)?,
+            "TimeoutStopSec" => self.stop_timeout = seconds(value)?,
+            "KillMode" => {
+                self.kill_mode = if value == "process" { KillMode::Process } else { KillMode::ControlGroup };
+            }
+            // Limits and delegation have no meaning without cgroups; the rest is not needed by any unit here.
+            _ => tracing::debug!(key, "a directive without effect in a sandbox"),
+        }
+        Ok(())
+    }
+}
+
+fn specifiers(name: &str, value: &str) -> String {
+    let stem = name.strip_suffix(".service").unwrap_or(name);
+    value.replace("%n", name).replace("%N", stem)
+}
+
+fn seconds(value: &str) -> Result<Duration, UnitFileError> {
+    let number = value.strip_suffix("ms").map(|number| (number, 0.001));
+    let (number, unit) = number.or_else(|| value.strip_suffix('s').map(|number| (number, 1.0))).unwrap_or((value, 1.0));
+    let number: f64 = number.trim().parse().map_err(|_| UnitFileError(format!("{value} is no time span")))?;
+    Duration::try_from_secs_f64(number * unit).map_err(|_| UnitFileError(format!("{value} is no time span")))
+}
+
+fn exec(value: &str) -> Result<Exec, UnitFileError> {
+    let (may_fail, rest) = match value.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, value),
+    };
+    Ok(Exec { may_fail, words: words(rest)? })
+}
+
+/// Splits as systemd does, as far as needed: blanks separate, quotes of either kind group, a backslash takes the next character.
+fn words(text: &str) -> Result<Vec<String>, UnitFileError> {
+    let (mut words, mut word, mut quote, mut begun) = (Vec::new(), String::new(), None, false);
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match (quote, character) {
+            (Some(open), close) if open == close => quote = None,
+            (_, '\\') => {
+                begun = true;
+                word.extend(characters.next());
+            }
+            (Some(_), inside) => word.push(inside),
+            (None, open @ ('"' | '\'')) => {
+                begun = true;
+                quote = Some(open);
+            }
+            (None, blank) if blank.is_whitespace() => {
+                if begun {
+                    words.push(std::mem::take(&mut word));
+                    begun = false;
+                }
+            }
+            (None, letter) => {
+                begun = true;
+                word.push(letter);
+            }
+        }
+    }
+    if quote.is_some() {
+        return Err(UnitFileError(format!("a quote is not closed in {text}")));
+    }
+    if begun {
+        words.push(word);
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_of_rke2s_form_is_understood() {
+        let text = "[Unit]\nDescription=x\n[Service]\nType=notify\nEnvironmentFile=-/etc/default/%N\nKillMode=process\nRestart=always\n\
+                    RestartSec=5s\nTimeoutStartSec=0\nExecCondition=/bin/sh -c 'if x; then exit 1; fi'\nExecStartPre=-/sbin/modprobe overlay\n\
+                    ExecStart=/usr/local/bin/rke2 server\n[Install]\nWantedBy=multi-user.target\n";
+        let unit = UnitFile::parse("rke2-server.service", text).unwrap();
+        assert_eq!((unit.kind, unit.kill_mode, unit.restart), (Kind::Notify, KillMode::Process, Restart::Always));
+        assert_eq!((unit.restart_after, unit.start_timeout), (Duration::from_secs(5), Duration::ZERO));
+        assert_eq!(unit.condition[0].words, ["/bin/sh", "-c", "if x; then exit 1; fi"]);
+        assert!(unit.start_pre[0].may_fail);
+        assert_eq!(unit.environment_files, [(true, "/etc/default/rke2-server".into())]);
+    }
+
+    #[test]
+    fn a_unit_without_a_program_and_an_open_quote_are_refused() {
+        assert!(UnitFile::parse("a.service", "[Service]\nType=simple\n").is_err());
+        assert!(UnitFile::parse("a.service", "[Service]\nExecStart=/bin/sh -c 'x\n").is_err());
+    }
+}

@@ -1,0 +1,120 @@
+//! The data directory: one process at a time, readable by its owner alone.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions},
+    io::{ErrorKind, Read, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use fs4::fs_std::FileExt;
+use gpuaas_model::Entropy;
+use zeroize::Zeroizing;
+
+use crate::error::ServerError;
+
+/// Bytes of the key that seals what the store keeps secret.
+const SEALING_KEY_BYTES: usize = 32;
+
+/// A locked data directory. The lock lasts as long as this value, and ends with the process however that dies.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Makes the directory if need be, checks that it can be written, and locks it.
+    pub fn open(path: &Path) -> Result<Self, ServerError> {
+        let refuse = |source| ServerError::DataDirNotWritable { path: path.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(refuse)?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(path.join("lock"))
+            .map_err(refuse)?;
+        match FileExt::try_lock_exclusive(&lock) {
+            Ok(true) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Ok(false) => Err(ServerError::DataDirInUse { path: path.to_owned() }),
+            Err(source) => Err(refuse(source)),
+        }
+    }
+
+    /// A path inside.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The sealing key: read from its file, or made once. It never enters the store that it seals.
+    pub fn sealing_key(&self, entropy: &dyn Entropy) -> Result<Zeroizing<Vec<u8>>, ServerError> {
+        let path = self.join("sealing.key");
+        let fail = |source| ServerError::Key { path: path.clone(), source };
+        let mut key = Zeroizing::new(Vec::new());
+        match File::open(&path) {
+            Ok(file) => {
+                file.take(SEALING_KEY_BYTES as u64 + 1).read_to_end(&mut key).map_err(fail)?;
+                if key.len() == SEALING_KEY_BYTES {
+                    return Ok(key);
+                }
+                Err(fail(std::io::Error::new(ErrorKind::InvalidData, "it does not hold exactly 32 bytes")))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                key.resize(SEALING_KEY_BYTES, 0);
+                entropy.fill(&mut key);
+                write_private(&path, &key).map_err(fail)?;
+                Ok(key)
+            }
+            Err(error) => Err(fail(error)),
+        }
+    }
+}
+
+/// Writes a file of mode 0600 so that it is either whole and durable or not there.
+pub fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let folder = path.parent().ok_or_else(|| std::io::Error::new(ErrorKind::InvalidInput, "the path has no folder"))?;
+    let draft = path.with_extension("draft");
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&draft, path)?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::ports::SystemEntropy;
+
+    #[test]
+    fn a_second_process_is_told_that_the_directory_is_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = DataDir::open(folder.path()).unwrap();
+        assert!(matches!(DataDir::open(folder.path()), Err(ServerError::DataDirInUse { .. })));
+        drop(first);
+        assert!(DataDir::open(folder.path()).is_ok());
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        let error = DataDir::open(&folder.path().join("file/inside")).unwrap_err();
+        assert!(matches!(error, ServerError::DataDirNotWritable { .. }), "{error}");
+    }
+
+    #[test]
+    fn the_sealing_key_is_made_once_and_is_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::open(folder.path()).unwrap();
+        let key = data.sealing_key(&SystemEntropy).unwrap();
+        assert_eq!(*key, *data.sealing_key(&SystemEntropy).unwrap());
+        let mode = std::fs::metadata(data.join("sealing.key")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        std::fs::write(data.join("sealing.key"), "short").unwrap();
+        assert!(matches!(data.sealing_key(&SystemEntropy), Err(ServerError::Key { .. })));
+    }
+}

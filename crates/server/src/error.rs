@@ -1,0 +1,87 @@
+//! Why a control plane does not start, or ends.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use gpuaas_model::{Code, Coded};
+use gpuaas_store::StoreError;
+
+/// Why a control plane does not start, or ends.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The data directory cannot be made or written.
+    #[error("the data directory {path} cannot be written: {source}")]
+    DataDirNotWritable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Another process holds its lock.
+    #[error("the data directory {path} is in use by another process")]
+    DataDirInUse {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The sealing key cannot be read or made.
+    #[error("the sealing key {path} cannot be used: {source}")]
+    Key {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// An address cannot be listened on.
+    #[error("{what} cannot listen on {address}: {source}")]
+    Listen {
+        /// The API or the node channel.
+        what: &'static str,
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The store cannot be opened or failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Certificates or signatures cannot be made.
+    #[error("certificates: {0}")]
+    Trust(String),
+    /// The artifact store cannot be opened.
+    #[error("artifacts: {0}")]
+    Artifacts(String),
+    /// Anything of the machine.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was done.
+        what: &'static str,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}
+
+impl Coded for ServerError {
+    fn code(&self) -> Code {
+        match self {
+            Self::DataDirNotWritable { .. } => Code::DataDirNotWritable,
+            Self::DataDirInUse { .. } => Code::DataDirInUse,
+            Self::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => Code::AddressInUse,
+            Self::Store(StoreError::TooNew { .. }) => Code::StoreTooNew,
+            Self::Key { .. } | Self::Listen { .. } | Self::Store(_) | Self::Trust(_) | Self::Artifacts(_) | Self::Io { .. } => {
+                Code::Internal
+            }
+        }
+    }
+
+    fn next(&self) -> Option<String> {
+        Some(match self {
+            Self::DataDirNotWritable { .. } => "choose another with --data-dir, or make it writable for this user".to_owned(),
+            Self::DataDirInUse { .. } => "end the other process, or choose another with --data-dir".to_owned(),
+            Self::Listen { address, .. } => {
+                format!("see who listens there (ss -ltnp 'sport = :{}'), or choose another address", address.port())
+            }
+            Self::Store(StoreError::TooNew { .. }) => "run a version at least as new as the one that wrote it".to_owned(),
+            Self::Key { .. } => "restore the file from a backup: without it sealed secrets cannot be opened".to_owned(),
+            Self::Store(_) | Self::Trust(_) | Self::Artifacts(_) | Self::Io { .. } => return None,
+        })
+    }
+}

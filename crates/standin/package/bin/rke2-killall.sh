@@ -1,0 +1,70 @@
+#!/bin/sh
+# Ends everything that the stand-in runs on this node and keeps everything that it stored.
+#
+# Only processes whose program lies in this node's own data directory are ended. Inside a sandbox node nothing outside
+# its folder is touched: mounts, links and packet filter rules belong to the machine, not to the sandbox.
+
+ROOT="${GPUAAS_SANDBOX_ROOT:-}"
+ROOT="${ROOT%/}"
+DATA="$ROOT${RKE2_DATA_DIR:-/var/lib/rancher/rke2}"
+
+if [ -z "$ROOT" ] && [ "$(id -u)" != 0 ]; then
+    echo "You need to be root to perform this killall" >&2
+    exit 1
+fi
+
+set -x
+
+unit() {
+    if [ -z "$ROOT" ]; then
+        systemctl "$@"
+    elif [ -x "$ROOT/.sandbox/bin/systemctl" ]; then
+        "$ROOT/.sandbox/bin/systemctl" "$@"
+    fi
+}
+
+# Process ids of the components, found by their program's path as the first argument.
+components() {
+    place=$(printf '%s' "$DATA" | sed 's/[][\.*^$+?(){}|/]/\\&/g')
+    LC_ALL=C grep -lasE "^$place/data/[^/]*/bin/(etcd|kube-apiserver|kube-controller-manager|kube-scheduler)[^a-z-]" \
+        /proc/[0-9]*/cmdline | cut -d/ -f3
+}
+
+end_components() {
+    # A killed process is found until it is gone; a hundred looks take about a second.
+    round=0
+    while pids=$(components) && [ -n "$pids" ] && [ "$round" -lt 100 ]; do
+        # Word by word: these are numbers.
+        kill -9 $pids 2>/dev/null
+        round=$((round + 1))
+    done
+}
+
+release_mounts() {
+    for prefix in "$ROOT/run/k3s" "$ROOT/var/lib/kubelet/pods" "$ROOT/run/netns/cni-"; do
+        awk -v prefix="$prefix" 'index($2, prefix) == 1 { print $2 }' /proc/self/mounts | sort -r | while read -r mount; do
+            umount "$mount"
+        done
+    done
+}
+
+release_network() {
+    [ -z "$ROOT" ] || return 0
+    for link in cni0 flannel.1 flannel-v6.1 flannel.4096 flannel-wg flannel-wg-v6 vxlan.calico vxlan-v6.calico cilium_vxlan cilium_net cilium_wg0; do
+        ip link delete "$link"
+    done
+    for family in iptables ip6tables; do
+        command -v $family-save >/dev/null || continue
+        $family-save | grep -v -e KUBE- -e CNI- -e cali -e flannel -e CILIUM_ | $family-restore
+    done
+}
+
+unit stop rke2-server.service
+unit stop rke2-agent.service
+end_components
+release_mounts
+release_network
+for pod in etcd kube-apiserver kube-controller-manager cloud-controller-manager kube-scheduler kube-proxy; do
+    rm -f "$DATA/agent/pod-manifests/$pod.yaml"
+done
+exit 0

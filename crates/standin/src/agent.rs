@@ -1,0 +1,52 @@
+//! `rke2 agent`: joins a server, registers its KubeNode, and keeps it alive.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use crate::faults::{Fault, Faults};
+use crate::join::Join;
+use crate::kubenode::{KubeNode, Readiness};
+use crate::settings::Settings;
+use crate::version::{COMMIT, RELEASE};
+use crate::{counters, kubelet_api, log, notify, runtime, server_files};
+
+/// Between two lines of a kubelet that ends as soon as it starts.
+const KUBELET_RESTART_EVERY: Duration = Duration::from_secs(5);
+
+/// Runs until the process is told to stop; an error is fatal.
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+    let faults = Faults::read(&settings.paths)?;
+    log::info!("Starting rke2 agent {RELEASE} ({COMMIT})");
+    if let Some(text) = faults.fatal_text(&settings.node_name, &settings.address.to_string()) {
+        anyhow::bail!(text);
+    }
+    server_files::write_pod_security(&settings.paths)?;
+    let join = Join::new(&settings, &faults)?;
+    runtime::install(&settings.paths)?;
+    let identity = join.run().await?;
+    identity.write(&settings.paths)?;
+    if faults.has(Fault::KubeletExited) {
+        kubelet_exits_for_ever().await;
+    }
+    kubelet_api::start(&identity).await?;
+    let node = KubeNode::new(&settings, &identity)?;
+    // Returns once the apiserver was reached and the KubeNode carries its labels: the two conditions of READY=1.
+    node.register().await;
+    if !faults.has(Fault::NeverReady) {
+        log::info!("rke2 agent is up and running");
+        notify::ready().context("NOTIFY_SOCKET")?;
+        counters::record(&settings.paths, settings.role.name(), "ready");
+    }
+    let readiness = if faults.has(Fault::CniNotInitialized) { Readiness::NoCni } else { Readiness::Ready };
+    node.keep_alive(readiness).await;
+    Ok(())
+}
+
+/// Says what a kubelet with a removed flag makes the real program say, without end.
+pub(crate) async fn kubelet_exits_for_ever() -> ! {
+    loop {
+        log::error!("Kubelet exited: exit status 1");
+        tokio::time::sleep(KUBELET_RESTART_EVERY).await;
+    }
+}

@@ -1,0 +1,73 @@
+//! The command line: `--version`, `server`, `agent`. Whatever else the real program has is refused by name.
+
+use std::process::ExitCode;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::paths::{DEFAULT_DATA_DIR, HostPaths};
+use crate::settings::{Role, Settings};
+use crate::{agent, counters, log, server, version};
+
+const USAGE: &str = "rke2 (stand-in) - a double of the RKE2 distribution\n\nUSAGE:\n   rke2 server|agent [--config FILE] [--KEY VALUE]...\n   \
+                     rke2 --version";
+
+/// Runs the command that `arguments` name.
+pub(crate) fn run(arguments: Vec<String>) -> ExitCode {
+    match arguments.first().map(String::as_str) {
+        Some("--version" | "-v") => {
+            println!("{}", version::text());
+            ExitCode::SUCCESS
+        }
+        Some("server") => serve(Role::Server, &arguments[1..]),
+        Some("agent") => serve(Role::Agent, &arguments[1..]),
+        None | Some("help" | "--help" | "-h") => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        Some(other) => {
+            log::fatal!("No help topic for '{other}' (the stand-in has server and agent)");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(role: Role, arguments: &[String]) -> ExitCode {
+    let host = HostPaths::new(HostPaths::root_from_env(), DEFAULT_DATA_DIR);
+    counters::record(&host, role.name(), "start");
+    match start(role, arguments) {
+        Ok(()) => {
+            counters::record(&host, role.name(), "stop");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            log::fatal!("{error:#}");
+            counters::record(&host, role.name(), "exit");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(role: Role, arguments: &[String]) -> anyhow::Result<()> {
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .map_err(|_| anyhow::anyhow!("a TLS provider is installed already"))?;
+    // One thread is plenty, and what is waited for runs elsewhere.
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let settings = Settings::load(role, arguments)?;
+        let work = async {
+            match role {
+                Role::Server => server::run(settings).await,
+                Role::Agent => agent::run(settings).await,
+            }
+        };
+        let received = tokio::select! {
+            result = work => return result,
+            _ = terminate.recv() => "terminated",
+            _ = interrupt.recv() => "interrupt",
+        };
+        // What runs beside this process goes on: that is what `stop` means here, and killall is for the rest.
+        log::info!("Shutdown request received: signal received: {received}");
+        Ok(())
+    })
+}

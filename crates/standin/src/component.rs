@@ -1,0 +1,225 @@
+//! Genuine components as processes that outlive `rke2`, as static pods outlive the real one.
+//!
+//! The process table is the only record of what runs: a component is found by its program path inside this node's data
+//! directory, so neither a crash between start and note nor another node's process can mislead. A restarted `rke2` adopts
+//! what runs with the wanted arguments and replaces what runs with others. While `rke2` lives, a component that ends is
+//! started again.
+
+use std::fs;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use camino::{Utf8Path, Utf8PathBuf};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+
+use crate::{log, paths};
+
+/// A component that ends is started again after this long, as a kubelet's first back-off does.
+const RESTART_AFTER: Duration = Duration::from_secs(10);
+/// A component being replaced has this long to end before it is killed; a stopped apiserver needs seconds.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+/// A log above this size is put aside at the next start of its component.
+const LOG_BYTES_MAX: u64 = 10 << 20;
+
+/// How much of a component's log is looked at for the reason of its end.
+const LAST_WORDS_BYTES_MAX: u64 = 1024;
+
+/// What a component inherits from `rke2`'s environment besides the sandbox's variables.
+const INHERITED: [&str; 3] = ["PATH", "HOME", "TMPDIR"];
+const SANDBOX_PREFIX: &str = "GPUAAS_SANDBOX_";
+
+/// How to run one component.
+#[derive(Clone, Debug)]
+pub(crate) struct Component {
+    pub(crate) name: &'static str,
+    /// Folder of the program; it lies under `data_root`.
+    pub(crate) bin: Utf8PathBuf,
+    /// The folder under which every release of the program lies: `data` in RKE2's data directory.
+    pub(crate) data_root: Utf8PathBuf,
+    pub(crate) arguments: Vec<String>,
+    /// Limits of the Go runtime.
+    pub(crate) environment: Vec<(&'static str, String)>,
+    pub(crate) log: Utf8PathBuf,
+}
+
+enum Process {
+    Started(Child),
+    Adopted(Handle),
+}
+
+/// A process that is not our child.
+struct Handle {
+    pidfd: Arc<OwnedFd>,
+    /// Answers when the process is gone.
+    gone: oneshot::Receiver<()>,
+}
+
+impl Handle {
+    /// None where there is no such process any more.
+    fn of(pid: Pid) -> Option<Self> {
+        let pidfd = Arc::new(pidfd_open(pid, PidfdFlags::empty()).ok()?);
+        let (tell, gone) = oneshot::channel();
+        let watched = pidfd.clone();
+        // A thread of its own, detached: the kernel says the end of a stranger's process only to one who polls for it.
+        std::thread::spawn(move || {
+            while let Err(rustix::io::Errno::INTR) = poll(&mut [PollFd::new(&watched.as_fd(), PollFlags::IN)], None) {}
+            // Nobody waits any more: nothing to tell.
+            let _ = tell.send(());
+        });
+        Some(Self { pidfd, gone })
+    }
+
+    /// Asks the process to end, kills it after [`STOP_TIMEOUT`], and returns when it is gone.
+    async fn end(mut self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM)?;
+        if tokio::time::timeout(STOP_TIMEOUT, &mut self.gone).await.is_err() {
+            self.signal(Signal::KILL)?;
+            let _ = self.gone.await;
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        match pidfd_send_signal(&self.pidfd, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Component {
+    fn program(&self) -> Utf8PathBuf {
+        self.bin.join(self.name)
+    }
+
+    fn command_line(&self) -> Vec<String> {
+        std::iter::once(self.program().into_string()).chain(self.arguments.iter().cloned()).collect()
+    }
+
+    /// Makes sure that the component runs, then watches over it until `rke2` ends.
+    pub(crate) async fn run(self) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+        let process = self.adopt_or_start().await?;
+        Ok(tokio::spawn(self.keep_running(process)))
+    }
+
+    async fn adopt_or_start(&self) -> anyhow::Result<Process> {
+        for (pid, command_line) in running(&self.data_root, self.name)? {
+            // Gone between the two looks: nothing to adopt.
+            let Some(handle) = Handle::of(pid) else { continue };
+            if command_line == self.command_line() {
+                log::info!("{} is running already with pid {}", self.name, pid.as_raw_nonzero());
+                return Ok(Process::Adopted(handle));
+            }
+            log::info!("Replacing {} with pid {}: its arguments changed", self.name, pid.as_raw_nonzero());
+            handle.end().await?;
+        }
+        self.start()
+    }
+
+    fn start(&self) -> anyhow::Result<Process> {
+        let log = self.open_log()?;
+        let mut command = Command::new(self.program());
+        command.args(&self.arguments).env_clear();
+        let inherited =
+            std::env::vars().filter(|(name, _)| INHERITED.contains(&name.as_str()) || name.starts_with(SANDBOX_PREFIX));
+        command.envs(inherited).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        // A group of its own: a terminal's Ctrl-C is meant for `rke2`, not for what outlives it.
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+        Ok(Process::Started(command.spawn().with_context(|| format!("cannot run {}", self.program()))?))
+    }
+
+    fn open_log(&self) -> anyhow::Result<fs::File> {
+        if let Some(dir) = self.log.parent() {
+            paths::make_dir(dir, 0o755)?;
+        }
+        if fs::metadata(&self.log).is_ok_and(|meta| meta.len() > LOG_BYTES_MAX) {
+            fs::rename(&self.log, format!("{}.1", self.log))?;
+        }
+        Ok(fs::OpenOptions::new().create(true).append(true).mode(0o640).open(&self.log)?)
+    }
+
+    /// The last line of the component's log, where it usually says why it ends.
+    fn last_words(&self) -> String {
+        let read = || -> std::io::Result<String> {
+            let mut file = fs::File::open(&self.log)?;
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS_BYTES_MAX)))?;
+            let mut tail = Vec::new();
+            file.take(LAST_WORDS_BYTES_MAX).read_to_end(&mut tail)?;
+            let tail = String::from_utf8_lossy(&tail);
+            Ok(tail.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned())
+        };
+        read().unwrap_or_default()
+    }
+
+    async fn keep_running(self, mut process: Process) {
+        loop {
+            match process {
+                Process::Started(mut child) => match child.wait().await {
+                    Ok(status) => log::error!("{} exited: {status}: {}", self.name, self.last_words()),
+                    Err(error) => log::error!("{} cannot be waited for: {error}", self.name),
+                },
+                Process::Adopted(handle) => {
+                    let _ = handle.gone.await;
+                    log::error!("{} exited: {}", self.name, self.last_words());
+                }
+            }
+            process = loop {
+                tokio::time::sleep(RESTART_AFTER).await;
+                match self.adopt_or_start().await {
+                    Ok(process) => break process,
+                    Err(error) => log::error!("Failed to start {}: {error:#}", self.name),
+                }
+            };
+        }
+    }
+}
+
+/// Processes whose program is `<data_root>/<any release>/bin/<name>`, with their command lines.
+fn running(data_root: &Utf8Path, name: &str) -> anyhow::Result<Vec<(Pid, Vec<String>)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|n| n.parse().ok()).and_then(Pid::from_raw) else {
+            continue;
+        };
+        let Ok(raw) = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())) else { continue };
+        let command_line: Vec<String> = raw
+            .strip_suffix(b"\0")
+            .unwrap_or(&raw)
+            .split(|byte| *byte == 0)
+            .map(|part| String::from_utf8_lossy(part).into_owned())
+            .collect();
+        if command_line.first().is_some_and(|program| belongs(program, data_root, name)) {
+            found.push((pid, command_line));
+        }
+    }
+    Ok(found)
+}
+
+fn belongs(program: &str, data_root: &Utf8Path, name: &str) -> bool {
+    let inside = Utf8Path::new(program).strip_prefix(data_root).ok();
+    let parts: Vec<&str> = inside.map(|path| path.iter().collect()).unwrap_or_default();
+    matches!(parts.as_slice(), [_, "bin", program] if *program == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_programs_of_this_nodes_data_directory_are_its_own() {
+        let root = Utf8Path::new("/s/n1/var/lib/rancher/rke2/data");
+        assert!(belongs("/s/n1/var/lib/rancher/rke2/data/v1-ab/bin/etcd", root, "etcd"));
+        assert!(!belongs("/s/n10/var/lib/rancher/rke2/data/v1-ab/bin/etcd", root, "etcd"));
+        assert!(!belongs("/s/n1/var/lib/rancher/rke2/data/v1-ab/bin/etcdctl", root, "etcd"));
+        assert!(!belongs("/usr/bin/etcd", root, "etcd"));
+    }
+}

@@ -1,0 +1,229 @@
+//! Reads config.yaml and config.yaml.d the way RKE2 does, and lays the command line over them.
+//!
+//! config.yaml first, then the folder's files by name; a later key replaces an earlier one, `key+` appends; the command
+//! line beats the files. An unknown key is warned about and skipped, an unknown command-line option is refused.
+
+use std::collections::BTreeMap;
+
+use camino::Utf8Path;
+use serde_json::Value;
+
+use crate::flags::{self, Shape};
+use crate::{log, paths};
+
+/// Where RKE2 looks unless `--config` says otherwise.
+pub(crate) const DEFAULT_FILE: &str = "/etc/rancher/rke2/config.yaml";
+
+/// Option name to its values, in the order given. A switch is one value, `true` or `false`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options(BTreeMap<String, Vec<String>>);
+
+impl Options {
+    /// Every value of `name`; an element may itself be a comma-separated list, as RKE2 allows for lists.
+    pub(crate) fn list(&self, name: &str) -> Vec<String> {
+        let values = self.0.get(name).into_iter().flatten();
+        values.flat_map(|value| value.split(',')).map(|part| part.trim().to_owned()).filter(|p| !p.is_empty()).collect()
+    }
+
+    /// Every value of `name` as it stands, for options whose values may hold commas (`key=value` arguments).
+    pub(crate) fn whole(&self, name: &str) -> &[String] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The last value of `name`, an empty one counting as none.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(|values| values.last()).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// Whether the switch `name` is on.
+    pub(crate) fn switch(&self, name: &str) -> bool {
+        self.value(name).is_some_and(|value| value == "true" || value == "1")
+    }
+
+    /// Lays `over` on top: its keys replace.
+    pub(crate) fn overlay(mut self, over: Self) -> Self {
+        self.0.extend(over.0);
+        self
+    }
+
+    /// The options as arguments, for the KubeNode's annotation; secret values are masked as RKE2 masks them.
+    pub(crate) fn as_arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        for (name, values) in &self.0 {
+            for value in values {
+                arguments.push(format!("--{name}"));
+                let secret =
+                    matches!(name.as_str(), "token" | "agent-token" | "etcd-s3-access-key" | "etcd-s3-secret-key");
+                arguments.push(if secret { "********".to_owned() } else { value.clone() });
+            }
+        }
+        arguments
+    }
+}
+
+/// Parses a command line of `--name value`, `--name=value` and switches.
+pub(crate) fn parse_arguments(arguments: &[String]) -> anyhow::Result<Options> {
+    let mut options = Options::default();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let named = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'));
+        let Some(named) = named else { anyhow::bail!("unexpected argument {argument:?}") };
+        let (name, inline) =
+            named.split_once('=').map_or((named, None), |(name, value)| (name, Some(value.to_owned())));
+        let name = match name {
+            "c" => "config",
+            "d" => "data-dir",
+            "t" => "token",
+            "s" => "server",
+            name => name,
+        };
+        let value = match flags::shape(name) {
+            None => anyhow::bail!("flag provided but not defined: -{name}"),
+            Some(Shape::Switch) => inline.unwrap_or_else(|| "true".to_owned()),
+            Some(Shape::Value | Shape::List) => match inline.or_else(|| rest.next().cloned()) {
+                Some(value) => value,
+                None => anyhow::bail!("flag needs an argument: -{name}"),
+            },
+        };
+        let values = options.0.entry(name.to_owned()).or_default();
+        if flags::shape(name) != Some(Shape::List) {
+            values.clear();
+        }
+        values.push(value);
+    }
+    Ok(options)
+}
+
+/// Reads `file` and the files of `file.d`; neither needs to exist.
+pub(crate) fn read_files(file: &Utf8Path) -> anyhow::Result<Options> {
+    let mut options = Options::default();
+    if let Some(text) = paths::read_optional(file)? {
+        merge(&mut options, &text, file)?;
+    }
+    let folder = Utf8Path::new(&format!("{file}.d")).to_owned();
+    let mut names = match folder.read_dir_utf8() {
+        Ok(entries) => entries.map(|entry| entry.map(|e| e.file_name().to_owned())).collect::<Result<Vec<_>, _>>()?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    names.retain(|name| name.ends_with(".yaml") || name.ends_with(".yml"));
+    names.sort();
+    for name in names {
+        let path = folder.join(name);
+        let text = std::fs::read_to_string(&path)?;
+        merge(&mut options, &text, &path)?;
+    }
+    Ok(options)
+}
+
+fn merge(options: &mut Options, text: &str, file: &Utf8Path) -> anyhow::Result<()> {
+    if text.trim().is_empty() {
+        return Ok(());
+    }
+    // The parser's own message may quote the file, which holds the token: only the place goes on.
+    let parsed: Value =
+        serde_saphyr::from_str(text).map_err(|_| anyhow::anyhow!("failed to parse {file}: not valid YAML"))?;
+    let map = match parsed {
+        Value::Null => return Ok(()),
+        Value::Object(map) => map,
+        _ => anyhow::bail!("failed to parse {file}: not a map"),
+    };
+    for (key, value) in map {
+        let (name, append) = key.strip_suffix('+').map_or((key.as_str(), false), |name| (name, true));
+        if flags::shape(name).is_none() {
+            log::warning!("Unknown flag --{name} found in {}, skipping", file.file_name().unwrap_or("config.yaml"));
+            continue;
+        }
+        let values = options.0.entry(name.to_owned()).or_default();
+        if !append {
+            values.clear();
+        }
+        match value {
+            Value::Array(items) => values.extend(items.iter().map(scalar)),
+            single => values.push(scalar(&single)),
+        }
+    }
+    Ok(())
+}
+
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, Options) {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        let file = camino::Utf8PathBuf::from_path_buf(dir.path().join("config.yaml")).unwrap();
+        let options = read_files(&file).unwrap();
+        (dir, options)
+    }
+
+    fn arguments(list: &[&str]) -> anyhow::Result<Options> {
+        parse_arguments(&list.iter().map(|&a| a.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn later_files_replace_a_key_and_a_plus_appends() {
+        let (_dir, options) = folder(&[
+            ("config.yaml", "node-name: a\ntls-san: [one]\nnode-label:\n- x=1\n"),
+            ("config.yaml.d/20.yaml", "tls-san+:\n- three\nnode-label: [y=2]\n"),
+            ("config.yaml.d/10.yaml", "node-name: b\ntls-san+: two\n"),
+            ("config.yaml.d/notes.txt", "node-name: ignored\n"),
+        ]);
+        assert_eq!(options.value("node-name"), Some("b"));
+        assert_eq!(options.list("tls-san"), ["one", "two", "three"]);
+        assert_eq!(options.list("node-label"), ["y=2"]);
+    }
+
+    #[test]
+    fn an_unknown_key_is_skipped_and_the_rest_counts() {
+        let (_dir, options) = folder(&[("config.yaml", "node-nam: a\ndebug: true\nlb-server-port: 6444\n")]);
+        assert!(options.switch("debug"));
+        assert_eq!(options.value("lb-server-port"), Some("6444"));
+        assert_eq!(options.value("node-nam"), None);
+    }
+
+    #[test]
+    fn the_command_line_beats_the_files() {
+        let (_dir, files) = folder(&[("config.yaml", "node-name: a\ntoken: from-file\n")]);
+        let merged =
+            files.overlay(arguments(&["--node-name=b", "--debug", "--tls-san", "x", "--tls-san", "y"]).unwrap());
+        assert_eq!(merged.value("node-name"), Some("b"));
+        assert_eq!(merged.value("token"), Some("from-file"));
+        assert_eq!(merged.list("tls-san"), ["x", "y"]);
+    }
+
+    #[test]
+    fn an_unknown_option_on_the_command_line_is_refused() {
+        let refused = arguments(&["--cluster-init"]).unwrap_err().to_string();
+        assert_eq!(refused, "flag provided but not defined: -cluster-init");
+        assert_eq!(arguments(&["--token"]).unwrap_err().to_string(), "flag needs an argument: -token");
+    }
+
+    #[test]
+    fn a_broken_file_is_refused_without_quoting_what_it_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = camino::Utf8PathBuf::from_path_buf(dir.path().join("config.yaml")).unwrap();
+        std::fs::write(&file, "token: [hunter2\n").unwrap();
+        let message = format!("{:#}", read_files(&file).unwrap_err());
+        assert!(message.contains("config.yaml") && !message.contains("hunter2"), "{message}");
+    }
+
+    #[test]
+    fn arguments_shown_on_the_kube_node_hide_the_token() {
+        let shown = arguments(&["--token", "hunter2", "--node-name", "a"]).unwrap().as_arguments().join(" ");
+        assert_eq!(shown, "--node-name a --token ********");
+    }
+}

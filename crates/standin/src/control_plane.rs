@@ -1,0 +1,238 @@
+//! The four genuine components of a server: their arguments, their manifests and the least memory they run well with.
+
+use std::collections::HashSet;
+
+use camino::Utf8PathBuf;
+use serde_json::json;
+
+use crate::component::Component;
+use crate::paths;
+use crate::settings::{APISERVER_PORT, Settings};
+use crate::version::RELEASE_TAG;
+
+/// The components in the order in which they start.
+pub(crate) struct ControlPlane {
+    pub(crate) etcd: Component,
+    pub(crate) apiserver: Component,
+    pub(crate) controller_manager: Component,
+    pub(crate) scheduler: Component,
+}
+
+/// Controllers that have nothing to do where there are no volumes, bootstrap tokens or metrics.
+const CONTROLLERS: &str = "*,-device-taint-eviction-controller,-ephemeral-volume-controller,\
+     -horizontal-pod-autoscaler-controller,-persistentvolume-attach-detach-controller,-persistentvolume-binder-controller,\
+     -persistentvolume-expander-controller,-persistentvolume-protection-controller,\
+     -persistentvolumeclaim-protection-controller,-resourceclaim-controller,-storageversion-garbage-collector-controller,\
+     -volumeattributesclass-protection-controller";
+
+/// Lays out all four from the settings and the folder of their programs.
+pub(crate) fn layout(settings: &Settings, bin: &Utf8PathBuf) -> ControlPlane {
+    let part = |name: &'static str, option: &str, arguments: Vec<(&str, String)>, memory_mib: u32| Component {
+        name,
+        bin: bin.clone(),
+        data_root: settings.paths.data("data"),
+        arguments: with_extra(arguments, settings.options.whole(option)),
+        // Collecting early costs a little time and saves a third of the memory.
+        environment: vec![
+            ("GOGC", "40".to_owned()),
+            ("GOMEMLIMIT", format!("{memory_mib}MiB")),
+            ("GOMAXPROCS", "2".to_owned()),
+        ],
+        log: settings
+            .paths
+            .at(&format!("/var/log/pods/kube-system_{name}-{}_stand-in/{name}/0.log", settings.node_name)),
+    };
+    ControlPlane {
+        etcd: part("etcd", "etcd-arg", etcd(settings), 64),
+        apiserver: part("kube-apiserver", "kube-apiserver-arg", apiserver(settings), 220),
+        controller_manager: part(
+            "kube-controller-manager",
+            "kube-controller-manager-arg",
+            controller_manager(settings),
+            80,
+        ),
+        scheduler: part("kube-scheduler", "kube-scheduler-arg", scheduler(settings), 48),
+    }
+}
+
+/// `--name=value`, an option of the user's replacing ours of the same name.
+fn with_extra(ours: Vec<(&str, String)>, extra: &[String]) -> Vec<String> {
+    let replaced: HashSet<&str> = extra.iter().filter_map(|argument| argument.split('=').next()).collect();
+    let kept =
+        ours.into_iter().filter(|(name, _)| !replaced.contains(name)).map(|(name, value)| format!("--{name}={value}"));
+    kept.chain(extra.iter().map(|argument| format!("--{argument}"))).collect()
+}
+
+/// etcd's member name: the node's, and eight characters that stay with it.
+pub(crate) fn member_name(settings: &Settings) -> String {
+    let address = settings.address.to_string();
+    let hash =
+        aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, format!("{}/{address}", settings.node_name).as_bytes());
+    format!("{}-{}", settings.node_name, &hex::encode(hash)[..8])
+}
+
+fn etcd(settings: &Settings) -> Vec<(&'static str, String)> {
+    let (address, name) = (settings.address, member_name(settings));
+    let tls = |file: &str| settings.paths.tls(file).into_string();
+    vec![
+        ("name", name.clone()),
+        ("data-dir", settings.paths.data("server/db/etcd").into_string()),
+        ("listen-client-urls", format!("https://{address}:2379")),
+        ("advertise-client-urls", format!("https://{address}:2379")),
+        ("listen-peer-urls", format!("https://{address}:2380")),
+        ("initial-advertise-peer-urls", format!("https://{address}:2380")),
+        ("initial-cluster", format!("{name}=https://{address}:2380")),
+        ("initial-cluster-state", "new".to_owned()),
+        ("listen-metrics-urls", format!("http://{address}:2381")),
+        ("client-cert-auth", "true".to_owned()),
+        ("trusted-ca-file", tls("etcd/server-ca.crt")),
+        ("cert-file", tls("etcd/server-client.crt")),
+        ("key-file", tls("etcd/server-client.key")),
+        ("peer-client-cert-auth", "true".to_owned()),
+        ("peer-trusted-ca-file", tls("etcd/peer-ca.crt")),
+        ("peer-cert-file", tls("etcd/peer-server-client.crt")),
+        ("peer-key-file", tls("etcd/peer-server-client.key")),
+        ("log-outputs", "stderr".to_owned()),
+        ("log-level", "warn".to_owned()),
+        // One member needs neither a long log in memory nor large write-ahead files set aside.
+        ("snapshot-count", "2000".to_owned()),
+    ]
+}
+
+fn apiserver(settings: &Settings) -> Vec<(&'static str, String)> {
+    let address = settings.address.to_string();
+    let advertise = settings.options.value("advertise-address").unwrap_or(&address).to_owned();
+    let tls = |file: &str| settings.paths.tls(file).into_string();
+    let own = |text: &str| text.to_owned();
+    let issuer = format!("https://kubernetes.default.svc.{}", settings.cluster_domain);
+    let mut arguments = vec![
+        ("admission-control-config-file", settings.paths.at("/etc/rancher/rke2/rke2-pss.yaml").into_string()),
+        ("advertise-address", advertise),
+        ("allow-privileged", own("true")),
+        ("anonymous-auth", own("false")),
+        ("api-audiences", format!("{issuer},rke2")),
+        ("audit-log-maxage", own("30")),
+        ("audit-log-maxbackup", own("2")),
+        ("audit-log-maxsize", own("20")),
+        ("audit-log-path", settings.paths.data("server/logs/audit.log").into_string()),
+        ("audit-policy-file", settings.paths.at("/etc/rancher/rke2/audit-policy.yaml").into_string()),
+        ("authorization-mode", own("Node,RBAC")),
+        ("bind-address", address.clone()),
+        ("cert-dir", tls("temporary-certs")),
+        ("client-ca-file", tls("client-ca.crt")),
+        ("enable-admission-plugins", own("NodeRestriction")),
+        ("enable-bootstrap-token-auth", own("true")),
+        ("encryption-provider-config", settings.paths.cred("encryption-config.json").into_string()),
+        // A loopback address cannot be an endpoint of a service, and a single apiserver needs no reconciler.
+        ("endpoint-reconciler-type", own("none")),
+        ("etcd-cafile", tls("etcd/server-ca.crt")),
+        ("etcd-certfile", tls("etcd/client.crt")),
+        ("etcd-keyfile", tls("etcd/client.key")),
+        ("etcd-servers", format!("https://{address}:2379")),
+        ("kubelet-certificate-authority", tls("server-ca.crt")),
+        ("kubelet-client-certificate", tls("client-kube-apiserver.crt")),
+        ("kubelet-client-key", tls("client-kube-apiserver.key")),
+        ("kubelet-preferred-address-types", own("InternalIP")),
+        ("profiling", own("false")),
+        ("proxy-client-cert-file", tls("client-auth-proxy.crt")),
+        ("proxy-client-key-file", tls("client-auth-proxy.key")),
+        ("requestheader-allowed-names", own("system:auth-proxy")),
+        ("requestheader-client-ca-file", tls("request-header-ca.crt")),
+        ("requestheader-extra-headers-prefix", own("X-Remote-Extra-")),
+        ("requestheader-group-headers", own("X-Remote-Group")),
+        ("requestheader-username-headers", own("X-Remote-User")),
+        ("secure-port", APISERVER_PORT.to_string()),
+        ("service-account-issuer", issuer),
+        ("service-account-key-file", tls("service.key")),
+        ("service-account-signing-key-file", tls("service.current.key")),
+        ("service-cluster-ip-range", settings.service_cidr.clone()),
+        ("storage-backend", own("etcd3")),
+        ("tls-cert-file", tls("serving-kube-apiserver.crt")),
+        ("tls-private-key-file", tls("serving-kube-apiserver.key")),
+    ];
+    if let Some(range) = settings.options.value("service-node-port-range") {
+        arguments.push(("service-node-port-range", range.to_owned()));
+    }
+    arguments
+}
+
+fn controller_manager(settings: &Settings) -> Vec<(&'static str, String)> {
+    let tls = |file: &str| settings.paths.tls(file).into_string();
+    let kubeconfig = settings.paths.cred("controller.kubeconfig").into_string();
+    vec![
+        ("allocate-node-cidrs", "true".to_owned()),
+        ("authentication-kubeconfig", kubeconfig.clone()),
+        ("authorization-kubeconfig", kubeconfig.clone()),
+        ("bind-address", settings.address.to_string()),
+        ("cluster-cidr", settings.cluster_cidr.clone()),
+        ("cluster-signing-cert-file", tls("client-ca.crt")),
+        ("cluster-signing-key-file", tls("client-ca.key")),
+        ("controllers", CONTROLLERS.to_owned()),
+        ("kubeconfig", kubeconfig),
+        // One server: nobody to elect against, and two seconds saved at start.
+        ("leader-elect", "false".to_owned()),
+        ("profiling", "false".to_owned()),
+        ("root-ca-file", tls("server-ca.crt")),
+        ("secure-port", "10257".to_owned()),
+        ("service-account-private-key-file", tls("service.current.key")),
+        ("service-cluster-ip-range", settings.service_cidr.clone()),
+        ("tls-cert-file", tls("kube-controller-manager/kube-controller-manager.crt")),
+        ("tls-private-key-file", tls("kube-controller-manager/kube-controller-manager.key")),
+        ("use-service-account-credentials", "true".to_owned()),
+    ]
+}
+
+fn scheduler(settings: &Settings) -> Vec<(&'static str, String)> {
+    let tls = |file: &str| settings.paths.tls(file).into_string();
+    let kubeconfig = settings.paths.cred("scheduler.kubeconfig").into_string();
+    vec![
+        ("authentication-kubeconfig", kubeconfig.clone()),
+        ("authorization-kubeconfig", kubeconfig.clone()),
+        ("bind-address", settings.address.to_string()),
+        ("kubeconfig", kubeconfig),
+        ("leader-elect", "false".to_owned()),
+        ("profiling", "false".to_owned()),
+        ("secure-port", "10259".to_owned()),
+        ("tls-cert-file", tls("kube-scheduler/kube-scheduler.crt")),
+        ("tls-private-key-file", tls("kube-scheduler/kube-scheduler.key")),
+    ]
+}
+
+/// Writes the component's static pod manifest. A record for whoever looks there: no kubelet reads it here.
+pub(crate) fn write_manifest(settings: &Settings, component: &Component) -> anyhow::Result<()> {
+    let name = component.name;
+    let command: Vec<&str> = std::iter::once(name).chain(component.arguments.iter().map(String::as_str)).collect();
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "kube-system",
+            "labels": { "component": name, "tier": "control-plane" },
+        },
+        "spec": {
+            "containers": [{
+                "name": name,
+                "image": format!("stand-in/{name}:{RELEASE_TAG}"),
+                "command": command,
+            }],
+            "hostNetwork": true,
+            "priorityClassName": "system-cluster-critical",
+        },
+    });
+    let dir = settings.paths.data("agent/pod-manifests");
+    paths::make_dir(&dir, 0o750)?;
+    Ok(paths::write(&dir.join(format!("{name}.yaml")), 0o644, serde_saphyr::to_string(&pod)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_extra;
+
+    #[test]
+    fn an_argument_of_the_user_replaces_ours_of_the_same_name() {
+        let ours = vec![("profiling", "false".to_owned()), ("v", "0".to_owned())];
+        let merged = with_extra(ours, &["v=2".to_owned(), "goaway-chance=0.1".to_owned()]);
+        assert_eq!(merged, ["--profiling=false", "--v=2", "--goaway-chance=0.1"]);
+    }
+}

@@ -1,0 +1,60 @@
+//! Who a node is to the cluster: its name, its address and the certificates it was given.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::api_client::Client;
+use crate::paths::{self, HostPaths};
+use crate::pki::Leaf;
+use crate::server_files::kubeconfig;
+use crate::settings::{APISERVER_PORT, Settings};
+use crate::tls;
+
+/// A joined node.
+pub(crate) struct Identity {
+    pub(crate) name: String,
+    pub(crate) hostname: String,
+    pub(crate) address: IpAddr,
+    /// Host of the apiserver.
+    pub(crate) apiserver: String,
+    pub(crate) server_ca: String,
+    pub(crate) client_ca: String,
+    /// `system:node:NAME` in `system:nodes`.
+    pub(crate) client: Leaf,
+    /// Of the kubelet's own port.
+    pub(crate) serving: Leaf,
+}
+
+impl Identity {
+    /// A node of `settings` with the certificates it holds.
+    pub(crate) fn new(settings: &Settings, apiserver: String, cas: (String, String), leaves: (Leaf, Leaf)) -> Self {
+        let ((server_ca, client_ca), (client, serving)) = (cas, leaves);
+        let (name, hostname) = (settings.node_name.clone(), settings.hostname.clone());
+        Self { name, hostname, address: settings.address, apiserver, server_ca, client_ca, client, serving }
+    }
+
+    /// A client of the apiserver that speaks as this node.
+    pub(crate) fn client(&self) -> anyhow::Result<Arc<Client>> {
+        let tls = tls::client_config(&self.server_ca, Some(&self.client))?;
+        Ok(Arc::new(Client::new(&self.apiserver, APISERVER_PORT, tls, Vec::new())))
+    }
+
+    /// Writes the node's certificates and its kubeconfig where the real program keeps them.
+    pub(crate) fn write(&self, host: &HostPaths) -> anyhow::Result<()> {
+        paths::make_dir(&host.data("agent"), 0o755)?;
+        paths::make_dir(&host.data("agent/logs"), 0o750)?;
+        // Empty here, but whoever looks for what a node leaves behind must find what the real one leaves.
+        paths::make_dir(&host.at("/run/k3s/containerd"), 0o711)?;
+        paths::make_dir(&host.at("/var/lib/kubelet"), 0o700)?;
+        for (name, ca) in [("server-ca.crt", &self.server_ca), ("client-ca.crt", &self.client_ca)] {
+            paths::write(&host.data("agent").join(name), 0o644, ca)?;
+        }
+        for (name, leaf) in [("client-kubelet", &self.client), ("serving-kubelet", &self.serving)] {
+            paths::write(&host.data("agent").join(format!("{name}.key")), 0o600, &leaf.key)?;
+            paths::write(&host.data("agent").join(format!("{name}.crt")), 0o644, &leaf.certificate)?;
+        }
+        let text =
+            kubeconfig(&format!("https://{}:{APISERVER_PORT}", self.apiserver), &self.server_ca, &self.client, "user");
+        Ok(paths::write(&host.data("agent/kubelet.kubeconfig"), 0o600, text)?)
+    }
+}

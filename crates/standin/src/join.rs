@@ -1,0 +1,175 @@
+//! How an agent comes to its certificates: the CA by its hash, then the configuration, then a certificate per purpose.
+//!
+//! Nothing here ends the program. An unreachable server, a wrong CA, a wrong password and a rejected node are each said in
+//! the real program's words, at its pace, until the world changes: whoever waits must bring a deadline of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use http::{Method, StatusCode};
+use rcgen::{CertificateParams, KeyPair};
+
+use crate::api_client::{Call, Client, ClientError};
+use crate::faults::{Fault, Faults};
+use crate::identity::Identity;
+use crate::pki::Leaf;
+use crate::settings::{SUPERVISOR_PORT, Settings};
+use crate::token::{self, Token};
+use crate::{log, node_password, tls};
+
+/// The address the real agent's log names: its own load balancer, behind which the server is.
+const SHOWN: &str = "https://127.0.0.1:6444";
+/// Between two tries to reach the server.
+const VALIDATE_EVERY: Duration = Duration::from_secs(2);
+/// Between two tries to get the configuration: this and up to as much again.
+const RETRIEVE_EVERY: Duration = Duration::from_secs(5);
+
+/// The server to join and what to show it.
+pub(crate) struct Join<'a> {
+    settings: &'a Settings,
+    faults: &'a Faults,
+    host: String,
+    port: u16,
+    token: Token,
+}
+
+impl<'a> Join<'a> {
+    /// Reads `server` and `token`; the errors are the real program's.
+    pub(crate) fn new(settings: &'a Settings, faults: &'a Faults) -> anyhow::Result<Self> {
+        let Some(url) = &settings.server_url else { anyhow::bail!("--server is required") };
+        let Some(rest) = url.strip_prefix("https://") else {
+            anyhow::bail!("only https:// URLs are supported, invalid scheme: {url}")
+        };
+        let authority = rest.split('/').next().unwrap_or_default();
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port.parse()?),
+            _ => (authority, SUPERVISOR_PORT),
+        };
+        anyhow::ensure!(!host.is_empty(), "invalid server url: {url}");
+        let Some(text) = &settings.token else { anyhow::bail!("--token is required") };
+        let token = Token::parse(text, "node")?;
+        Ok(Self { settings, faults, host: host.trim_matches(['[', ']']).to_owned(), port, token })
+    }
+
+    /// Joins, however long it takes.
+    pub(crate) async fn run(&self) -> anyhow::Result<Identity> {
+        let password = node_password::of_this_node(&self.settings.paths)?;
+        log::info!(
+            "Running load balancer rke2-agent-load-balancer 127.0.0.1:6444 -> [{0}:{1}] [default: {0}:{1}]",
+            self.host,
+            self.port
+        );
+        let ca = self.trusted_ca().await?;
+        let client = Client::new(&self.host, self.port, tls::client_config(&ca, None)?, self.headers(&password));
+        loop {
+            match self.retrieve(&client, &ca).await {
+                Ok(identity) => return Ok(identity),
+                Err(reason) => log::error!("Waiting to retrieve agent configuration; server is not ready: {reason}"),
+            }
+            let mut random = [0];
+            // Without randomness the pace is only less spread.
+            let _ = getrandom::fill(&mut random);
+            tokio::time::sleep(RETRIEVE_EVERY + RETRIEVE_EVERY * u32::from(random[0]) / 255).await;
+        }
+    }
+
+    fn headers(&self, password: &str) -> Vec<(&'static str, String)> {
+        let basic = BASE64.encode(format!("{}:{}", self.token.user, self.token.password));
+        vec![
+            ("authorization", format!("Basic {basic}")),
+            ("rke2-node-name", self.settings.node_name.clone()),
+            ("rke2-node-password", password.to_owned()),
+            ("rke2-node-ip", self.settings.address.to_string()),
+        ]
+    }
+
+    /// The CA of the server, once it is reached and is the one that the token names.
+    async fn trusted_ca(&self) -> anyhow::Result<String> {
+        let client = Arc::new(Client::new(&self.host, self.port, tls::unverified_client_config()?, Vec::new()));
+        loop {
+            match self.fetch_ca(&client).await {
+                Ok(ca) => return Ok(ca),
+                Err(reason) => log::error!("Failed to validate connection to cluster at {SHOWN}: {reason}"),
+            }
+            tokio::time::sleep(VALIDATE_EVERY).await;
+        }
+    }
+
+    async fn fetch_ca(&self, client: &Client) -> Result<String, String> {
+        let failed = |what: &str| format!("failed to get CA certs: Get \"{SHOWN}/cacerts\": {what}");
+        if self.faults.has(Fault::ServerUnreachable) {
+            return Err(failed("EOF"));
+        }
+        let pem = match client.get("/cacerts").await {
+            Ok(bytes) => String::from_utf8(bytes.to_vec()).map_err(|_| failed("malformed certificate"))?,
+            // The real agent's own load balancer accepts and hangs up, and its log says no more than this; the address that
+            // did not answer stands in the load balancer's line above.
+            Err(ClientError::Unreachable(_)) => return Err(failed("EOF")),
+            Err(error) => return Err(format!("failed to get CA certs: {SHOWN}/cacerts: {error}")),
+        };
+        let Some(expected) = &self.token.ca_hash else {
+            log::warning!(
+                "Cluster CA certificate is not trusted by the host CA bundle, but the token does not include a CA hash. Use the \
+                 full token from the server's node-token file to enable Cluster CA validation."
+            );
+            return Ok(pem);
+        };
+        let mut actual = token::ca_hash(&pem);
+        if self.faults.has(Fault::CaMismatch) {
+            actual = token::ca_hash("the CA of another cluster");
+        }
+        if actual == *expected {
+            Ok(pem)
+        } else {
+            Err(format!("token CA hash does not match the Cluster CA certificate hash: {expected} != {actual}"))
+        }
+    }
+
+    async fn retrieve(&self, client: &Client, ca: &str) -> Result<Identity, String> {
+        let failed = |path: &str, error: &ClientError| match error {
+            ClientError::Status { status, .. } => {
+                format!("failed to retrieve configuration from server: {SHOWN}{path}: {status}")
+            }
+            ClientError::Unreachable(_) => {
+                format!("failed to retrieve configuration from server: Get \"{SHOWN}{path}\": EOF")
+            }
+            ClientError::Answer(_) => format!("failed to retrieve configuration from server: {SHOWN}{path}: {error}"),
+        };
+        for path in ["/v1-rke2/config", "/v1-rke2/readyz"] {
+            client.get(path).await.map_err(|error| failed(path, &error))?;
+        }
+        let path = "/v1-rke2/client-ca.crt";
+        let client_ca = client.get(path).await.map_err(|error| failed(path, &error))?;
+        let client_ca = String::from_utf8_lossy(&client_ca).into_owned();
+        let own = self.certificate(client, "client-kubelet").await?;
+        let serving = self.certificate(client, "serving-kubelet").await?;
+        let cas = (ca.to_owned(), client_ca);
+        Ok(Identity::new(self.settings, self.host.clone(), cas, (own, serving)))
+    }
+
+    /// A certificate for a key that never leaves this node.
+    async fn certificate(&self, client: &Client, name: &str) -> Result<Leaf, String> {
+        if self.faults.has(Fault::NodePasswordRejected) {
+            return Err(node_password::REJECTED.to_owned());
+        }
+        let path = format!("/v1-rke2/{name}.crt");
+        let (key, csr) = request().map_err(|error| format!("failed to make a key: {error}"))?;
+        let call = Call { method: Method::POST, path: &path, content_type: "application/pkcs10", body: csr };
+        match client.call(call).await {
+            Ok(bytes) => {
+                Ok(Leaf { certificate: String::from_utf8_lossy(&bytes).into_owned(), key: key.serialize_pem() })
+            }
+            Err(error) if error.is(StatusCode::FORBIDDEN) => Err(node_password::REJECTED.to_owned()),
+            Err(ClientError::Status { status, .. }) => Err(format!("{SHOWN}{path}: {status}")),
+            Err(_) => Err(format!("Post \"{SHOWN}{path}\": EOF")),
+        }
+    }
+}
+
+fn request() -> Result<(KeyPair, Vec<u8>), rcgen::Error> {
+    let key = KeyPair::generate()?;
+    let csr = CertificateParams::default().serialize_request(&key)?;
+    Ok((key, csr.der().to_vec()))
+}

@@ -1,0 +1,58 @@
+//! Log lines in the form RKE2's own logger gives them, on standard error, where the journal takes them.
+//!
+//! Secrets never come here: callers pass addresses, names and reasons, never tokens or passwords.
+
+use std::fmt::{Arguments, Write as _};
+use std::io::Write as _;
+
+/// Writes one line. A closed standard error is not a reason to stop, so failures are ignored.
+pub(crate) fn line(level: &str, message: Arguments<'_>) {
+    let rendered =
+        render(&jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(), level, &message.to_string());
+    let _ = std::io::stderr().lock().write_all(rendered.as_bytes());
+}
+
+/// `time="…" level=info msg="…"` and a newline, the message escaped as Go's `%q` does.
+fn render(time: &str, level: &str, message: &str) -> String {
+    let mut out = format!("time=\"{time}\" level={level} msg=\"");
+    for c in message.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            c if c.is_control() => {
+                // Writing to a String cannot fail.
+                let _ = write!(out, "\\x{:02x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push_str("\"\n");
+    out
+}
+
+macro_rules! info { ($($part:tt)*) => { $crate::log::line("info", format_args!($($part)*)) }; }
+macro_rules! warning { ($($part:tt)*) => { $crate::log::line("warning", format_args!($($part)*)) }; }
+macro_rules! error { ($($part:tt)*) => { $crate::log::line("error", format_args!($($part)*)) }; }
+macro_rules! fatal { ($($part:tt)*) => { $crate::log::line("fatal", format_args!($($part)*)) }; }
+pub(crate) use {error, fatal, info, warning};
+
+#[cfg(test)]
+mod tests {
+    use super::render;
+
+    #[test]
+    fn a_quote_inside_a_message_is_escaped_as_the_real_journal_shows_it() {
+        assert_eq!(
+            render("2026-01-02T03:04:05Z", "error", "Get \"https://h/cacerts\": EOF"),
+            "time=\"2026-01-02T03:04:05Z\" level=error msg=\"Get \\\"https://h/cacerts\\\": EOF\"\n"
+        );
+    }
+
+    #[test]
+    fn a_message_never_becomes_two_lines() {
+        assert_eq!(render("t", "info", "a\nb\u{1b}c").matches('\n').count(), 1);
+    }
+}

@@ -1,0 +1,123 @@
+//! A node proves at every join that it is the one that joined first under its name.
+//!
+//! The node keeps a password; the cluster keeps its scrypt hash in an immutable Secret, in the format of the real program
+//! (`$1:<salt>:15:8:1:<hash>`).
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use http::{Method, StatusCode};
+use serde_json::json;
+
+use crate::api_client::{Client, ClientError};
+use crate::paths::{self, HostPaths};
+use crate::token;
+
+const FILE: &str = "/etc/rancher/node/password";
+const LOG_N: u8 = 15;
+const BLOCK_SIZE: u32 = 8;
+const PARALLELISM: u32 = 1;
+const HASH_BYTES: usize = 64;
+
+/// What the supervisor answers, and an agent then repeats in its journal.
+pub(crate) const REJECTED: &str = "Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server \
+     node-passwd entry, try enabling a unique node name with the --with-node-id flag";
+
+/// The outcome of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Accepted,
+    Rejected,
+}
+
+/// This node's password, made at its first start: 32 hex characters and a newline, mode 0600.
+pub(crate) fn of_this_node(host: &HostPaths) -> anyhow::Result<String> {
+    let file = host.at(FILE);
+    if let Some(text) = paths::read_optional(&file)? {
+        return Ok(text.trim().to_owned());
+    }
+    let password = token::generate()?;
+    paths::make_dir(&host.at("/etc/rancher/node"), 0o755)?;
+    paths::write_durable(&file, 0o600, format!("{password}\n"))?;
+    Ok(password)
+}
+
+/// The path of a node's Secret.
+pub(crate) fn secret_path(node: &str) -> String {
+    format!("/api/v1/namespaces/kube-system/secrets/{node}.node-password.rke2")
+}
+
+/// Checks `password` against the cluster's record, making the record where the node is new.
+pub(crate) async fn check(admin: &Arc<Client>, node: &str, password: &str) -> anyhow::Result<Verdict> {
+    match admin.get_json(&secret_path(node)).await {
+        Ok(secret) => {
+            let hash = secret["data"]["hash"].as_str().and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
+            verify(password.to_owned(), String::from_utf8_lossy(&hash).into_owned()).await
+        }
+        Err(error) if error.is(StatusCode::NOT_FOUND) => create(admin, node, password).await,
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn create(admin: &Arc<Client>, node: &str, password: &str) -> anyhow::Result<Verdict> {
+    let password = password.to_owned();
+    let hash = tokio::task::spawn_blocking(move || hash(&password)).await??;
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": { "name": format!("{node}.node-password.rke2"), "namespace": "kube-system" },
+        "type": "Opaque",
+        "immutable": true,
+        "data": { "hash": STANDARD.encode(hash) },
+    });
+    match admin.send_json(Method::POST, "/api/v1/namespaces/kube-system/secrets", &secret).await {
+        Ok(_) => Ok(Verdict::Accepted),
+        // Two requests of one new node at once: the other made it, so it decides.
+        Err(ClientError::Status { status: StatusCode::CONFLICT, .. }) => {
+            Err(anyhow::anyhow!("node password is being recorded"))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn hash(password: &str) -> anyhow::Result<String> {
+    let mut salt = [0; 8];
+    getrandom::fill(&mut salt).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+    let salt = hex::encode(salt);
+    Ok(format!("$1:{salt}:{LOG_N}:{BLOCK_SIZE}:{PARALLELISM}:{}", derive(password, &salt)?))
+}
+
+async fn verify(password: String, recorded: String) -> anyhow::Result<Verdict> {
+    tokio::task::spawn_blocking(move || {
+        let parts: Vec<&str> = recorded.split(':').collect();
+        let ["$1", salt, "15", "8", "1", expected] = parts.as_slice() else { return Ok(Verdict::Rejected) };
+        let same = token::same_secret(&derive(&password, salt)?, expected);
+        Ok(if same { Verdict::Accepted } else { Verdict::Rejected })
+    })
+    .await?
+}
+
+fn derive(password: &str, salt_hex: &str) -> anyhow::Result<String> {
+    let salt = hex::decode(salt_hex).context("bad salt")?;
+    let params =
+        scrypt::Params::new(LOG_N, BLOCK_SIZE, PARALLELISM).map_err(|error| anyhow::anyhow!("scrypt: {error}"))?;
+    let mut out = [0; HASH_BYTES];
+    scrypt::scrypt(password.as_bytes(), &salt, &params, &mut out)
+        .map_err(|error| anyhow::anyhow!("scrypt: {error}"))?;
+    Ok(STANDARD_NO_PAD.encode(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_password_that_was_recorded_is_accepted() {
+        let recorded = hash("one").unwrap();
+        assert_eq!(verify("one".into(), recorded.clone()).await.unwrap(), Verdict::Accepted);
+        assert_eq!(verify("two".into(), recorded).await.unwrap(), Verdict::Rejected);
+        assert_eq!(verify("one".into(), "$1:broken".into()).await.unwrap(), Verdict::Rejected);
+    }
+}

@@ -1,0 +1,143 @@
+//! Where things are on this host, and how files are written there.
+//!
+//! Callers name the host's true paths; inside a sandbox node each gets the sandbox's root put before it.
+//! Every write is a temporary file renamed into place, so no reader ever sees half a file; [`write_durable`] also waits
+//! for the disk and is for what cannot be made again (tokens, CA keys, node passwords).
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// The variable by which a sandbox's init says where its root is.
+pub(crate) const ROOT_VARIABLE: &str = "GPUAAS_SANDBOX_ROOT";
+/// RKE2's own default.
+pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/rancher/rke2";
+
+/// The host's paths as this process must open them.
+#[derive(Clone, Debug)]
+pub(crate) struct HostPaths {
+    root: Option<Utf8PathBuf>,
+    data_dir: Utf8PathBuf,
+}
+
+impl HostPaths {
+    /// Paths under `root` (none on a real host) with RKE2's `data-dir`, itself a true path.
+    pub(crate) fn new(root: Option<Utf8PathBuf>, data_dir: &str) -> Self {
+        let mut paths = Self { root, data_dir: Utf8PathBuf::new() };
+        paths.data_dir = paths.at(data_dir);
+        paths
+    }
+
+    /// The root named by the environment; an empty variable means none.
+    pub(crate) fn root_from_env() -> Option<Utf8PathBuf> {
+        std::env::var(ROOT_VARIABLE).ok().filter(|root| !root.is_empty()).map(Utf8PathBuf::from)
+    }
+
+    /// Where the host's `path` really lies.
+    pub(crate) fn at(&self, path: &str) -> Utf8PathBuf {
+        match &self.root {
+            Some(root) => root.join(path.trim_start_matches('/')),
+            None => Utf8PathBuf::from(path),
+        }
+    }
+
+    /// A path inside RKE2's data directory.
+    pub(crate) fn data(&self, relative: &str) -> Utf8PathBuf {
+        self.data_dir.join(relative)
+    }
+
+    /// A path inside the server's TLS folder.
+    pub(crate) fn tls(&self, relative: &str) -> Utf8PathBuf {
+        self.data_dir.join("server/tls").join(relative)
+    }
+
+    /// A path inside the server's credential folder.
+    pub(crate) fn cred(&self, relative: &str) -> Utf8PathBuf {
+        self.data_dir.join("server/cred").join(relative)
+    }
+}
+
+/// Makes `path` and what is missing above it; `mode` is for the ones made here.
+pub(crate) fn make_dir(path: &Utf8Path, mode: u32) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(|error| at(path, error))
+}
+
+/// Replaces `path` whole. A crash leaves the old content or the new.
+pub(crate) fn write(path: &Utf8Path, mode: u32, content: impl AsRef<[u8]>) -> io::Result<()> {
+    replace(path, mode, content.as_ref(), false).map_err(|error| at(path, error))
+}
+
+/// As [`write`], and returns only when file and folder are on the disk.
+pub(crate) fn write_durable(path: &Utf8Path, mode: u32, content: impl AsRef<[u8]>) -> io::Result<()> {
+    replace(path, mode, content.as_ref(), true).map_err(|error| at(path, error))
+}
+
+fn replace(path: &Utf8Path, mode: u32, content: &[u8], durable: bool) -> io::Result<()> {
+    let dir = path.parent().unwrap_or_else(|| Utf8Path::new("."));
+    let temporary = dir.join(format!(".{}.{}", path.file_name().unwrap_or("file"), std::process::id()));
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(content)?;
+    // Not by the open above: the umask would take bits away.
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    if durable {
+        file.sync_all()?;
+    }
+    fs::rename(&temporary, path)?;
+    if durable {
+        fs::File::open(dir)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Makes `path` a symbolic link to `target`, replacing a link that says otherwise.
+pub(crate) fn link(path: &Utf8Path, target: &str) -> io::Result<()> {
+    if fs::read_link(path).is_ok_and(|existing| existing.as_os_str() == target) {
+        return Ok(());
+    }
+    let temporary = path.with_file_name(format!(".{}.{}", path.file_name().unwrap_or("link"), std::process::id()));
+    let _ = fs::remove_file(&temporary);
+    std::os::unix::fs::symlink(target, &temporary).map_err(|error| at(path, error))?;
+    fs::rename(&temporary, path).map_err(|error| at(path, error))
+}
+
+/// The content of `path`, or none where there is no such file.
+pub(crate) fn read_optional(path: &Utf8Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(at(path, error)),
+    }
+}
+
+fn at(path: &Utf8Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{path}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sandbox_prefixes_true_paths_and_a_real_host_does_not() {
+        let sandbox = HostPaths::new(Some("/s/n1".into()), DEFAULT_DATA_DIR);
+        assert_eq!(sandbox.at("/etc/x"), "/s/n1/etc/x");
+        assert_eq!(sandbox.data("server/token"), "/s/n1/var/lib/rancher/rke2/server/token");
+        let real = HostPaths::new(None, "/data/rke2");
+        assert_eq!(real.at("/etc/x"), "/etc/x");
+        assert_eq!(real.data("bin"), "/data/rke2/bin");
+    }
+
+    #[test]
+    fn a_written_file_has_exactly_the_mode_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Utf8PathBuf::from_path_buf(dir.path().join("f")).unwrap();
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
+        write_durable(&path, 0o666, "one").unwrap();
+        assert_eq!(mode(), 0o666, "whatever the umask");
+        write(&path, 0o600, "two").unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode()), ("two", 0o600));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file stays");
+    }
+}

@@ -1,0 +1,214 @@
+//! Everything a server keeps on its disk before the first component starts: CAs, certificates, credentials, tokens.
+//!
+//! What cannot be made again (CA keys, the token, the key that encrypts Secrets) is durable before anything uses it; the
+//! rest is written anew at every start.
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rcgen::KeyPair;
+use serde_json::json;
+
+use crate::paths::{self, HostPaths};
+use crate::pki::{Ca, Leaf, Subject, Usage};
+use crate::settings::{APISERVER_PORT, Settings};
+use crate::token::{self, Token};
+use crate::{faults, log};
+
+/// The server's authorities and the certificates its own process needs.
+pub(crate) struct ServerFiles {
+    pub(crate) server_ca: Ca,
+    pub(crate) client_ca: Ca,
+    /// `system:admin` in `system:masters`.
+    pub(crate) admin: Leaf,
+    /// Of the supervisor on 9345.
+    pub(crate) supervisor: Leaf,
+    pub(crate) server_password: String,
+    pub(crate) node_password: String,
+}
+
+/// Writes what is missing and reads what is there.
+pub(crate) fn prepare(settings: &Settings) -> anyhow::Result<ServerFiles> {
+    let host = &settings.paths;
+    for (dir, mode) in [
+        ("server", 0o755),
+        ("server/manifests", 0o700),
+        ("server/logs", 0o700),
+        ("agent", 0o755),
+        ("agent/logs", 0o750),
+    ] {
+        paths::make_dir(&host.data(dir), mode)?;
+    }
+    for dir in ["server/tls", "server/tls/etcd", "server/cred", "server/db/etcd"] {
+        paths::make_dir(&host.data(dir), 0o700)?;
+    }
+    let server_ca = Ca::load_or_create(&host.tls("server-ca"), "rke2-server-ca")?;
+    let client_ca = Ca::load_or_create(&host.tls("client-ca"), "rke2-client-ca")?;
+    let front_ca = Ca::load_or_create(&host.tls("request-header-ca"), "rke2-request-header-ca")?;
+    let etcd_ca = Ca::load_or_create(&host.tls("etcd/server-ca"), "etcd-server-ca")?;
+    let peer_ca = Ca::load_or_create(&host.tls("etcd/peer-ca"), "etcd-peer-ca")?;
+    let (server_password, node_password) = tokens(settings, &server_ca)?;
+
+    let names = serving_names(settings)?;
+    let admin = client_ca.keep(&host.tls("client-admin"), &Subject::client("system:admin", Some("system:masters")))?;
+    let client =
+        |file: &str, name: &str, group: Option<&str>| client_ca.keep(&host.tls(file), &Subject::client(name, group));
+    let controller = client("client-controller", "system:kube-controller-manager", None)?;
+    let scheduler = client("client-scheduler", "system:kube-scheduler", None)?;
+    client("client-kube-apiserver", "system:apiserver", Some("system:masters"))?;
+    client("client-kube-proxy", "system:kube-proxy", None)?;
+    client("client-rke2-controller", "system:rke2-controller", None)?;
+    client("client-supervisor", "system:rke2-supervisor", Some("system:masters"))?;
+    front_ca.keep(&host.tls("client-auth-proxy"), &Subject::client("system:auth-proxy", None))?;
+    server_ca.keep(&host.tls("serving-kube-apiserver"), &Subject::server("kube-apiserver", names.clone()))?;
+    let local = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), settings.address.to_string()];
+    for name in ["kube-controller-manager", "kube-scheduler"] {
+        server_ca.keep(&host.tls(&format!("{name}/{name}")), &Subject::server(name, local.clone()))?;
+    }
+    let both = |name: &str| Subject { usage: Usage::Both, ..Subject::server(name, local.clone()) };
+    etcd_ca.keep(&host.tls("etcd/server-client"), &both("etcd-server"))?;
+    etcd_ca.keep(&host.tls("etcd/client"), &Subject::client("etcd-client", None))?;
+    peer_ca.keep(&host.tls("etcd/peer-server-client"), &both("etcd-peer"))?;
+    let supervisor = server_ca.issue(&Subject::server("rke2", names))?;
+
+    service_account_key(host)?;
+    encryption_config(host)?;
+    for (file, identity) in [("controller", &controller), ("scheduler", &scheduler), ("admin", &admin)] {
+        let text =
+            kubeconfig(&format!("https://{}:{APISERVER_PORT}", settings.address), &server_ca.pem, identity, file);
+        paths::write(&host.cred(&format!("{file}.kubeconfig")), 0o600, text)?;
+    }
+    Ok(ServerFiles { server_ca, client_ca, admin, supervisor, server_password, node_password })
+}
+
+fn serving_names(settings: &Settings) -> anyhow::Result<Vec<String>> {
+    let domain = &settings.cluster_domain;
+    let mut names: Vec<String> =
+        ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost", "127.0.0.1", "::1"]
+            .map(str::to_owned)
+            .into();
+    names.push(format!("kubernetes.default.svc.{domain}"));
+    names.push(settings.apiserver_service_address()?.to_string());
+    names.extend([settings.address.to_string(), settings.hostname.clone(), settings.node_name.clone()]);
+    names.extend(settings.options.list("tls-san"));
+    names.extend(settings.options.list("advertise-address"));
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// The server's and the agents' passwords; the token files say both in full form.
+fn tokens(settings: &Settings, server_ca: &Ca) -> anyhow::Result<(String, String)> {
+    let (host, file) = (&settings.paths, settings.paths.data("server/token"));
+    let password_of = |text: &str| Token::parse(text, "server").map(|token| token.password);
+    let kept = paths::read_optional(&file)?.map(|text| password_of(&text)).transpose().context("server/token")?;
+    let given = settings.token.as_deref().map(password_of).transpose().context("token")?;
+    let server = match (kept, given) {
+        (Some(kept), Some(given)) if !token::same_secret(&kept, &given) => {
+            anyhow::bail!(faults::BOOTSTRAP_TOKEN_MISMATCH)
+        }
+        (Some(kept), _) => kept,
+        (None, Some(given)) => given,
+        (None, None) => token::generate()?,
+    };
+    paths::write_durable(&file, 0o600, format!("{}\n", Token::full(&server_ca.pem, "server", &server)))?;
+    paths::link(&host.data("server/node-token"), "token")?;
+    let agent_file = host.data("server/agent-token");
+    let node = match &settings.agent_token {
+        None => {
+            paths::link(&agent_file, "token")?;
+            server.clone()
+        }
+        Some(text) => {
+            let node = Token::parse(text, "node").context("agent-token")?.password;
+            paths::write_durable(&agent_file, 0o600, format!("{}\n", Token::full(&server_ca.pem, "node", &node)))?;
+            node
+        }
+    };
+    let lines = format!("{server},server,server,rke2:server\n{node},node,node,rke2:agent\n");
+    paths::write(&host.cred("passwd"), 0o600, lines)?;
+    Ok((server, node))
+}
+
+/// The key that signs ServiceAccount tokens; the file also holds the public half, by which tokens are checked.
+fn service_account_key(host: &HostPaths) -> anyhow::Result<()> {
+    if !host.tls("service.key").exists() {
+        let pair = KeyPair::generate()?;
+        let pem = format!("{}{}", pair.serialize_pem(), pair.public_key_pem());
+        paths::write_durable(&host.tls("service.current.key"), 0o600, &pem)?;
+        paths::write_durable(&host.tls("service.key"), 0o600, &pem)?;
+    }
+    Ok(())
+}
+
+/// Secrets are always encrypted in etcd, as RKE2 does.
+fn encryption_config(host: &HostPaths) -> anyhow::Result<()> {
+    let file = host.cred("encryption-config.json");
+    if file.exists() {
+        return Ok(());
+    }
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+    let config = json!({
+        "kind": "EncryptionConfiguration",
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "resources": [{
+            "resources": ["secrets"],
+            "providers": [{ "aescbc": { "keys": [{ "name": "aescbckey", "secret": BASE64.encode(key) }] } }, { "identity": {} }],
+        }],
+    });
+    Ok(paths::write_durable(&file, 0o600, config.to_string())?)
+}
+
+/// Writes the administrator's kubeconfig where people look for it, and says so.
+pub(crate) fn write_kubeconfig(settings: &Settings, files: &ServerFiles) -> anyhow::Result<()> {
+    let shown = settings.options.value("write-kubeconfig").unwrap_or("/etc/rancher/rke2/rke2.yaml");
+    let file = settings.paths.at(shown);
+    let mode = match settings.options.value("write-kubeconfig-mode") {
+        None => 0o600,
+        Some(text) => u32::from_str_radix(text.trim_start_matches("0o"), 8).context("invalid write-kubeconfig-mode")?,
+    };
+    if let Some(dir) = file.parent() {
+        paths::make_dir(dir, 0o755)?;
+    }
+    // The loopback address is the real file's: readers put the node's own address in its place.
+    let text =
+        kubeconfig(&format!("https://127.0.0.1:{APISERVER_PORT}"), &files.server_ca.pem, &files.admin, "default");
+    paths::write(&file, mode, text)?;
+    log::info!("Wrote kubeconfig {shown}");
+    Ok(())
+}
+
+/// A kubeconfig with one cluster, user and context, all called `name` as in the real files (`default`).
+pub(crate) fn kubeconfig(server: &str, ca_pem: &str, identity: &Leaf, user: &str) -> String {
+    let (ca, certificate, key) =
+        (BASE64.encode(ca_pem), BASE64.encode(&identity.certificate), BASE64.encode(&identity.key));
+    format!(
+        "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {ca}\n    server: {server}\n  name: default\n\
+         contexts:\n- context:\n    cluster: default\n    user: {user}\n  name: default\ncurrent-context: default\n\
+         kind: Config\npreferences: {{}}\nusers:\n- name: {user}\n  user:\n    client-certificate-data: {certificate}\n    \
+         client-key-data: {key}\n"
+    )
+}
+
+/// The Pod Security admission configuration that every start writes, on servers and agents.
+pub(crate) fn write_pod_security(host: &HostPaths) -> anyhow::Result<()> {
+    paths::make_dir(&host.at("/etc/rancher/rke2"), 0o755)?;
+    let text = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: PodSecurity\n  configuration:\n    \
+                apiVersion: pod-security.admission.config.k8s.io/v1beta1\n    kind: PodSecurityConfiguration\n    defaults:\n      \
+                enforce: \"privileged\"\n      enforce-version: \"latest\"\n    exemptions:\n      usernames: []\n      \
+                runtimeClasses: []\n      namespaces: []\n";
+    Ok(paths::write(&host.at("/etc/rancher/rke2/rke2-pss.yaml"), 0o600, text)?)
+}
+
+/// Who wrote KubeNodes and Leases goes into the audit log, nothing else; an operator's own policy stays.
+pub(crate) fn write_audit_policy(host: &HostPaths) -> anyhow::Result<()> {
+    let file = host.at("/etc/rancher/rke2/audit-policy.yaml");
+    if file.exists() {
+        return Ok(());
+    }
+    let text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Metadata\n  \
+                verbs: [create, update, patch, delete]\n  resources:\n  - group: \"\"\n    resources: [nodes, nodes/status]\n  \
+                - group: coordination.k8s.io\n    resources: [leases]\n- level: None\n";
+    Ok(paths::write(&file, 0o600, text)?)
+}

@@ -1,0 +1,91 @@
+//! What a server does to KubeNodes with its own administrator's certificate: roles for itself, ownership of node passwords.
+//!
+//! A kubelet may not give itself a role (NodeRestriction), so the server labels its own KubeNode. Each node's password
+//! Secret is made to belong to the KubeNode, so that deleting the KubeNode lets another machine take the name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use crate::api_client::{Client, ClientError};
+use crate::control_plane::member_name;
+use crate::settings::Settings;
+use crate::{log, node_password};
+
+/// A watch that breaks off is opened again after this long.
+const REOPEN_AFTER: Duration = Duration::from_secs(1);
+/// One KubeNode is a few kilobytes.
+const EVENT_BYTES_MAX: usize = 1 << 20;
+
+/// The server's own node.
+pub(crate) struct OwnNode {
+    name: String,
+    patch: Value,
+}
+
+impl OwnNode {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let patch = json!({ "metadata": {
+            "labels": {
+                "node-role.kubernetes.io/control-plane": "true",
+                "node-role.kubernetes.io/etcd": "true",
+                "node-role.kubernetes.io/master": "true",
+            },
+            "annotations": {
+                "etcd.rke2.cattle.io/node-address": settings.address.to_string(),
+                "etcd.rke2.cattle.io/node-name": member_name(settings),
+            },
+        }});
+        Self { name: settings.node_name.clone(), patch }
+    }
+}
+
+/// Follows the KubeNodes until the process ends.
+pub(crate) async fn follow(admin: Arc<Client>, own: OwnNode) {
+    loop {
+        if let Err(error) = watch(&admin, &own).await {
+            log::warning!("Watch of nodes ended: {error}");
+        }
+        tokio::time::sleep(REOPEN_AFTER).await;
+    }
+}
+
+async fn watch(admin: &Arc<Client>, own: &OwnNode) -> Result<(), ClientError> {
+    let mut body = admin.stream("/api/v1/nodes?watch=true").await?;
+    let mut pending = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ClientError::Answer(error.to_string()))?;
+        pending.extend_from_slice(&frame.into_data().unwrap_or_default());
+        while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = pending.drain(..=end).collect();
+            let event: Value = serde_json::from_slice(&line).map_err(|error| ClientError::Answer(error.to_string()))?;
+            if event["type"] == "ADDED" {
+                added(admin, own, &event["object"]["metadata"]).await;
+            }
+        }
+        if pending.len() > EVENT_BYTES_MAX {
+            return Err(ClientError::Answer("an event is too long".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+async fn added(admin: &Arc<Client>, own: &OwnNode, metadata: &Value) {
+    let (Some(name), Some(uid)) = (metadata["name"].as_str(), metadata["uid"].as_str()) else { return };
+    if name == own.name
+        && let Err(error) = admin.send_json(Method::PATCH, &format!("/api/v1/nodes/{name}"), &own.patch).await
+    {
+        log::error!("Failed to set node role labels: {error}");
+    }
+    let owner = json!([{ "apiVersion": "v1", "kind": "Node", "name": name, "uid": uid }]);
+    let patch = json!({ "metadata": { "ownerReferences": owner } });
+    match admin.send_json(Method::PATCH, &node_password::secret_path(name), &patch).await {
+        Ok(_) => {}
+        // A node that joined by other means has no password here.
+        Err(error) if error.is(http::StatusCode::NOT_FOUND) => {}
+        Err(error) => log::error!("Failed to set owner of node password secret of {name}: {error}"),
+    }
+}

@@ -1,0 +1,193 @@
+//! What the options mean for this node: names, addresses, networks, paths.
+
+use std::net::{IpAddr, UdpSocket};
+
+use anyhow::Context as _;
+
+use crate::config::{self, Options};
+use crate::paths::{self, HostPaths};
+
+/// What this node is in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Server,
+    Agent,
+}
+
+impl Role {
+    /// The sub-command's name, which is also the unit's suffix.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Agent => "agent",
+        }
+    }
+}
+
+/// The node's settings, all defaults filled in. Holds the token: no `Debug`.
+pub(crate) struct Settings {
+    pub(crate) role: Role,
+    pub(crate) paths: HostPaths,
+    pub(crate) options: Options,
+    pub(crate) node_name: String,
+    pub(crate) hostname: String,
+    /// The node's own address, on which all its servers listen.
+    pub(crate) address: IpAddr,
+    /// `https://host:9345` of the server to join.
+    pub(crate) server_url: Option<String>,
+    pub(crate) token: Option<String>,
+    pub(crate) agent_token: Option<String>,
+    pub(crate) cluster_cidr: String,
+    pub(crate) service_cidr: String,
+    pub(crate) cluster_domain: String,
+}
+
+/// RKE2's ports; they cannot be changed.
+pub(crate) const SUPERVISOR_PORT: u16 = 9345;
+pub(crate) const APISERVER_PORT: u16 = 6443;
+pub(crate) const KUBELET_PORT: u16 = 10250;
+
+const CNIS: [&str; 6] = ["calico", "canal", "cilium", "flannel", "multus", "none"];
+
+impl Settings {
+    /// Reads command line, files and environment.
+    pub(crate) fn load(role: Role, arguments: &[String]) -> anyhow::Result<Self> {
+        let root = HostPaths::root_from_env();
+        let given = config::parse_arguments(arguments)?;
+        let host = HostPaths::new(root.clone(), paths::DEFAULT_DATA_DIR);
+        let file = given.value("config").map_or_else(|| host.at(config::DEFAULT_FILE), |path| host.at(path));
+        let options = config::read_files(&file)?.overlay(given);
+        let paths = HostPaths::new(root, options.value("data-dir").unwrap_or(paths::DEFAULT_DATA_DIR));
+        Self::from_options(role, paths, options)
+    }
+
+    fn from_options(role: Role, paths: HostPaths, options: Options) -> anyhow::Result<Self> {
+        check(&options)?;
+        let hostname = hostname()?;
+        let mut node_name = options.value("node-name").unwrap_or(&hostname).to_lowercase();
+        if options.switch("with-node-id") {
+            node_name = format!("{node_name}-{}", node_id(&paths)?);
+        }
+        Ok(Self {
+            role,
+            address: address(&options)?,
+            server_url: options.value("server").map(|url| url.trim_end_matches('/').to_owned()),
+            token: secret(&paths, &options, "token")?,
+            agent_token: secret(&paths, &options, "agent-token")?,
+            cluster_cidr: first(&options, "cluster-cidr", "10.42.0.0/16"),
+            service_cidr: first(&options, "service-cidr", "10.43.0.0/16"),
+            cluster_domain: first(&options, "cluster-domain", "cluster.local"),
+            node_name,
+            hostname,
+            paths,
+            options,
+        })
+    }
+
+    /// The first address of the service network, which is the apiserver's own service.
+    pub(crate) fn apiserver_service_address(&self) -> anyhow::Result<IpAddr> {
+        let network = self.service_cidr.split('/').next().unwrap_or_default();
+        let base: IpAddr = network.parse().with_context(|| format!("invalid service-cidr {}", self.service_cidr))?;
+        Ok(match base {
+            IpAddr::V4(v4) => IpAddr::V4((u32::from(v4) + 1).into()),
+            IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) + 1).into()),
+        })
+    }
+}
+
+fn check(options: &Options) -> anyhow::Result<()> {
+    for cni in options.list("cni") {
+        if !CNIS.contains(&cni.as_str()) {
+            anyhow::bail!("Invalid value {cni} for --cni flag: must be one of calico,canal,cilium,flannel");
+        }
+    }
+    match options.value("profile") {
+        None => crate::log::warning!("not running in CIS mode"),
+        Some("cis" | "etcd") => {}
+        Some(other) => anyhow::bail!("invalid value provided for --profile flag: {other}"),
+    }
+    Ok(())
+}
+
+fn first(options: &Options, name: &str, default: &str) -> String {
+    options.list(name).into_iter().next().unwrap_or_else(|| default.to_owned())
+}
+
+/// The value of `name`, or the content of the file that `name-file` names.
+fn secret(paths: &HostPaths, options: &Options, name: &str) -> anyhow::Result<Option<String>> {
+    if let Some(value) = options.value(name) {
+        return Ok(Some(value.to_owned()));
+    }
+    let Some(file) = options.value(&format!("{name}-file")) else { return Ok(None) };
+    let text = std::fs::read_to_string(paths.at(file)).with_context(|| format!("failed to read {file}"))?;
+    Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
+}
+
+/// `node-ip`, `bind-address`, the sandbox's own address, else the one the default route would use.
+fn address(options: &Options) -> anyhow::Result<IpAddr> {
+    let configured = options.list("node-ip").into_iter().chain(options.list("bind-address"));
+    let sandbox = std::env::var("GPUAAS_SANDBOX_ADDRESS").ok();
+    for text in configured.chain(sandbox).filter(|text| !text.is_empty()) {
+        let address: IpAddr = text.parse().with_context(|| format!("invalid node-ip {text}"))?;
+        if !address.is_unspecified() {
+            return Ok(address);
+        }
+    }
+    // Connecting a datagram socket sends nothing; it only makes the kernel choose a source address.
+    let probe = UdpSocket::bind("0.0.0.0:0")?;
+    probe.connect("192.0.2.1:9").context("unable to select an IP from default routes")?;
+    Ok(probe.local_addr()?.ip())
+}
+
+fn hostname() -> anyhow::Result<String> {
+    if let Some(name) = std::env::var("GPUAAS_SANDBOX_HOSTNAME").ok().filter(|name| !name.is_empty()) {
+        return Ok(name);
+    }
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    anyhow::ensure!(!name.is_empty(), "the host has no name");
+    Ok(name)
+}
+
+/// Eight hex characters that stay with the node, for `with-node-id`.
+fn node_id(paths: &HostPaths) -> anyhow::Result<String> {
+    let file = paths.at("/etc/rancher/node/id");
+    if let Some(id) = paths::read_optional(&file)? {
+        return Ok(id.trim().to_owned());
+    }
+    let id = crate::token::generate()?[..8].to_owned();
+    paths::make_dir(&paths.at("/etc/rancher/node"), 0o755)?;
+    paths::write_durable(&file, 0o600, format!("{id}\n"))?;
+    Ok(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(arguments: &[&str]) -> anyhow::Result<Settings> {
+        let list: Vec<String> = arguments.iter().map(|&a| a.to_owned()).collect();
+        Settings::from_options(
+            Role::Server,
+            HostPaths::new(None, paths::DEFAULT_DATA_DIR),
+            config::parse_arguments(&list)?,
+        )
+    }
+
+    #[test]
+    fn the_apiserver_takes_the_first_service_address() {
+        let settings = settings(&["--node-ip", "127.3.2.1", "--service-cidr", "10.99.0.0/16"]).unwrap();
+        assert_eq!(settings.apiserver_service_address().unwrap().to_string(), "10.99.0.1");
+        assert_eq!(settings.address.to_string(), "127.3.2.1");
+    }
+
+    #[test]
+    fn an_unknown_cni_is_refused_with_the_real_text() {
+        let refused = settings(&["--node-ip", "127.3.2.1", "--cni", "weave"]).err().unwrap().to_string();
+        assert_eq!(refused, "Invalid value weave for --cni flag: must be one of calico,canal,cilium,flannel");
+    }
+
+    #[test]
+    fn a_node_name_is_lower_case_as_kubernetes_wants_it() {
+        assert_eq!(settings(&["--node-ip", "127.3.2.1", "--node-name", "GPU-7"]).unwrap().node_name, "gpu-7");
+    }
+}

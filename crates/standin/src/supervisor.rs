@@ -1,0 +1,225 @@
+//! The supervisor on 9345, which nodes join through.
+//!
+//! Anonymous: `/ping` and `/cacerts`. Everything else asks for the agent's or the server's password, or for a
+//! certificate of the cluster's client CA; node certificates are issued only after the node's password was checked against
+//! the cluster. Errors are Kubernetes `Status` objects, and close the connection, as the real ones do.
+//!
+//! Deliberately absent: the websocket tunnel, bootstrap data, token rotation, snapshots. They answer 404.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use http::{HeaderMap, StatusCode, header};
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::api_client::Client;
+use crate::node_password::{self, Verdict};
+use crate::pki::{Leaf, Subject};
+use crate::server_files::ServerFiles;
+use crate::settings::APISERVER_PORT;
+use crate::tls::PeerCertificates;
+use crate::{log, token};
+
+/// A DER certificate request is under a kilobyte; this is generous.
+const BODY_BYTES_MAX: usize = 64 << 10;
+/// RFC 1123 allows no longer name.
+const NODE_NAME_LENGTH_MAX: usize = 253;
+
+/// What the routes need.
+pub(crate) struct Supervisor {
+    pub(crate) files: Arc<ServerFiles>,
+    /// Speaks to the apiserver as the cluster's administrator.
+    pub(crate) admin: Arc<Client>,
+    /// Whether the apiserver is ready.
+    pub(crate) core_ready: watch::Receiver<bool>,
+    pub(crate) address: String,
+    pub(crate) cluster: serde_json::Value,
+}
+
+/// Kubernetes' `Status`, with the connection closed after it.
+fn refuse(status: StatusCode, reason: &str, message: &str) -> Response {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": status.as_u16(),
+    });
+    (status, [(header::CONNECTION, "close")], Json(body)).into_response()
+}
+
+fn not_ready() -> Response {
+    refuse(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "runtime core not ready")
+}
+
+/// All routes.
+pub(crate) fn routes(supervisor: Arc<Supervisor>) -> Router {
+    let joined = Router::new()
+        .route("/v1-rke2/readyz", get(readyz))
+        .route("/v1-rke2/config", get(config))
+        .route("/v1-rke2/apiservers", get(apiservers))
+        .route("/v1-rke2/client-ca.crt", get(client_ca))
+        .route("/v1-rke2/server-ca.crt", get(server_ca))
+        .route("/v1-rke2/client-kubelet.crt", get(client_kubelet).post(client_kubelet))
+        .route("/v1-rke2/serving-kubelet.crt", get(serving_kubelet).post(serving_kubelet))
+        .route("/v1-rke2/client-kube-proxy.crt", get(client_kube_proxy).post(client_kube_proxy))
+        .route("/v1-rke2/client-rke2-controller.crt", get(client_controller).post(client_controller))
+        .fallback(|| async { refuse(StatusCode::NOT_FOUND, "NotFound", "the stand-in does not serve this path") })
+        .layer(middleware::from_fn_with_state(supervisor.clone(), authenticate));
+    Router::new()
+        .route("/ping", get(|| async { "pong" }))
+        .route("/cacerts", get(cacerts))
+        .merge(joined)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(supervisor)
+}
+
+/// Lets a request through that carries a right password or a certificate of the cluster.
+async fn authenticate(State(supervisor): State<Arc<Supervisor>>, request: Request, next: Next) -> Response {
+    let certified = request.extensions().get::<PeerCertificates>().is_some_and(|peer| !peer.0.is_empty());
+    match basic(request.headers()) {
+        Some((user, password)) => {
+            let files = &supervisor.files;
+            let right = match user.as_str() {
+                "server" => token::same_secret(&password, &files.server_password),
+                "node" => token::same_secret(&password, &files.node_password),
+                _ => false,
+            };
+            if !right {
+                return refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "not authorized");
+            }
+        }
+        None if certified => {}
+        None => return refuse(StatusCode::FORBIDDEN, "Forbidden", "forbidden"),
+    }
+    next.run(request).await
+}
+
+fn basic(headers: &HeaderMap) -> Option<(String, String)> {
+    let encoded = headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Basic ")?;
+    let decoded = String::from_utf8(BASE64.decode(encoded.trim()).ok()?).ok()?;
+    decoded.split_once(':').map(|(user, password)| (user.to_owned(), password.to_owned()))
+}
+
+async fn cacerts(State(supervisor): State<Arc<Supervisor>>) -> Response {
+    ([(header::CONTENT_TYPE, "text/plain")], supervisor.files.server_ca.pem.clone()).into_response()
+}
+
+async fn client_ca(State(supervisor): State<Arc<Supervisor>>) -> String {
+    supervisor.files.client_ca.pem.clone()
+}
+
+async fn server_ca(State(supervisor): State<Arc<Supervisor>>) -> String {
+    supervisor.files.server_ca.pem.clone()
+}
+
+async fn readyz(State(supervisor): State<Arc<Supervisor>>) -> Response {
+    if *supervisor.core_ready.borrow() { "ok".into_response() } else { not_ready() }
+}
+
+async fn config(State(supervisor): State<Arc<Supervisor>>) -> Json<serde_json::Value> {
+    Json(supervisor.cluster.clone())
+}
+
+async fn apiservers(State(supervisor): State<Arc<Supervisor>>) -> Json<Vec<String>> {
+    Json(vec![format!("{}:{APISERVER_PORT}", supervisor.address)])
+}
+
+async fn client_kubelet(State(supervisor): State<Arc<Supervisor>>, headers: HeaderMap, body: Bytes) -> Response {
+    issue_to_node(&supervisor, &headers, &body, |node, _| {
+        (true, Subject::client(&format!("system:node:{node}"), Some("system:nodes")))
+    })
+    .await
+}
+
+async fn serving_kubelet(State(supervisor): State<Arc<Supervisor>>, headers: HeaderMap, body: Bytes) -> Response {
+    issue_to_node(&supervisor, &headers, &body, |node, addresses| {
+        let mut names = vec![node.to_owned(), "localhost".to_owned(), "127.0.0.1".to_owned()];
+        names.extend(addresses);
+        (false, Subject::server(node, names))
+    })
+    .await
+}
+
+async fn client_kube_proxy(State(supervisor): State<Arc<Supervisor>>, body: Bytes) -> Response {
+    issue(&supervisor, &body, true, &Subject::client("system:kube-proxy", None))
+}
+
+async fn client_controller(State(supervisor): State<Arc<Supervisor>>, body: Bytes) -> Response {
+    issue(&supervisor, &body, true, &Subject::client("system:rke2-controller", None))
+}
+
+/// Issues to the node that the headers name, once its password is found right.
+async fn issue_to_node(
+    supervisor: &Supervisor,
+    headers: &HeaderMap,
+    csr: &[u8],
+    subject: impl FnOnce(&str, Vec<String>) -> (bool, Subject),
+) -> Response {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (node, password) = (text("rke2-node-name"), text("rke2-node-password"));
+    if !is_node_name(node) || password.is_empty() {
+        return refuse(StatusCode::BAD_REQUEST, "BadRequest", "node name and node password must be set");
+    }
+    if !*supervisor.core_ready.borrow() {
+        return not_ready();
+    }
+    match node_password::check(&supervisor.admin, node, password).await {
+        Ok(Verdict::Accepted) => {}
+        Ok(Verdict::Rejected) => {
+            log::error!("unable to verify password for node {node}: hash does not match");
+            return refuse(StatusCode::FORBIDDEN, "Forbidden", "unable to verify password for node");
+        }
+        Err(error) => {
+            log::error!("unable to verify password for node {node}: {error:#}");
+            return not_ready();
+        }
+    }
+    let addresses = text("rke2-node-ip").split(',').filter(|a| a.parse::<std::net::IpAddr>().is_ok());
+    let (client, subject) = subject(node, addresses.map(str::to_owned).collect());
+    issue(supervisor, csr, client, &subject)
+}
+
+/// The certificate for a DER request, or certificate and new key where none was sent.
+fn issue(supervisor: &Supervisor, csr: &[u8], client: bool, subject: &Subject) -> Response {
+    let ca = if client { &supervisor.files.client_ca } else { &supervisor.files.server_ca };
+    if csr.is_empty() {
+        return match ca.issue(subject) {
+            Ok(Leaf { certificate, key }) => format!("{certificate}{key}").into_response(),
+            Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "certificate could not be issued"),
+        };
+    }
+    match ca.sign_request(subject, csr) {
+        Ok(certificate) => certificate.into_response(),
+        Err(_) => refuse(StatusCode::BAD_REQUEST, "BadRequest", "unusable certificate request"),
+    }
+}
+
+/// A name that may stand in a certificate, a path and a Secret's name: RFC 1123 labels joined by dots.
+fn is_node_name(name: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    name.len() <= NODE_NAME_LENGTH_MAX && name.split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_node_name;
+
+    #[test]
+    fn a_node_name_cannot_leave_its_place_in_a_path_or_a_certificate() {
+        assert!(is_node_name("gpu-7.fra1"));
+        for bad in ["", "a/b", "../x", "A", "a_b", "-a", "a-", "a..b", "a%2fb", "a,O=system:masters"] {
+            assert!(!is_node_name(bad), "{bad}");
+        }
+    }
+}

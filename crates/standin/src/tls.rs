@@ -1,0 +1,142 @@
+//! TLS on both sides: configurations from PEM, and a loop that serves an HTTP application over it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+use crate::log;
+use crate::pki::Leaf;
+
+/// Connections served at once; a cluster of the stand-in has a handful of nodes.
+const CONNECTIONS_MAX: usize = 256;
+/// A peer that does not finish its handshake, or its request head, within this long is dropped.
+const PEER_TIMEOUT: Duration = Duration::from_secs(10);
+/// A failing accept (out of descriptors) is tried again after this long.
+const ACCEPT_RETRY: Duration = Duration::from_millis(200);
+
+/// The certificates a peer presented, verified against the client CA; empty for an anonymous one.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerCertificates(pub(crate) Arc<Vec<CertificateDer<'static>>>);
+
+fn certificates(pem: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let list = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>();
+    list.map_err(|error| anyhow::anyhow!("bad certificate: {error}"))
+}
+
+fn private_key(pem: &str) -> anyhow::Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| anyhow::anyhow!("bad private key"))
+}
+
+fn roots(ca_pem: &str) -> anyhow::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(ca_pem)? {
+        roots.add(certificate).context("bad CA certificate")?;
+    }
+    Ok(roots)
+}
+
+/// A client that trusts `ca_pem` alone and presents `identity` where there is one.
+pub(crate) fn client_config(ca_pem: &str, identity: Option<&Leaf>) -> anyhow::Result<Arc<ClientConfig>> {
+    let builder = ClientConfig::builder().with_root_certificates(roots(ca_pem)?);
+    Ok(Arc::new(match identity {
+        Some(leaf) => builder.with_client_auth_cert(certificates(&leaf.certificate)?, private_key(&leaf.key)?)?,
+        None => builder.with_no_client_auth(),
+    }))
+}
+
+/// A client that believes any server. For the one request that fetches the CA whose hash is compared afterwards.
+pub(crate) fn unverified_client_config() -> anyhow::Result<Arc<ClientConfig>> {
+    let provider = CryptoProvider::get_default().context("no TLS provider is installed")?.clone();
+    let builder = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(BelieveAny(provider)));
+    Ok(Arc::new(builder.with_no_client_auth()))
+}
+
+/// A server that shows `leaf` and, given a client CA, accepts (but does not demand) certificates of that CA.
+pub(crate) fn server_config(leaf: &Leaf, client_ca_pem: &str) -> anyhow::Result<Arc<ServerConfig>> {
+    let verifier = WebPkiClientVerifier::builder(Arc::new(roots(client_ca_pem)?)).allow_unauthenticated().build()?;
+    let builder = ServerConfig::builder().with_client_cert_verifier(verifier);
+    let mut config = builder.with_single_cert(certificates(&leaf.certificate)?, private_key(&leaf.key)?)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Serves `app` on `listener` until the process ends; each request carries its peer's [`PeerCertificates`].
+pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, app: Router) {
+    let (acceptor, permits) = (TlsAcceptor::from(tls), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+    loop {
+        // The semaphore is never closed, so a permit always comes.
+        let Ok(permit) = permits.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                log::error!("accept: {error}");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        let (acceptor, app) = (acceptor.clone(), app.clone());
+        tokio::spawn(async move {
+            let _permit = permit;
+            let Ok(Ok(stream)) = tokio::time::timeout(PEER_TIMEOUT, acceptor.accept(stream)).await else { return };
+            let presented = stream.get_ref().1.peer_certificates().unwrap_or_default();
+            let presented = presented.iter().map(|der| der.clone().into_owned()).collect();
+            let app = app.layer(axum::Extension(PeerCertificates(Arc::new(presented))));
+            let mut server = Builder::new(TokioExecutor::new());
+            server.http1().timer(TokioTimer::new()).header_read_timeout(PEER_TIMEOUT);
+            // A peer that breaks off is its own affair.
+            let _ = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)).await;
+        });
+    }
+}
+
+#[derive(Debug)]
+struct BelieveAny(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for BelieveAny {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,142 @@
+//! How the stand-in fails: in the real program's words, and as often without exiting as the real one.
+
+#![allow(clippy::unwrap_used, reason = "a test says by a panic what is wrong")]
+
+mod node;
+
+use std::time::Duration;
+
+use node::{Node, Rke2};
+
+const SOON: Duration = Duration::from_secs(10);
+/// Long enough for a second round of every loop.
+const ROUNDS: Duration = Duration::from_secs(25);
+
+/// A server that serves its port and never gets further: joining can fail against it in every way.
+fn half_a_server() -> (Node, Rke2) {
+    let server = Node::new("s1", &node::no_components());
+    server.configure("");
+    server.fault("etcd-never-ready");
+    let mut running = server.start("server");
+    running.line("Waiting for etcd server to become available", SOON);
+    (server, running)
+}
+
+fn agent(server: &Node, token: &str) -> Node {
+    let agent = Node::new("a1", &node::no_components());
+    agent.configure(&format!("server: https://{}:9345\ntoken: {token}", server.address));
+    agent
+}
+
+fn token(server: &Node) -> String {
+    server.read("var/lib/rancher/rke2/server/token").trim().to_owned()
+}
+
+fn loops_with(mut running: Rke2, text: &str) {
+    let first = running.line(text, SOON);
+    assert!(first.contains("level=error"), "{first}");
+    running.line(text, ROUNDS);
+    assert!(running.is_running(), "an agent that cannot join does not exit");
+    assert!(running.stop().success());
+}
+
+#[test]
+fn an_agent_with_a_token_of_another_cluster_loops_with_both_hashes() {
+    let (server, running) = half_a_server();
+    let right = token(&server);
+    let wrong = format!("K10{}{}", "0".repeat(64), &right[67..]);
+    let text = format!(
+        "Failed to validate connection to cluster at https://127.0.0.1:6444: token CA hash does not match the Cluster CA \
+         certificate hash: {} != {}",
+        "0".repeat(64),
+        &right[3..67]
+    );
+    loops_with(agent(&server, &wrong).start("agent"), &text);
+    assert!(running.stop().success());
+}
+
+#[test]
+fn an_agent_with_a_wrong_password_waits_with_401() {
+    let (server, running) = half_a_server();
+    let wrong = format!("{}x", token(&server));
+    loops_with(
+        agent(&server, &wrong).start("agent"),
+        "Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: \
+         https://127.0.0.1:6444/v1-rke2/config: 401 Unauthorized",
+    );
+    assert!(running.stop().success());
+}
+
+#[test]
+fn an_agent_of_a_server_that_is_not_ready_waits_with_503() {
+    let (server, running) = half_a_server();
+    let right = token(&server);
+    loops_with(agent(&server, &right).start("agent"), "/v1-rke2/readyz: 503 Service Unavailable");
+    assert!(running.stop().success());
+}
+
+#[test]
+fn an_agent_without_a_server_loops_and_never_says_that_it_is_ready() {
+    let agent = Node::new("a1", &node::no_components());
+    agent.configure("server: https://127.63.0.1:9345\ntoken: secret");
+    let running = agent.start("agent");
+    loops_with(
+        running,
+        "Failed to validate connection to cluster at https://127.0.0.1:6444: failed to get CA certs: Get \\\"https://",
+    );
+    assert!(!agent.is_ready_within(Duration::from_millis(1)));
+}
+
+#[test]
+fn a_distribution_told_to_exit_at_once_does_so_with_a_fatal_line_and_is_counted() {
+    let server = Node::new("s1", &node::no_components());
+    server.configure("");
+    server.fault("exit-at-once");
+    let mut running = server.start("server");
+    running.line("level=fatal msg=\"starting kubernetes: preparing server: stand-in fault exit-at-once\"", SOON);
+    assert_eq!(running.wait().code(), Some(1));
+    let counters = server.read("var/lib/stand-in/counters.jsonl");
+    let events: Vec<serde_json::Value> = counters.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.iter().map(|e| e["event"].as_str().unwrap()).collect::<Vec<_>>(), ["start", "exit"]);
+}
+
+#[test]
+fn a_taken_supervisor_port_is_named() {
+    let server = Node::new("s1", &node::no_components());
+    server.configure("");
+    let _taken = std::net::TcpListener::bind((server.address.as_str(), 9345)).unwrap();
+    let mut running = server.start("server");
+    running.line(&format!("listen tcp {}:9345: bind: address already in use", server.address), SOON);
+    assert_eq!(running.wait().code(), Some(1));
+}
+
+#[test]
+fn another_token_over_existing_data_is_refused() {
+    let (server, running) = half_a_server();
+    assert!(running.stop().success());
+    server.configure("token: another");
+    let mut running = server.start("server");
+    running.line("bootstrap data already found and encrypted with different token", SOON);
+    assert_eq!(running.wait().code(), Some(1));
+}
+
+#[test]
+fn an_unknown_key_is_warned_about_and_the_start_goes_on() {
+    let server = Node::new("s1", &node::no_components());
+    server.configure("cluster-init: true");
+    server.fault("etcd-never-ready");
+    let mut running = server.start("server");
+    running.line("level=warning msg=\"Unknown flag --cluster-init found in config.yaml, skipping\"", SOON);
+    running.line("Waiting for etcd server to become available", SOON);
+    assert!(running.stop().success());
+}
+
+#[test]
+fn the_version_has_two_lines_and_says_stand_in() {
+    let server = Node::new("s1", &node::no_components());
+    let shown = node::succeeded(&server.command("rke2").arg("--version").output().unwrap());
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 2);
+    assert!(lines[0].starts_with("rke2 version v1.36.3+rke2r1 (stand-in"), "{shown}");
+    assert!(lines[1].starts_with("go version go"), "{shown}");
+}

@@ -1,0 +1,104 @@
+//! Allocations.
+
+use gpuaas_model::{AllocationId, AllocationState, Name, NodeId, ProjectId, WorkloadId};
+
+use crate::{
+    error::StoreError,
+    page::Page,
+    query::{document, get_parsed, int, text, text_or_empty},
+    record::{AllocationRecord, WorkloadRecord},
+    store::{Reader, Tx},
+};
+
+/// Which allocations.
+#[derive(Clone, Debug, Default)]
+pub struct AllocationFilter {
+    /// Of this project.
+    pub project: Option<ProjectId>,
+    /// In this state.
+    pub state: Option<AllocationState>,
+    /// Of this node.
+    pub node: Option<NodeId>,
+    /// Which part.
+    pub page: Page,
+}
+
+impl Tx {
+    /// Adds an allocation; a node is held by one project at a time.
+    pub async fn insert_allocation(&mut self, allocation: &AllocationRecord) -> Result<(), StoreError> {
+        let sql = "select doc from allocations where node_id = $1 and state not in ('released', 'failed')";
+        let open: Option<AllocationRecord> = self.find(sql, vec![text(allocation.node)]).await?;
+        if open.is_some() {
+            let node = self.node(allocation.node).await?;
+            return Err(StoreError::NodeAllocated { node: node.name.to_string() });
+        }
+        let values = vec![
+            text(allocation.id),
+            text(allocation.project),
+            text(allocation.node),
+            text(allocation.state),
+            int(allocation.generation),
+            document(allocation)?,
+        ];
+        let sql =
+            "insert into allocations (id, project_id, node_id, state, generation, doc) values ($1, $2, $3, $4, $5, $6)";
+        self.execute(sql, values).await?;
+        Ok(())
+    }
+
+    /// Writes an allocation that was read at its present generation, and returns it at the next one.
+    pub async fn update_allocation(&mut self, allocation: &AllocationRecord) -> Result<AllocationRecord, StoreError> {
+        let next = AllocationRecord { generation: allocation.generation + 1, ..allocation.clone() };
+        let values = vec![
+            text(allocation.id),
+            int(allocation.generation),
+            text(next.state),
+            int(next.generation),
+            document(&next)?,
+        ];
+        let sql = "update allocations set state = $3, generation = $4, doc = $5 where id = $1 and generation = $2";
+        match self.execute(sql, values).await? {
+            1 => Ok(next),
+            _ => Err(StoreError::Stale { what: "allocation" }),
+        }
+    }
+}
+
+impl Reader {
+    /// The allocation of that id.
+    pub async fn allocation(&mut self, id: AllocationId) -> Result<AllocationRecord, StoreError> {
+        let found = self.find("select doc from allocations where id = $1", vec![text(id)]).await?;
+        found.ok_or_else(|| StoreError::not_found("allocation", id))
+    }
+
+    /// Those of the ids that exist.
+    pub async fn allocations_of_ids(&mut self, ids: &[AllocationId]) -> Result<Vec<AllocationRecord>, StoreError> {
+        let mut found = Vec::new();
+        for id in ids {
+            found.extend(self.find("select doc from allocations where id = $1", vec![text(id)]).await?);
+        }
+        Ok(found)
+    }
+
+    /// Allocations, oldest first.
+    pub async fn allocations(&mut self, filter: &AllocationFilter) -> Result<Vec<AllocationRecord>, StoreError> {
+        let sql = "select doc from allocations where ($1 = '' or project_id = $1) and ($2 = '' or state = $2) \
+                   and ($3 = '' or node_id = $3) and id > $4 order by id limit $5";
+        let values = vec![
+            text_or_empty(filter.project),
+            text_or_empty(filter.state),
+            text_or_empty(filter.node),
+            filter.page.after(),
+            filter.page.limit(),
+        ];
+        self.list(sql, values).await
+    }
+
+    /// The workload with a member on the allocation.
+    pub async fn allocation_user(&mut self, id: AllocationId) -> Result<Option<(WorkloadId, Name)>, StoreError> {
+        let sql = "select workload_id from members where allocation_id = $1 and state <> 'removed'";
+        let Some(row) = self.row(sql, vec![text(id)]).await? else { return Ok(None) };
+        let workload: WorkloadRecord = self.workload(get_parsed(&row, "workload_id")?).await?;
+        Ok(Some((workload.id, workload.name)))
+    }
+}

@@ -1,0 +1,59 @@
+//! Imported artifacts.
+
+use crate::{
+    error::StoreError,
+    query::{Value, document, text, text_or_empty},
+    record::ArtifactRecord,
+    store::{Reader, Tx},
+};
+
+impl Tx {
+    /// Adds the files of a release. Importing the same bytes again changes nothing; other bytes under the same name are refused.
+    pub async fn insert_artifacts(&mut self, artifacts: &[ArtifactRecord]) -> Result<(), StoreError> {
+        for artifact in artifacts {
+            let known = self
+                .release(&artifact.app, &artifact.version)
+                .await?
+                .into_iter()
+                .find(|known| known.name == artifact.name);
+            match known {
+                Some(known) if known.sha256 == artifact.sha256 => continue,
+                Some(known) => {
+                    let name = format!("{} {} of {}", known.app, known.version, known.name);
+                    return Err(StoreError::NameTaken { what: "artifact", name });
+                }
+                None => {}
+            }
+            let values = vec![
+                text(artifact.id),
+                text(&artifact.app),
+                text(&artifact.version),
+                text(&artifact.name),
+                text(&artifact.sha256),
+                Value::Int(artifact.imported_at.as_millis()),
+                document(artifact)?,
+            ];
+            let sql = "insert into artifacts (id, app, version, name, sha256, imported_at, doc) \
+                       values ($1, $2, $3, $4, $5, $6, $7)";
+            self.execute(sql, values).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// Imported files, of one app and version or of all, oldest first.
+    pub async fn artifacts(
+        &mut self,
+        app: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<Vec<ArtifactRecord>, StoreError> {
+        let sql = "select doc from artifacts where ($1 = '' or app = $1) and ($2 = '' or version = $2) order by id";
+        self.list(sql, vec![text_or_empty(app), text_or_empty(version)]).await
+    }
+
+    /// The files of one release.
+    pub async fn release(&mut self, app: &str, version: &str) -> Result<Vec<ArtifactRecord>, StoreError> {
+        self.artifacts(Some(app), Some(version)).await
+    }
+}

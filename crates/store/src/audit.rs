@@ -1,0 +1,85 @@
+//! The audit: append-only, written in the transaction of the change it records.
+
+use gpuaas_model::{AuditAction, ProjectId, Timestamp};
+use sqlx::any::AnyRow;
+
+use crate::{
+    error::StoreError,
+    page::Page,
+    query::{Value, get_count, get_int, get_optional, get_parsed, get_text, int, text, text_or_empty},
+    record::{AuditRecord, NewAudit},
+    store::{Reader, Tx},
+};
+
+/// Which audit records.
+#[derive(Clone, Debug, Default)]
+pub struct AuditFilter {
+    /// By this actor.
+    pub actor: Option<String>,
+    /// About this target.
+    pub target: Option<String>,
+    /// Of this action.
+    pub action: Option<AuditAction>,
+    /// In this project.
+    pub project: Option<ProjectId>,
+    /// Not before.
+    pub since: Option<Timestamp>,
+    /// Behind this number.
+    pub after: u64,
+    /// At most so many; bounded by [`Page::LIMIT_MAX`].
+    pub limit: Option<u32>,
+}
+
+impl Tx {
+    /// Appends a record.
+    pub async fn append_audit(&mut self, record: &NewAudit) -> Result<(), StoreError> {
+        let values = vec![
+            Value::Int(self.clock.now().as_millis()),
+            text(&record.actor),
+            text(record.actor_type),
+            text(record.action),
+            text(&record.target),
+            text_or_empty(record.project),
+            text(record.result),
+            text_or_empty(record.correlation),
+            text(&record.metadata),
+        ];
+        let sql = "insert into audit (sequence, at, actor, actor_type, action, target, project_id, result, correlation, metadata) \
+                   values ((select coalesce(max(sequence), 0) + 1 from audit), $1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        self.execute(sql, values).await?;
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// Audit records, oldest first.
+    pub async fn audits(&mut self, filter: &AuditFilter) -> Result<Vec<AuditRecord>, StoreError> {
+        let sql = "select * from audit where ($1 = '' or actor = $1) and ($2 = '' or target = $2) and ($3 = '' or action = $3) \
+                   and ($4 = '' or project_id = $4) and at >= $5 and sequence > $6 order by sequence limit $7";
+        let values = vec![
+            text_or_empty(filter.actor.as_ref()),
+            text_or_empty(filter.target.as_ref()),
+            text_or_empty(filter.action),
+            text_or_empty(filter.project),
+            Value::Int(filter.since.map_or(0, Timestamp::as_millis)),
+            int(filter.after),
+            Value::Int(i64::from(filter.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX))),
+        ];
+        self.rows(sql, values).await?.iter().map(audit).collect()
+    }
+}
+
+fn audit(row: &AnyRow) -> Result<AuditRecord, StoreError> {
+    Ok(AuditRecord {
+        sequence: get_count(row, "sequence")?,
+        at: Timestamp::from_millis(get_int(row, "at")?),
+        actor: get_text(row, "actor")?,
+        actor_type: get_parsed(row, "actor_type")?,
+        action: get_parsed(row, "action")?,
+        target: get_text(row, "target")?,
+        project: get_optional(row, "project_id")?,
+        result: get_parsed(row, "result")?,
+        correlation: get_optional(row, "correlation")?,
+        metadata: serde_json::from_str(&get_text(row, "metadata")?)?,
+    })
+}

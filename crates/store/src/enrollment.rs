@@ -1,0 +1,46 @@
+//! Enrollment tokens: each works once, for one node, for a while.
+
+use gpuaas_model::{NodeId, Timestamp};
+
+use crate::{
+    error::{EnrollmentRefusal, StoreError},
+    query::{Value, get_int, get_parsed, text},
+    record::EnrollmentRecord,
+    store::Tx,
+};
+
+impl Tx {
+    /// Adds a token; those issued to the node before and not used yet stop working.
+    pub async fn insert_enrollment(&mut self, enrollment: &EnrollmentRecord) -> Result<(), StoreError> {
+        let values = vec![text(enrollment.node), Value::Int(enrollment.created_at.as_millis())];
+        let sql = "update enrollments set expires_at = $2 where node_id = $1 and used_at is null and expires_at > $2";
+        self.execute(sql, values).await?;
+        let values = vec![
+            text(enrollment.id),
+            text(enrollment.node),
+            text(&enrollment.sha256),
+            Value::Int(enrollment.expires_at.as_millis()),
+        ];
+        let sql = "insert into enrollments (id, node_id, sha256, expires_at) values ($1, $2, $3, $4)";
+        self.execute(sql, values).await?;
+        Ok(())
+    }
+
+    /// Uses the token up, if it is unused, unexpired and this node's; else says which of these it is not.
+    pub async fn redeem_enrollment(&mut self, sha256: &str, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
+        let values = vec![text(sha256), text(node), Value::Int(now.as_millis())];
+        let sql = "update enrollments set used_at = $3 \
+                   where sha256 = $1 and node_id = $2 and used_at is null and expires_at > $3";
+        if self.execute(sql, values).await? == 1 {
+            return Ok(());
+        }
+        let sql = "select node_id, coalesce(used_at, 0) as used_at from enrollments where sha256 = $1";
+        let refusal = match self.row(sql, vec![text(sha256)]).await? {
+            None => EnrollmentRefusal::Unknown,
+            Some(row) if get_parsed::<NodeId>(&row, "node_id")? != node => EnrollmentRefusal::Foreign,
+            Some(row) if get_int(&row, "used_at")? != 0 => EnrollmentRefusal::Used,
+            Some(_) => EnrollmentRefusal::Expired,
+        };
+        Err(StoreError::EnrollmentRefused(refusal))
+    }
+}

@@ -1,0 +1,97 @@
+//! Leases with fences, by the database's clock: replicas need not agree on the time.
+
+use std::time::Duration;
+
+use gpuaas_model::{ReplicaId, Timestamp};
+
+use crate::{
+    error::StoreError,
+    query::{Value, get_count, get_int, get_parsed, int, text},
+    record::LeaseRecord,
+    store::{Reader, Store, Tx},
+};
+
+impl Store {
+    /// Takes or renews a lease in a transaction of its own; `None` while another holds it.
+    pub async fn acquire_lease(
+        &self,
+        name: &str,
+        holder: ReplicaId,
+        ttl: Duration,
+    ) -> Result<Option<LeaseRecord>, StoreError> {
+        let mut tx = self.begin().await?;
+        let lease = tx.acquire_lease(name, holder, ttl).await?;
+        tx.commit().await?;
+        Ok(lease)
+    }
+
+    /// Gives a lease back before its time. Its fence stays.
+    pub async fn release_lease(&self, name: &str, holder: ReplicaId) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        let sql = "update leases set expires_at = 0 where name = $1 and holder = $2";
+        tx.execute(sql, vec![text(name), text(holder)]).await?;
+        tx.commit().await
+    }
+
+    /// Ends every lease: for the start of the only replica there can be, after its predecessor died without giving them back.
+    pub async fn release_all_leases(&self) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        tx.execute("update leases set expires_at = 0 where expires_at > 0", Vec::new()).await?;
+        tx.commit().await
+    }
+}
+
+impl Tx {
+    /// Takes or renews a lease; `None` while another holds it. A new holder gets a higher fence, the same one keeps its own.
+    pub async fn acquire_lease(
+        &mut self,
+        name: &str,
+        holder: ReplicaId,
+        ttl: Duration,
+    ) -> Result<Option<LeaseRecord>, StoreError> {
+        let now = self.database_now().await?;
+        let before = self.lease(name).await?;
+        let fence = match &before {
+            Some(lease) if lease.holder == holder => lease.fence,
+            Some(lease) if lease.expires_at > now => return Ok(None),
+            Some(lease) => lease.fence + 1,
+            None => 1,
+        };
+        let lease = LeaseRecord { name: name.to_owned(), holder, fence, expires_at: now.plus(ttl) };
+        let values = vec![text(name), text(holder), int(fence), Value::Int(lease.expires_at.as_millis())];
+        let sql = if before.is_some() {
+            "update leases set holder = $2, fence = $3, expires_at = $4 where name = $1"
+        } else {
+            "insert into leases (name, holder, fence, expires_at) values ($1, $2, $3, $4)"
+        };
+        self.execute(sql, values).await?;
+        Ok(Some(lease))
+    }
+}
+
+impl Reader {
+    /// Whether the lease is still the holder's under that fence. Asked inside the transaction that depends on it.
+    pub async fn lease_held(&mut self, name: &str, holder: ReplicaId, fence: u64) -> Result<bool, StoreError> {
+        // Expiry alone does not take a lease away: another holder does, and that raises the fence.
+        Ok(self.lease(name).await?.is_some_and(|lease| lease.holder == holder && lease.fence == fence))
+    }
+
+    /// The lease as it was last taken.
+    pub async fn lease(&mut self, name: &str) -> Result<Option<LeaseRecord>, StoreError> {
+        let Some(row) = self.row("select * from leases where name = $1", vec![text(name)]).await? else {
+            return Ok(None);
+        };
+        Ok(Some(LeaseRecord {
+            name: name.to_owned(),
+            holder: get_parsed(&row, "holder")?,
+            fence: get_count(&row, "fence")?,
+            expires_at: Timestamp::from_millis(get_int(&row, "expires_at")?),
+        }))
+    }
+
+    async fn database_now(&mut self) -> Result<Timestamp, StoreError> {
+        let sql = self.dialect.now_ms();
+        let row = self.row(sql, Vec::new()).await?.ok_or_else(|| StoreError::Database("no clock".to_owned()))?;
+        Ok(Timestamp::from_millis(get_int(&row, "now_ms")?))
+    }
+}

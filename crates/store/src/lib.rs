@@ -1,0 +1,49 @@
+//! The rows: the only crate with SQL, and the only truth there is. One code base for SQLite (the embedded default) and, by the same
+//! statements, PostgreSQL.
+//!
+//! Guarantees: rules across rows (an allocation used once, one mutation per workload, single-use tokens) are unique indexes or
+//! conditional updates and come back as typed errors; an event's sequence has no gaps within its stream, because its counter is taken in the
+//! same transaction; events and audit are append-only; hints go out after a commit and never without one.
+//!
+//! Deliberately absent: what any of it means (`planner`), and keys: secrets come and go sealed.
+
+mod access;
+mod allocation;
+mod artifact;
+mod audit;
+mod dialect;
+mod enrollment;
+mod error;
+mod event;
+mod idempotency;
+mod lease;
+mod member;
+mod migrate;
+mod node;
+mod operation;
+mod page;
+mod project;
+mod query;
+mod record;
+mod secret;
+mod setting;
+mod step;
+mod store;
+mod task;
+mod token;
+mod workload;
+
+pub use allocation::AllocationFilter;
+pub use audit::AuditFilter;
+pub use error::{EnrollmentRefusal, StoreError};
+pub use node::NodeFilter;
+pub use operation::OperationFilter;
+pub use page::Page;
+pub use record::{
+    AccessGrantRecord, AllocationRecord, ArtifactRecord, AuditRecord, EnrollmentRecord, EventRecord, IdempotencyRecord,
+    LeaseRecord, MemberRecord, NewAudit, NewEvent, NodeRecord, OperationRecord, ProjectRecord, SecretRecord,
+    StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
+};
+pub use store::{Change, Reader, Store, StoreOptions, Tx};
+pub use task::TaskFilter;
+pub use workload::{WorkloadCounts, WorkloadFilter};

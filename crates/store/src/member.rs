@@ -1,0 +1,73 @@
+//! Members.
+
+use gpuaas_model::{MemberId, MemberStateName, NodeId, WorkloadId};
+
+use crate::{
+    error::StoreError,
+    query::{Value, document, get_int, text},
+    record::MemberRecord,
+    store::{Reader, Tx},
+};
+
+impl Tx {
+    /// Adds members behind those that the workload has; an allocation carries one at a time.
+    pub async fn insert_members(&mut self, members: &[MemberRecord]) -> Result<(), StoreError> {
+        for member in members {
+            if let Some((_, workload)) = self.allocation_user(member.allocation).await? {
+                return Err(StoreError::AllocationInUse {
+                    allocation: member.allocation,
+                    workload: workload.to_string(),
+                });
+            }
+            let sql = "select coalesce(max(position), -1) + 1 as position from members where workload_id = $1";
+            let row = self.row(sql, vec![text(member.workload)]).await?;
+            let position = row.map(|row| get_int(&row, "position")).transpose()?.unwrap_or(0);
+            let values = vec![
+                text(member.id),
+                text(member.workload),
+                Value::Int(position),
+                text(member.allocation),
+                text(member.node),
+                text(member.state.name()),
+                document(member)?,
+            ];
+            let sql = "insert into members (id, workload_id, position, allocation_id, node_id, state, doc) \
+                       values ($1, $2, $3, $4, $5, $6, $7)";
+            self.execute(sql, values).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes a member that was in state `before`.
+    pub async fn update_member(
+        &mut self,
+        member: &MemberRecord,
+        before: MemberStateName,
+    ) -> Result<MemberRecord, StoreError> {
+        let next = MemberRecord { updated_at: self.clock.now(), ..member.clone() };
+        let values = vec![text(member.id), text(before), text(next.state.name()), document(&next)?];
+        match self.execute("update members set state = $3, doc = $4 where id = $1 and state = $2", values).await? {
+            1 => Ok(next),
+            _ => Err(StoreError::Stale { what: "member" }),
+        }
+    }
+}
+
+impl Reader {
+    /// The member of that id.
+    pub async fn member(&mut self, id: MemberId) -> Result<MemberRecord, StoreError> {
+        let found = self.find("select doc from members where id = $1", vec![text(id)]).await?;
+        found.ok_or_else(|| StoreError::not_found("member", id))
+    }
+
+    /// A workload's members in the order of their placement, removed ones too.
+    pub async fn members_of(&mut self, workload: WorkloadId) -> Result<Vec<MemberRecord>, StoreError> {
+        self.list("select doc from members where workload_id = $1 order by position", vec![text(workload)]).await
+    }
+
+    /// Members on a node that are not removed.
+    pub async fn members_on(&mut self, node: NodeId) -> Result<Vec<MemberRecord>, StoreError> {
+        self.list("select doc from members where node_id = $1 and state <> 'removed' order by id", vec![text(node)])
+            .await
+    }
+}

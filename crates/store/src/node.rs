@@ -1,0 +1,86 @@
+//! Nodes.
+
+use gpuaas_model::{Connectivity, NodeId, NodeState};
+
+use crate::{
+    error::StoreError,
+    page::Page,
+    query::{document, int, text, text_or_empty},
+    record::NodeRecord,
+    store::{Reader, Tx},
+};
+
+/// Which nodes.
+#[derive(Clone, Debug, Default)]
+pub struct NodeFilter {
+    /// In this state.
+    pub state: Option<NodeState>,
+    /// With this connectivity.
+    pub connectivity: Option<Connectivity>,
+    /// Which part.
+    pub page: Page,
+}
+
+impl Tx {
+    /// Adds a node under a name of its own.
+    pub async fn insert_node(&mut self, node: &NodeRecord) -> Result<(), StoreError> {
+        if self.node_by_name(node.name.as_str()).await?.is_some() {
+            return Err(StoreError::NameTaken { what: "node", name: node.name.to_string() });
+        }
+        let values = vec![
+            text(node.id),
+            text(&node.name),
+            text(node.state),
+            text(node.connectivity),
+            int(node.generation),
+            document(node)?,
+        ];
+        let sql = "insert into nodes (id, name, state, connectivity, generation, doc) values ($1, $2, $3, $4, $5, $6)";
+        self.execute(sql, values).await?;
+        Ok(())
+    }
+
+    /// Writes a node that was read at its present generation, and returns it at the next one.
+    pub async fn update_node(&mut self, node: &NodeRecord) -> Result<NodeRecord, StoreError> {
+        let next = NodeRecord { generation: node.generation + 1, ..node.clone() };
+        let values = vec![
+            text(node.id),
+            int(node.generation),
+            text(next.state),
+            text(next.connectivity),
+            int(next.generation),
+            document(&next)?,
+        ];
+        let sql = "update nodes set state = $3, connectivity = $4, generation = $5, doc = $6 where id = $1 and generation = $2";
+        match self.execute(sql, values).await? {
+            1 => Ok(next),
+            _ => Err(StoreError::Stale { what: "node" }),
+        }
+    }
+}
+
+impl Reader {
+    /// The node of that id.
+    pub async fn node(&mut self, id: NodeId) -> Result<NodeRecord, StoreError> {
+        let found = self.find("select doc from nodes where id = $1", vec![text(id)]).await?;
+        found.ok_or_else(|| StoreError::not_found("node", id))
+    }
+
+    /// The node of that name, if there is one.
+    pub async fn node_by_name(&mut self, name: &str) -> Result<Option<NodeRecord>, StoreError> {
+        self.find("select doc from nodes where name = $1", vec![text(name)]).await
+    }
+
+    /// Nodes, oldest first.
+    pub async fn nodes(&mut self, filter: &NodeFilter) -> Result<Vec<NodeRecord>, StoreError> {
+        let sql = "select doc from nodes where ($1 = '' or state = $1) and ($2 = '' or connectivity = $2) and id > $3 \
+                   order by id limit $4";
+        let values = vec![
+            text_or_empty(filter.state),
+            text_or_empty(filter.connectivity),
+            filter.page.after(),
+            filter.page.limit(),
+        ];
+        self.list(sql, values).await
+    }
+}

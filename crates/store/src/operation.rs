@@ -1,0 +1,115 @@
+//! Operations.
+
+use gpuaas_model::{OperationId, OperationState, ProjectId, WorkloadId};
+
+use crate::{
+    error::StoreError,
+    page::Page,
+    query::{Value, document, text, text_or_empty},
+    record::{OperationRecord, StepRecord},
+    store::{Change, Reader, Tx},
+};
+
+/// Which operations.
+#[derive(Clone, Debug, Default)]
+pub struct OperationFilter {
+    /// Of this project.
+    pub project: Option<ProjectId>,
+    /// On this workload.
+    pub workload: Option<WorkloadId>,
+    /// In this state.
+    pub state: Option<OperationState>,
+    /// Which part.
+    pub page: Page,
+}
+
+fn is_open(operation: &OperationRecord) -> Value {
+    Value::Int(i64::from(!operation.state.is_final()))
+}
+
+impl Tx {
+    /// Adds an operation with its steps; a workload has one open operation at a time.
+    pub async fn insert_operation(
+        &mut self,
+        operation: &OperationRecord,
+        steps: &[StepRecord],
+    ) -> Result<(), StoreError> {
+        let sql = "select doc from operations where workload_id = $1 and is_open = 1";
+        if let Some(open) = self.find::<OperationRecord>(sql, vec![text(operation.workload)]).await? {
+            return Err(StoreError::OperationInProgress { operation: open.id, kind: open.kind });
+        }
+        let values = vec![
+            text(operation.id),
+            text(operation.workload),
+            text(operation.project),
+            text(operation.state),
+            is_open(operation),
+            document(operation)?,
+        ];
+        let sql =
+            "insert into operations (id, workload_id, project_id, state, is_open, doc) values ($1, $2, $3, $4, $5, $6)";
+        self.execute(sql, values).await?;
+        for step in steps {
+            self.insert_step(step).await?;
+        }
+        self.hints.push(Change::Operation(operation.id));
+        Ok(())
+    }
+
+    /// Writes an operation that was in state `before`.
+    pub async fn update_operation(
+        &mut self,
+        operation: &OperationRecord,
+        before: OperationState,
+    ) -> Result<(), StoreError> {
+        let values =
+            vec![text(operation.id), text(before), text(operation.state), is_open(operation), document(operation)?];
+        let sql = "update operations set state = $3, is_open = $4, doc = $5 where id = $1 and state = $2";
+        match self.execute(sql, values).await? {
+            1 => Ok(()),
+            _ => Err(StoreError::Stale { what: "operation" }),
+        }
+    }
+
+    /// Notes that somebody wants the operation to end, and wakes its driver.
+    pub async fn request_cancel(&mut self, id: OperationId) -> Result<(), StoreError> {
+        let mut operation = self.operation(id).await?;
+        operation.cancel_requested = true;
+        self.update_operation(&operation, operation.state).await?;
+        self.hints.push(Change::Operation(id));
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// The operation of that id.
+    pub async fn operation(&mut self, id: OperationId) -> Result<OperationRecord, StoreError> {
+        let found = self.find("select doc from operations where id = $1", vec![text(id)]).await?;
+        found.ok_or_else(|| StoreError::not_found("operation", id))
+    }
+
+    /// The newest operation of a workload.
+    pub async fn newest_operation(&mut self, workload: WorkloadId) -> Result<Option<OperationRecord>, StoreError> {
+        let sql = "select doc from operations where workload_id = $1 order by id desc limit 1";
+        self.find(sql, vec![text(workload)]).await
+    }
+
+    /// Operations that have not ended, oldest first.
+    pub async fn open_operations(&mut self) -> Result<Vec<OperationRecord>, StoreError> {
+        self.list("select doc from operations where is_open = 1 order by id", Vec::new()).await
+    }
+
+    /// Operations, oldest first.
+    pub async fn operations(&mut self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {
+        let sql = "select doc from operations where ($1 = '' or project_id = $1) and ($2 = '' or workload_id = $2) \
+                   and ($3 = '' or state = $3) and id > $4 order by id limit $5";
+        let values = vec![
+            text_or_empty(filter.project),
+            text_or_empty(filter.workload),
+            text_or_empty(filter.state),
+            filter.page.after(),
+            filter.page.limit(),
+        ];
+        self.list(sql, values).await
+    }
+}

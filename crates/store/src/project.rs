@@ -1,0 +1,40 @@
+//! Projects.
+
+use gpuaas_model::ProjectId;
+
+use crate::{
+    error::StoreError,
+    query::{document, text},
+    record::ProjectRecord,
+    store::{Reader, Tx},
+};
+
+impl Tx {
+    /// Adds a project under a name of its own.
+    pub async fn insert_project(&mut self, project: &ProjectRecord) -> Result<(), StoreError> {
+        if self.project_by_name(project.name.as_str()).await?.is_some() {
+            return Err(StoreError::NameTaken { what: "project", name: project.name.to_string() });
+        }
+        let values = vec![text(project.id), text(&project.name), document(project)?];
+        self.execute("insert into projects (id, name, doc) values ($1, $2, $3)", values).await?;
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// The project of that id.
+    pub async fn project(&mut self, id: ProjectId) -> Result<ProjectRecord, StoreError> {
+        let found = self.find("select doc from projects where id = $1", vec![text(id)]).await?;
+        found.ok_or_else(|| StoreError::not_found("project", id))
+    }
+
+    /// The project of that name, if there is one.
+    pub async fn project_by_name(&mut self, name: &str) -> Result<Option<ProjectRecord>, StoreError> {
+        self.find("select doc from projects where name = $1", vec![text(name)]).await
+    }
+
+    /// Every project, oldest first.
+    pub async fn projects(&mut self) -> Result<Vec<ProjectRecord>, StoreError> {
+        self.list("select doc from projects order by id", Vec::new()).await
+    }
+}

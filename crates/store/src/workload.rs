@@ -1,0 +1,116 @@
+//! Workloads.
+
+use std::collections::BTreeMap;
+
+use gpuaas_model::{Health, Lifecycle, ProjectId, WorkloadId};
+
+use crate::{
+    error::StoreError,
+    page::Page,
+    query::{document, get_count, get_parsed, int, text, text_or_empty},
+    record::WorkloadRecord,
+    store::{Reader, Tx},
+};
+
+/// Which workloads.
+#[derive(Clone, Debug, Default)]
+pub struct WorkloadFilter {
+    /// Of this project.
+    pub project: Option<ProjectId>,
+    /// In this lifecycle.
+    pub lifecycle: Option<Lifecycle>,
+    /// With this health.
+    pub health: Option<Health>,
+    /// Of this app.
+    pub app: Option<String>,
+    /// Which part.
+    pub page: Page,
+}
+
+/// How many workloads there are, by lifecycle and health.
+pub type WorkloadCounts = BTreeMap<(Lifecycle, Health), u64>;
+
+impl Tx {
+    /// Adds a workload; its name is its own in its project until it is decommissioned.
+    pub async fn insert_workload(&mut self, workload: &WorkloadRecord) -> Result<(), StoreError> {
+        let known = self.workload_by_name(workload.project, workload.name.as_str()).await?;
+        if known.is_some_and(|known| known.lifecycle != Lifecycle::Decommissioned) {
+            return Err(StoreError::NameTaken { what: "workload", name: workload.name.to_string() });
+        }
+        let values = vec![
+            text(workload.id),
+            text(workload.project),
+            text(&workload.name),
+            text(&workload.app),
+            text(workload.lifecycle),
+            text(workload.health),
+            int(workload.revision),
+            document(workload)?,
+        ];
+        let sql = "insert into workloads (id, project_id, name, app, lifecycle, health, revision, doc) \
+                   values ($1, $2, $3, $4, $5, $6, $7, $8)";
+        self.execute(sql, values).await?;
+        Ok(())
+    }
+
+    /// Writes a workload that was read at its present revision, and returns it at the next one.
+    pub async fn update_workload(&mut self, workload: &WorkloadRecord) -> Result<WorkloadRecord, StoreError> {
+        let next = WorkloadRecord { revision: workload.revision + 1, updated_at: self.clock.now(), ..workload.clone() };
+        let values = vec![
+            text(workload.id),
+            int(workload.revision),
+            text(next.lifecycle),
+            text(next.health),
+            int(next.revision),
+            document(&next)?,
+        ];
+        let sql =
+            "update workloads set lifecycle = $3, health = $4, revision = $5, doc = $6 where id = $1 and revision = $2";
+        match self.execute(sql, values).await? {
+            1 => Ok(next),
+            _ => Err(StoreError::Stale { what: "workload" }),
+        }
+    }
+}
+
+impl Reader {
+    /// The workload of that id.
+    pub async fn workload(&mut self, id: WorkloadId) -> Result<WorkloadRecord, StoreError> {
+        let found = self.find("select doc from workloads where id = $1", vec![text(id)]).await?;
+        found.ok_or_else(|| StoreError::not_found("workload", id))
+    }
+
+    /// The newest workload of that name in a project: names of decommissioned ones may be used again.
+    pub async fn workload_by_name(
+        &mut self,
+        project: ProjectId,
+        name: &str,
+    ) -> Result<Option<WorkloadRecord>, StoreError> {
+        let sql = "select doc from workloads where project_id = $1 and name = $2 order by id desc limit 1";
+        self.find(sql, vec![text(project), text(name)]).await
+    }
+
+    /// Workloads, oldest first.
+    pub async fn workloads(&mut self, filter: &WorkloadFilter) -> Result<Vec<WorkloadRecord>, StoreError> {
+        let sql = "select doc from workloads where ($1 = '' or project_id = $1) and ($2 = '' or lifecycle = $2) \
+                   and ($3 = '' or health = $3) and ($4 = '' or app = $4) and id > $5 order by id limit $6";
+        let values = vec![
+            text_or_empty(filter.project),
+            text_or_empty(filter.lifecycle),
+            text_or_empty(filter.health),
+            text_or_empty(filter.app.as_ref()),
+            filter.page.after(),
+            filter.page.limit(),
+        ];
+        self.list(sql, values).await
+    }
+
+    /// Counts of a project's workloads, or of all.
+    pub async fn workload_counts(&mut self, project: Option<ProjectId>) -> Result<WorkloadCounts, StoreError> {
+        let sql = "select lifecycle, health, count(*) as n from workloads where ($1 = '' or project_id = $1) \
+                   group by lifecycle, health";
+        let rows = self.rows(sql, vec![text_or_empty(project)]).await?;
+        let count = |row| Ok(((get_parsed(row, "lifecycle")?, get_parsed(row, "health")?), get_count(row, "n")?));
+        rows.iter().map(count).collect()
+    }
+}

@@ -1,0 +1,244 @@
+//! Our own certificate authority: it signs the control plane's server certificates and every node's identity, and nothing else.
+
+use std::time::Duration;
+
+use gpuaas_model::Timestamp;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
+};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject};
+use time::OffsetDateTime;
+use zeroize::Zeroizing;
+
+use crate::{digest::sha256_hex, identity::NodeIdentity};
+
+/// Life of a node's certificate; renewed by the agent at two thirds of it.
+pub const NODE_CERTIFICATE_LIFE: Duration = Duration::from_secs(24 * 3_600);
+/// Life of a certificate of the control plane's own listeners: made anew at every start.
+const SERVER_CERTIFICATE_LIFE: Duration = Duration::from_secs(90 * 24 * 3_600);
+/// Life of the authority itself.
+const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
+/// Certificates begin this long before they are made, for clocks that are slow.
+const BACKDATED: Duration = Duration::from_secs(300);
+
+/// Why a certificate could not be made or read.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorityError {
+    /// The request is malformed, or not signed by the key it names.
+    #[error("the certificate request is not acceptable: {0}")]
+    Request(String),
+    /// The key is of a kind that is not accepted.
+    #[error("the certificate request's key must be ECDSA P-256")]
+    WeakKey,
+    /// Something of ours is malformed.
+    #[error("certificate authority: {0}")]
+    Material(String),
+}
+
+impl From<rcgen::Error> for AuthorityError {
+    fn from(error: rcgen::Error) -> Self {
+        Self::Material(error.to_string())
+    }
+}
+
+/// A certificate authority with its key.
+pub struct Authority {
+    certificate: CertificateDer<'static>,
+    certificate_pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// A new authority for the control plane of that id.
+    pub fn generate(control_plane: &str, now: Timestamp) -> Result<Self, AuthorityError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = named(&format!("GPUaaS {control_plane}"));
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        lasting(&mut params, now, AUTHORITY_LIFE)?;
+        let certificate = params.self_signed(&key)?;
+        let (pem, key_pem) = (certificate.pem(), key.serialize_pem());
+        Self::from_pem(&pem, &key_pem)
+    }
+
+    /// The authority whose certificate and key were kept.
+    pub fn from_pem(certificate_pem: &str, key_pem: &str) -> Result<Self, AuthorityError> {
+        let key = KeyPair::from_pem(key_pem)?;
+        let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes())
+            .map_err(|error| AuthorityError::Material(error.to_string()))?;
+        let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
+        Ok(Self { certificate, certificate_pem: certificate_pem.to_owned(), issuer })
+    }
+
+    /// Its certificate.
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// Its certificate.
+    pub fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// Its key, to be sealed.
+    pub fn key_pem(&self) -> Zeroizing<String> {
+        Zeroizing::new(self.issuer.key().serialize_pem())
+    }
+
+    /// SHA-256 of the certificate: what enrollment strings pin.
+    pub fn digest(&self) -> String {
+        sha256_hex(&self.certificate)
+    }
+
+    /// Signs `message` with the authority's key (ECDSA P-256, ASN.1), as signing-key sets are.
+    pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, AuthorityError> {
+        Ok(rcgen::SigningKey::sign(self.issuer.key(), message)?)
+    }
+
+    /// A certificate and key for a listener at these names and addresses, with the chain up to this authority.
+    pub fn issue_server(
+        &self,
+        names: &[String],
+        now: Timestamp,
+    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), AuthorityError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let mut params = CertificateParams::new(names.to_vec())?;
+        params.distinguished_name = named("GPUaaS control plane");
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        lasting(&mut params, now, SERVER_CERTIFICATE_LIFE)?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Ok((vec![certificate.der().clone(), self.certificate.clone()], key))
+    }
+
+    /// A node's certificate for the key of its request. Everything else that the request asks for is ignored.
+    pub fn issue_node(
+        &self,
+        request_pem: &str,
+        identity: &NodeIdentity,
+        now: Timestamp,
+    ) -> Result<String, AuthorityError> {
+        let mut request = CertificateSigningRequestParams::from_pem(request_pem)
+            .map_err(|error| AuthorityError::Request(error.to_string()))?;
+        if request.public_key.algorithm() != &PKCS_ECDSA_P256_SHA256 {
+            return Err(AuthorityError::WeakKey);
+        }
+        let uri =
+            identity.uri().try_into().map_err(|_| AuthorityError::Material("the identity is not ASCII".to_owned()))?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = named(&identity.node.to_string());
+        params.subject_alt_names = vec![SanType::URI(uri)];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.use_authority_key_identifier_extension = true;
+        lasting(&mut params, now, NODE_CERTIFICATE_LIFE)?;
+        request.params = params;
+        Ok(request.signed_by(&self.issuer)?.pem())
+    }
+}
+
+/// A node's own key, made on the node and never leaving it.
+pub struct NodeKey {
+    key: KeyPair,
+}
+
+impl NodeKey {
+    /// A fresh ECDSA P-256 key.
+    pub fn generate() -> Result<Self, AuthorityError> {
+        Ok(Self { key: KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)? })
+    }
+
+    /// The key that was kept.
+    pub fn from_pem(pem: &str) -> Result<Self, AuthorityError> {
+        Ok(Self { key: KeyPair::from_pem(pem)? })
+    }
+
+    /// The key, to be kept on the node.
+    pub fn to_pem(&self) -> Zeroizing<String> {
+        Zeroizing::new(self.key.serialize_pem())
+    }
+
+    /// The key as TLS takes it.
+    pub fn to_der(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()))
+    }
+
+    /// A certificate request that proves possession of the key and asks for nothing else.
+    pub fn request_pem(&self) -> Result<String, AuthorityError> {
+        Ok(CertificateParams::default().serialize_request(&self.key)?.pem()?)
+    }
+}
+
+fn named(common_name: &str) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    name
+}
+
+fn lasting(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Result<(), AuthorityError> {
+    let at = |millis: i64| {
+        OffsetDateTime::from_unix_timestamp(millis / 1_000).map_err(|error| AuthorityError::Material(error.to_string()))
+    };
+    let backdated = i64::try_from(BACKDATED.as_millis()).unwrap_or(0);
+    params.not_before = at(now.as_millis() - backdated)?;
+    params.not_after = at(now.plus(life).as_millis())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_model::NodeId;
+    use rustls_pki_types::CertificateSigningRequestDer;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+    fn identity() -> NodeIdentity {
+        let node: NodeId = "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap();
+        NodeIdentity { control_plane: "cp-1".into(), node, epoch: 3 }
+    }
+
+    #[test]
+    fn an_authority_that_was_kept_is_the_same_authority() {
+        let made = Authority::generate("cp-1", NOW).unwrap();
+        let kept = Authority::from_pem(made.certificate_pem(), &made.key_pem()).unwrap();
+        assert_eq!(made.digest(), kept.digest());
+    }
+
+    #[test]
+    fn a_node_gets_the_identity_it_was_given_and_not_the_one_it_asked_for() {
+        let authority = Authority::generate("cp-1", NOW).unwrap();
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+        let mut greedy = CertificateParams::new(vec!["cp.example".to_owned()]).unwrap();
+        greedy.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let request = greedy.serialize_request(&key).unwrap().pem().unwrap();
+        let pem = authority.issue_node(&request, &identity(), NOW).unwrap();
+        let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+        assert_eq!(NodeIdentity::of_certificate(&der).unwrap(), identity());
+        let (_, parsed) = x509_parser::parse_x509_certificate(&der).unwrap();
+        assert!(!parsed.is_ca());
+        assert_eq!(parsed.subject_alternative_name().unwrap().unwrap().value.general_names.len(), 1);
+    }
+
+    #[test]
+    fn a_request_with_a_spoiled_signature_or_another_kind_of_key_is_refused() {
+        let authority = Authority::generate("cp-1", NOW).unwrap();
+        let good = NodeKey::generate().unwrap().request_pem().unwrap();
+        assert!(authority.issue_node(&good, &identity(), NOW).is_ok());
+        assert!(matches!(authority.issue_node("garbage", &identity(), NOW), Err(AuthorityError::Request(_))));
+        let mut spoiled = CertificateSigningRequestDer::from_pem_slice(good.as_bytes()).unwrap().to_vec();
+        *spoiled.last_mut().unwrap() ^= 1;
+        let body = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, spoiled);
+        let spoiled = format!("-----BEGIN CERTIFICATE REQUEST-----\n{body}\n-----END CERTIFICATE REQUEST-----\n");
+        assert!(matches!(authority.issue_node(&spoiled, &identity(), NOW), Err(AuthorityError::Request(_))));
+        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let request = CertificateParams::default().serialize_request(&key).unwrap().pem().unwrap();
+        assert!(matches!(authority.issue_node(&request, &identity(), NOW), Err(AuthorityError::WeakKey)));
+    }
+}

@@ -1,0 +1,251 @@
+//! Task envelopes: DSSE (the envelope of secure-systems-lab's `dsse` specification, version 1) with one Ed25519 signature.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use ed25519_dalek::{Signer, SigningKey, VerifyingKey};
+use gpuaas_model::{Entropy, Timestamp};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::{
+    digest::sha256_hex,
+    key_set::{SigningKeySet, TaskKey},
+    statement::TaskStatement,
+};
+
+/// The payload's type; covered by the signature.
+pub const PAYLOAD_TYPE: &str = "application/vnd.gpuaas.task.v1+json";
+/// Longest envelope, in bytes: a rendered configuration and its parameters fit many times.
+const ENVELOPE_BYTES_MAX: usize = 256 * 1_024;
+
+/// A signed task on the wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Envelope {
+    payload_type: String,
+    payload: String,
+    signatures: Vec<Signature>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Signature {
+    keyid: String,
+    sig: String,
+}
+
+/// Why an envelope was refused. Nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeError {
+    /// Not an envelope, or longer than one can be.
+    #[error("the envelope is malformed: {0}")]
+    Malformed(String),
+    /// Signed by a key that is unknown or no longer accepted.
+    #[error("the envelope is signed by key {0}, which is not accepted")]
+    Key(String),
+    /// The signature is not that key's over these bytes.
+    #[error("the envelope's signature is wrong")]
+    Signature,
+    /// Its time is over.
+    #[error("the envelope expired at {0}")]
+    Expired(Timestamp),
+}
+
+/// A task could not be signed.
+#[derive(Debug, thiserror::Error)]
+pub enum SignError {
+    /// It is not representable.
+    #[error("the task cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It is longer than an agent takes.
+    #[error("the task is longer than {ENVELOPE_BYTES_MAX} bytes")]
+    TooLong,
+}
+
+/// The control plane's task-signing key.
+pub struct TaskSigner {
+    key_id: String,
+    key: SigningKey,
+}
+
+impl TaskSigner {
+    /// A fresh key; its id is the start of its public half's digest.
+    pub fn generate(entropy: &dyn Entropy) -> Self {
+        let mut seed = Zeroizing::new([0_u8; 32]);
+        entropy.fill(&mut *seed);
+        Self::from_seed(&seed)
+    }
+
+    /// The key that was kept.
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
+        let key = SigningKey::from_bytes(seed);
+        let key_id = format!("ed25519-{}", &sha256_hex(key.verifying_key().as_bytes())[..16]);
+        Self { key_id, key }
+    }
+
+    /// The key, to be sealed.
+    pub fn to_seed(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.key.to_bytes())
+    }
+
+    /// Its id.
+    pub fn key_id(&self) -> &str {
+        &self.key_id
+    }
+
+    /// Its public half, as key sets list it.
+    pub fn public(&self) -> TaskKey {
+        TaskKey::active(self.key_id.clone(), &self.key.verifying_key())
+    }
+
+    /// Signs a task.
+    pub fn sign(&self, statement: &TaskStatement) -> Result<Envelope, SignError> {
+        let payload = serde_json::to_vec(statement)?;
+        let signature = self.key.sign(&pre_authentication(PAYLOAD_TYPE, &payload));
+        let envelope = Envelope {
+            payload_type: PAYLOAD_TYPE.to_owned(),
+            payload: STANDARD.encode(payload),
+            signatures: vec![Signature { keyid: self.key_id.clone(), sig: STANDARD.encode(signature.to_bytes()) }],
+        };
+        if envelope.to_json().len() > ENVELOPE_BYTES_MAX { Err(SignError::TooLong) } else { Ok(envelope) }
+    }
+}
+
+impl Envelope {
+    /// Longest envelope that is read, in bytes.
+    pub const BYTES_MAX: usize = ENVELOPE_BYTES_MAX;
+
+    /// The envelope as it travels.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("three fields of text are always JSON")
+    }
+
+    /// SHA-256 of the payload's bytes, for the audit; of the encoded text when that is no base64.
+    pub fn payload_sha256(&self) -> String {
+        sha256_hex(&STANDARD.decode(&self.payload).unwrap_or_else(|_| self.payload.clone().into_bytes()))
+    }
+
+    /// The task of an envelope that one of `keys` signed and whose time is not over at `now`. Whom it is for, its fence and its type
+    /// are for the caller to check: they need what only the agent knows.
+    pub fn verify(bytes: &[u8], keys: &SigningKeySet, now: Timestamp) -> Result<TaskStatement, EnvelopeError> {
+        let statement = Self::open(bytes, keys)?;
+        if statement.expires_at <= now {
+            return Err(EnvelopeError::Expired(statement.expires_at));
+        }
+        Ok(statement)
+    }
+
+    /// The same without the time: a replay of a task that was executed is answered from the ledger however late it comes.
+    pub fn open(bytes: &[u8], keys: &SigningKeySet) -> Result<TaskStatement, EnvelopeError> {
+        if bytes.len() > ENVELOPE_BYTES_MAX {
+            return Err(EnvelopeError::Malformed(format!("it is longer than {ENVELOPE_BYTES_MAX} bytes")));
+        }
+        let malformed = |error: &dyn std::fmt::Display| EnvelopeError::Malformed(error.to_string());
+        let envelope: Self = serde_json::from_slice(bytes).map_err(|error| malformed(&error))?;
+        let [signature] = envelope.signatures.as_slice() else {
+            return Err(EnvelopeError::Malformed("it must carry exactly one signature".to_owned()));
+        };
+        if envelope.payload_type != PAYLOAD_TYPE {
+            return Err(EnvelopeError::Malformed(format!("its payload must be {PAYLOAD_TYPE}")));
+        }
+        let payload = STANDARD.decode(&envelope.payload).map_err(|error| malformed(&error))?;
+        let bytes = STANDARD.decode(&signature.sig).map_err(|error| malformed(&error))?;
+        let sig = ed25519_dalek::Signature::from_slice(&bytes).map_err(|error| malformed(&error))?;
+        let key: VerifyingKey =
+            keys.accepted(&signature.keyid).ok_or_else(|| EnvelopeError::Key(signature.keyid.clone()))?;
+        key.verify_strict(&pre_authentication(PAYLOAD_TYPE, &payload), &sig).map_err(|_| EnvelopeError::Signature)?;
+        serde_json::from_slice(&payload).map_err(|error| malformed(&error))
+    }
+}
+
+/// DSSE's pre-authentication encoding: lengths make every boundary unambiguous.
+fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+    fn signer() -> TaskSigner {
+        TaskSigner::from_seed(&[7; 32])
+    }
+
+    fn statement() -> TaskStatement {
+        let id = "0198c0de-7a3b-7c11-9b54-0242ac120002";
+        TaskStatement {
+            control_plane: "cp-1".into(),
+            node: id.parse().unwrap(),
+            epoch: 1,
+            workload: None,
+            operation: None,
+            step: None,
+            attempt: 1,
+            task: id.parse().unwrap(),
+            task_type: "host.noop".into(),
+            schema: 1,
+            params: json!({}),
+            issued_at: NOW,
+            expires_at: NOW.plus(std::time::Duration::from_secs(60)),
+            fence: 4,
+            correlation: id.parse().unwrap(),
+        }
+    }
+
+    fn keys() -> SigningKeySet {
+        SigningKeySet { version: 1, keys: vec![signer().public()] }
+    }
+
+    #[test]
+    fn the_encoding_is_that_of_the_specification() {
+        // The example of the DSSE protocol document.
+        assert_eq!(
+            pre_authentication("http://example.com/HelloWorld", b"hello world"),
+            b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
+        );
+    }
+
+    #[test]
+    fn a_signed_task_is_accepted_until_it_expires() {
+        let envelope = signer().sign(&statement()).unwrap().to_json();
+        assert_eq!(Envelope::verify(envelope.as_bytes(), &keys(), NOW).unwrap(), statement());
+        let late = statement().expires_at;
+        assert_eq!(Envelope::verify(envelope.as_bytes(), &keys(), late), Err(EnvelopeError::Expired(late)));
+    }
+
+    #[test]
+    fn a_key_that_the_set_does_not_list_is_not_accepted() {
+        let stranger = TaskSigner::from_seed(&[8; 32]);
+        let envelope = stranger.sign(&statement()).unwrap().to_json();
+        let refused = Envelope::verify(envelope.as_bytes(), &keys(), NOW);
+        assert_eq!(refused, Err(EnvelopeError::Key(stranger.key_id().to_owned())));
+    }
+
+    #[test]
+    fn a_signature_under_anothers_key_id_is_wrong() {
+        let mut envelope = TaskSigner::from_seed(&[8; 32]).sign(&statement()).unwrap();
+        envelope.signatures[0].keyid = signer().key_id().to_owned();
+        assert_eq!(Envelope::verify(envelope.to_json().as_bytes(), &keys(), NOW), Err(EnvelopeError::Signature));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn no_random_mutation_of_an_envelope_is_accepted(at in any::<prop::sample::Index>(), flip in 1_u8..=255) {
+            let mut bytes = signer().sign(&statement()).unwrap().to_json().into_bytes();
+            let at = at.index(bytes.len());
+            bytes[at] ^= flip;
+            // What JSON reads as the very same envelope is the very same envelope.
+            let same = serde_json::from_slice::<Envelope>(&bytes)
+                .is_ok_and(|read| read == signer().sign(&statement()).unwrap());
+            prop_assert!(same || Envelope::verify(&bytes, &keys(), NOW).is_err());
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The one string that brings a machine in: where to go, whom to trust there, and a token that works once.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use gpuaas_model::{Name, NodeId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::{digest::sha256_hex, token::SecretText};
+
+const PREFIX: &str = "gpuaas1.";
+/// Hex digits of the digest behind the text: a changed character is told from a foreign token.
+const CHECK_DIGITS: usize = 8;
+
+/// What an enrollment string says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnrollmentString {
+    /// The API, for example `https://cp.example:7443`.
+    pub url: String,
+    /// The control plane's id.
+    pub control_plane: String,
+    /// The node it is for.
+    pub node: NodeId,
+    /// That node's name, so that a person sees for which.
+    pub name: Name,
+    /// Works once, for enrollment only.
+    pub token: SecretText,
+    /// SHA-256 of the authority's certificate: nothing else is trusted, from the first byte.
+    pub ca_sha256: String,
+    /// When it stops working.
+    pub expires_at: Timestamp,
+}
+
+/// Why a text is no enrollment string.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnrollmentError {
+    /// It does not look like one.
+    #[error("this is no enrollment string: one begins with {PREFIX}")]
+    Foreign,
+    /// It is one of another format.
+    #[error("this enrollment string is of a format that this agent does not know")]
+    Version,
+    /// A character was lost or changed on the way.
+    #[error("this enrollment string is damaged: a character was lost or changed")]
+    Damaged,
+}
+
+impl EnrollmentString {
+    /// The string, to be shown once.
+    pub fn encode(&self) -> SecretText {
+        let json = serde_json::to_vec(self).expect("plain fields are always JSON");
+        let body = URL_SAFE_NO_PAD.encode(json);
+        let check = &sha256_hex(body.as_bytes())[..CHECK_DIGITS];
+        SecretText::new(format!("{PREFIX}{body}.{check}"))
+    }
+
+    /// What the string says.
+    pub fn decode(text: &str) -> Result<Self, EnrollmentError> {
+        let text = text.trim();
+        let Some(rest) = text.strip_prefix(PREFIX) else {
+            return Err(if text.starts_with("gpuaas") { EnrollmentError::Version } else { EnrollmentError::Foreign });
+        };
+        let (body, check) = rest.rsplit_once('.').ok_or(EnrollmentError::Damaged)?;
+        if sha256_hex(body.as_bytes())[..CHECK_DIGITS] != *check {
+            return Err(EnrollmentError::Damaged);
+        }
+        let json = URL_SAFE_NO_PAD.decode(body).map_err(|_| EnrollmentError::Damaged)?;
+        serde_json::from_slice(&json).map_err(|_| EnrollmentError::Version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn string() -> EnrollmentString {
+        EnrollmentString {
+            url: "https://127.0.0.1:7443".into(),
+            control_plane: "cp-1".into(),
+            node: "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap(),
+            name: "gpu-07".parse().unwrap(),
+            token: SecretText::new("t".repeat(43)),
+            ca_sha256: "ab".repeat(32),
+            expires_at: Timestamp::from_millis(9),
+        }
+    }
+
+    #[test]
+    fn a_string_reads_back_and_tells_apart_what_is_wrong_with_others() {
+        let text = string().encode();
+        assert_eq!(EnrollmentString::decode(text.expose()).unwrap().node, string().node);
+        assert_eq!(EnrollmentString::decode("hello").unwrap_err(), EnrollmentError::Foreign);
+        assert_eq!(EnrollmentString::decode("gpuaas2.x.y").unwrap_err(), EnrollmentError::Version);
+        let cut = &text.expose()[..text.expose().len() - 3];
+        assert_eq!(EnrollmentString::decode(cut).unwrap_err(), EnrollmentError::Damaged);
+    }
+
+    proptest! {
+        #[test]
+        fn a_changed_character_is_always_noticed(at in 0_usize..200, with in "[a-zA-Z0-9]") {
+            let text = string().encode().expose().to_owned();
+            let at = PREFIX.len() + at % (text.len() - PREFIX.len());
+            let mut changed = text.clone();
+            changed.replace_range(at..=at, &with);
+            prop_assume!(changed != text);
+            prop_assert!(EnrollmentString::decode(&changed).is_err());
+        }
+    }
+}

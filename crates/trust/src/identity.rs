@@ -1,0 +1,77 @@
+//! Who a node is, as its certificate says it: a SPIFFE-style URI that only our authority writes.
+
+use gpuaas_model::{NodeId, Timestamp};
+use x509_parser::extensions::GeneralName;
+
+/// A node's identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeIdentity {
+    /// The control plane that gave it.
+    pub control_plane: String,
+    /// The node.
+    pub node: NodeId,
+    /// The enrollment it comes from; an earlier one than the node's present epoch is void.
+    pub epoch: u64,
+}
+
+/// A certificate carries no identity of ours.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the certificate carries no node identity: {0}")]
+pub struct IdentityError(pub String);
+
+impl NodeIdentity {
+    /// `spiffe://CONTROL-PLANE/node/NODE/epoch/N`.
+    pub fn uri(&self) -> String {
+        format!("spiffe://{}/node/{}/epoch/{}", self.control_plane, self.node, self.epoch)
+    }
+
+    /// The identity that such a URI says.
+    pub fn of_uri(uri: &str) -> Result<Self, IdentityError> {
+        let refuse = || IdentityError(format!("{uri} is not of the form spiffe://CONTROL-PLANE/node/NODE/epoch/N"));
+        let parts: Vec<&str> = uri.strip_prefix("spiffe://").ok_or_else(refuse)?.split('/').collect();
+        let [control_plane, "node", node, "epoch", epoch] = parts[..] else { return Err(refuse()) };
+        Ok(Self {
+            control_plane: control_plane.to_owned(),
+            node: node.parse().map_err(|_| refuse())?,
+            epoch: epoch.parse().map_err(|_| refuse())?,
+        })
+    }
+
+    /// The identity in a certificate whose chain was verified elsewhere.
+    pub fn of_certificate(der: &[u8]) -> Result<Self, IdentityError> {
+        let (_, certificate) =
+            x509_parser::parse_x509_certificate(der).map_err(|error| IdentityError(error.to_string()))?;
+        let names = certificate.subject_alternative_name().map_err(|error| IdentityError(error.to_string()))?;
+        let names = names.map(|extension| extension.value.general_names.as_slice()).unwrap_or_default();
+        match names {
+            [GeneralName::URI(uri)] => Self::of_uri(uri),
+            _ => Err(IdentityError("it must have exactly one URI name".to_owned())),
+        }
+    }
+}
+
+/// When a certificate ends.
+pub fn expires_at(der: &[u8]) -> Result<Timestamp, IdentityError> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(der).map_err(|error| IdentityError(error.to_string()))?;
+    Ok(Timestamp::from_millis(certificate.validity().not_after.timestamp().saturating_mul(1_000)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_reads_back_what_it_writes_and_nothing_looser() {
+        let uri = "spiffe://cp-1/node/0198c0de-7a3b-7c11-9b54-0242ac120002/epoch/7";
+        assert_eq!(NodeIdentity::of_uri(uri).unwrap().uri(), uri);
+        for bad in [
+            "spiffe://cp-1/node/0198c0de-7a3b-7c11-9b54-0242ac120002",
+            "spiffe://cp-1/user/0198c0de-7a3b-7c11-9b54-0242ac120002/epoch/7",
+            "spiffe://cp-1/node/gpu-07/epoch/7",
+            "spiffe://cp-1/node/0198c0de-7a3b-7c11-9b54-0242ac120002/epoch/-1",
+            "https://cp-1/node/0198c0de-7a3b-7c11-9b54-0242ac120002/epoch/7",
+        ] {
+            assert!(NodeIdentity::of_uri(bad).is_err(), "{bad}");
+        }
+    }
+}

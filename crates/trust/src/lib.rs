@@ -1,0 +1,32 @@
+//! Whom to believe: the certificate authority, node identities, enrollment strings, signed task envelopes, signing-key sets, sealed
+//! secrets and tokens.
+//!
+//! Guarantees: no I/O, no clock, no randomness but what is passed in (key generation apart, which the crypto library does itself); no
+//! secret is printable.
+//!
+//! Deliberately absent: where keys are kept (`store`, `server`), and who may do what (`engine`, `api`).
+
+mod authority;
+mod digest;
+mod dsse;
+mod enrollment;
+mod identity;
+mod key_set;
+mod seal;
+mod statement;
+mod tls;
+mod token;
+
+pub use authority::{Authority, AuthorityError, NODE_CERTIFICATE_LIFE, NodeKey};
+pub use digest::{same_bytes, sha256_hex};
+pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};
+pub use enrollment::{EnrollmentError, EnrollmentString};
+pub use identity::{IdentityError, NodeIdentity, expires_at};
+pub use key_set::{KeySetError, KeyState, KeyStateEvent, SignedKeySet, SigningKeySet, TaskKey};
+pub use seal::{SealError, SealingKey};
+pub use statement::TaskStatement;
+pub use tls::{
+    ALPN_FETCH, ALPN_NODE, PinnedAuthority, TlsError, api_server_config, channel_server_config, client_config,
+    node_client_config, pinned_client_config,
+};
+pub use token::{ApiToken, SecretText};

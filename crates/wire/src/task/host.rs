@@ -1,0 +1,186 @@
+//! Tasks about the host itself.
+
+use gpuaas_model::TaskType;
+use serde::{Deserialize, Serialize};
+
+use super::TaskSpec;
+
+/// Changes nothing and answers at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Noop {}
+
+/// The answer to [`Noop`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoopDone {}
+
+/// Asks what the node is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inspect {}
+
+/// What a node says it is. Its own word: shown, never trusted for more than its own scheduling.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostFacts {
+    /// Host name.
+    pub hostname: String,
+    /// `/etc/machine-id`; changes when a machine is reinstalled.
+    pub machine_id: String,
+    /// Changes at every boot.
+    pub boot_id: String,
+    /// For example `Debian GNU/Linux 12 (bookworm)`.
+    pub os: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Architecture as Rust names it, for example `x86_64`.
+    pub arch: String,
+    /// Logical CPUs.
+    pub cpus: u32,
+    /// Memory.
+    pub memory_bytes: u64,
+    /// The node's own addresses, the one its services listen on first.
+    pub addresses: Vec<String>,
+    /// Where an app would put its data.
+    pub disks: Vec<DiskFacts>,
+    /// Whether this is a sandbox and no machine of its own.
+    pub sandbox: bool,
+}
+
+/// A file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskFacts {
+    /// Where it is mounted, as the node sees it.
+    pub path: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// What an unprivileged writer may still use.
+    pub free_bytes: u64,
+}
+
+/// Checks whether an app could run here, before anything is changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preflight {
+    /// TCP ports that must be free on the node's own address.
+    pub ports: Vec<u16>,
+    /// Paths that must not exist: leftovers of an earlier installation.
+    pub absent_paths: Vec<String>,
+    /// Paths that the app's own uninstall would delete though it did not make them: their presence is a warning.
+    pub endangered_paths: Vec<String>,
+    /// Free space wanted under `/var/lib`, in bytes.
+    pub free_bytes_min: u64,
+}
+
+/// What a preflight found; success of the task, whatever it found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreflightReport {
+    /// Checks that passed.
+    pub passed: u32,
+    /// Those that did not.
+    pub findings: Vec<Finding>,
+}
+
+/// One finding, with evidence and fix.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Stable name of the check, for example `port_taken`.
+    pub check: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was found, in one sentence.
+    pub detail: String,
+    /// What to do.
+    pub fix: String,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Worth knowing.
+    Warning,
+    /// The app must not be installed.
+    Blocking,
+}
+
+/// Who holds a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortHolder {
+    /// The port.
+    pub port: u16,
+    /// Address it listens on.
+    pub address: String,
+}
+
+/// Lists what an app left behind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Residue {
+    /// Paths that must be gone.
+    pub paths: Vec<String>,
+    /// Paths under which nothing may be mounted.
+    pub mount_prefixes: Vec<String>,
+    /// Ports on which nothing may listen.
+    pub ports: Vec<u16>,
+    /// Units that must not be known any more.
+    pub units: Vec<String>,
+    /// Programs (by the start of their path) of which no process may remain.
+    pub process_prefixes: Vec<String>,
+}
+
+/// What is still there. Hygiene, not attestation: the tenant was root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResidueReport {
+    /// Every item found; empty means clean. At most [`ResidueReport::ITEMS_MAX`].
+    pub items: Vec<ResidueItem>,
+}
+
+impl ResidueReport {
+    /// Most items listed.
+    pub const ITEMS_MAX: usize = 200;
+}
+
+/// One thing that is still there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResidueItem {
+    /// Of what kind.
+    pub kind: ResidueKind,
+    /// Which one: a path, a port, a unit, a process with its id.
+    pub what: String,
+}
+
+/// Kinds of residue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResidueKind {
+    /// A file or folder.
+    Path,
+    /// A mount.
+    Mount,
+    /// A listener.
+    Port,
+    /// A unit.
+    Unit,
+    /// A process.
+    Process,
+}
+
+impl TaskSpec for Noop {
+    const TYPE: TaskType = TaskType::Noop;
+    type Result = NoopDone;
+}
+
+impl TaskSpec for Inspect {
+    const TYPE: TaskType = TaskType::Inspect;
+    type Result = HostFacts;
+}
+
+impl TaskSpec for Preflight {
+    const TYPE: TaskType = TaskType::Preflight;
+    type Result = PreflightReport;
+}
+
+impl TaskSpec for Residue {
+    const TYPE: TaskType = TaskType::Residue;
+    type Result = ResidueReport;
+}

@@ -1,0 +1,122 @@
+//! The closed task catalog: one parameter type and one result type per [`TaskType`], all refusing unknown fields.
+//!
+//! A type's schema version grows when its parameters change shape; an agent lists the versions it knows at hello and the control
+//! plane renders what the agent listed.
+
+mod artifact;
+mod host;
+mod rke2;
+
+pub use artifact::{ArtifactFetch, ArtifactFetched, ArtifactRef};
+pub use host::{
+    DiskFacts, Finding, HostFacts, Inspect, Noop, NoopDone, PortHolder, Preflight, PreflightReport, Residue,
+    ResidueItem, ResidueKind, ResidueReport, Severity,
+};
+pub use rke2::{
+    GiveUp, JournalExcerpt, Rke2Configure, Rke2Configured, Rke2Install, Rke2Installed, Rke2KubeconfigRead,
+    Rke2KubeconfigStored, Rke2Observation, Rke2Observe, Rke2Role, Rke2Start, Rke2Started, Rke2Stop, Rke2Stopped,
+    Rke2Uninstall, Rke2Uninstalled, UnitReport,
+};
+
+use gpuaas_model::{Code, SecretId, TaskType};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// A task type as a Rust type: its parameters are `Self`, its result is [`TaskSpec::Result`].
+pub trait TaskSpec: Serialize + DeserializeOwned {
+    /// The type's name in the catalog.
+    const TYPE: TaskType;
+    /// The version of the parameters' shape.
+    const SCHEMA: u32 = 1;
+    /// What a success returns.
+    type Result: Serialize + DeserializeOwned;
+}
+
+/// A task type with the schema versions an agent can execute; the agent's hello lists these.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSupport {
+    /// The catalog name. Text, because an agent may know types that this control plane does not.
+    pub task: String,
+    /// The schema versions.
+    pub schemas: Vec<u32>,
+}
+
+/// A secret by reference: its bytes are fetched over the channel by the node whose task names it, and by no other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretRef {
+    /// Which secret.
+    pub secret_id: SecretId,
+    /// SHA-256 of its bytes, 64 lower-case hex digits.
+    pub sha256: String,
+}
+
+/// How far a task is; any number may precede its end. Bounded: `text` to [`TaskProgress::TEXT_BYTES_MAX`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskProgress {
+    /// What is being done or waited for, for example `waiting for rke2-server to notify readiness`.
+    pub text: String,
+    /// Percent done, where it can be told.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub percent: Option<u8>,
+}
+
+impl TaskProgress {
+    /// Longest progress text, in bytes.
+    pub const TEXT_BYTES_MAX: usize = 512;
+}
+
+/// How a task ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum TaskOutcome {
+    /// Done; `result` is the type's result.
+    Succeeded {
+        /// JSON of the type's result.
+        result: serde_json::Value,
+    },
+    /// Not done.
+    Failed {
+        /// Why.
+        failure: TaskFailure,
+    },
+}
+
+/// Why a task failed, with what was seen on the node. A node's word: it is evidence, never an instruction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskFailure {
+    /// Stable code.
+    pub code: Code,
+    /// One sentence; at most [`TaskFailure::MESSAGE_BYTES_MAX`].
+    pub message: String,
+    /// How the unit was, where the task was about one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unit: Option<UnitReport>,
+    /// The last lines of its journal, oldest first, at most [`TaskFailure::JOURNAL_LINES_MAX`].
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub journal: Vec<JournalExcerpt>,
+}
+
+impl TaskFailure {
+    /// Longest message, in bytes.
+    pub const MESSAGE_BYTES_MAX: usize = 1_024;
+    /// Most journal lines in one failure.
+    pub const JOURNAL_LINES_MAX: usize = 60;
+
+    /// A failure without evidence of a unit.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), unit: None, journal: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_parameters_are_refused() {
+        assert!(serde_json::from_str::<Noop>(r#"{}"#).is_ok());
+        assert!(serde_json::from_str::<Noop>(r#"{"also": 1}"#).is_err());
+        let secret = r#"{"secret_id":"0198c0de-7a3b-7c11-9b54-0242ac120002","sha256":"00","value":"x"}"#;
+        assert!(serde_json::from_str::<SecretRef>(secret).is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! The genuine Kubernetes components that the stand-in runs, built once per version into a per-user cache.
+//!
+//! Guaranteed: [`ensure`] returns a folder whose programs carry the digests of its manifest, checked at every call. A build
+//! appears under its final name only when it is whole, so a crash leaves nothing that could be taken for one; of two
+//! builds at once the second waits and uses the first's result.
+//!
+//! Deliberately absent: anything about what the programs do. The pins are `components/go.mod` and its sums.
+
+mod build;
+mod download;
+mod go;
+
+use std::fs;
+
+use anyhow::{Context as _, bail, ensure};
+use aws_lc_rs::digest::{Context as Digest, SHA256};
+use camino::{Utf8Path, Utf8PathBuf};
+use serde::{Deserialize, Serialize};
+
+/// The release that the components report as their own.
+pub(crate) const VERSION: &str = "v1.36.3+rke2r1";
+/// Uses the programs of this folder instead of building any.
+pub(crate) const DIR_VARIABLE: &str = "GPUAAS_COMPONENTS";
+const MANIFEST: &str = "manifest.json";
+/// What every folder of components must hold.
+const REQUIRED: [&str; 5] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
+
+/// What may be asked of [`ensure`].
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct ComponentsOptions {
+    /// Fetch the official release binaries instead of building them.
+    #[arg(long)]
+    pub(crate) download: bool,
+    /// Use the programs of this folder as they are.
+    #[arg(long, env = DIR_VARIABLE)]
+    pub(crate) dir: Option<Utf8PathBuf>,
+}
+
+/// One verified program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ComponentFile {
+    /// Its file name.
+    pub(crate) name: String,
+    /// SHA-256 in hex.
+    pub(crate) sha256: String,
+    /// Bytes.
+    pub(crate) size: u64,
+}
+
+/// A folder of verified programs.
+#[derive(Clone, Debug)]
+pub(crate) struct ComponentsDir {
+    /// Absolute.
+    pub(crate) dir: Utf8PathBuf,
+    /// Sorted by name.
+    pub(crate) files: Vec<ComponentFile>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Manifest {
+    version: String,
+    files: Vec<ComponentFile>,
+}
+
+impl ComponentsDir {
+    /// Where the program `name` is.
+    pub(crate) fn program(&self, name: &str) -> Utf8PathBuf {
+        self.dir.join(name)
+    }
+}
+
+/// The chore: prints the folder on standard output.
+pub(crate) fn run(options: &ComponentsOptions) -> anyhow::Result<()> {
+    println!("{}", ensure(options)?.dir);
+    Ok(())
+}
+
+/// Makes sure that the components are there: from the named folder, else from the cache, else built now (five minutes on
+/// two cores) or downloaded.
+pub(crate) fn ensure(options: &ComponentsOptions) -> anyhow::Result<ComponentsDir> {
+    let given = options
+        .dir
+        .clone()
+        .or_else(|| std::env::var(DIR_VARIABLE).ok().filter(|d| !d.is_empty()).map(Utf8PathBuf::from));
+    if let Some(dir) = given {
+        return take_as_is(&dir);
+    }
+    let module = root()?.join("components");
+    let kind = if options.download { "official" } else { "built" };
+    let parent = cache_dir()?.join("components");
+    fs::create_dir_all(&parent).with_context(|| parent.to_string())?;
+    let dir = parent.join(format!("{VERSION}-{}-{kind}", &build::recipe_digest(&module)?[..16]));
+    // Held until the end: the second of two builds finds the first's result.
+    let lock = fs::File::create(parent.join("lock"))?;
+    lock.lock()?;
+    match verified(&dir) {
+        Ok(found) => return Ok(found),
+        Err(error) if dir.exists() => {
+            eprintln!("components in {dir} are not what they were: {error:#}; building them again");
+            fs::remove_dir_all(&dir)?;
+        }
+        Err(_) => {}
+    }
+    let staging = tempfile::Builder::new().prefix(".building-").tempdir_in(&parent)?;
+    let target = Utf8Path::from_path(staging.path()).context("the cache's path is not UTF-8")?;
+    if options.download {
+        download::all(target)?;
+    } else {
+        build::all(&module, target, &go::find(&cache_dir()?)?)?;
+    }
+    let files = describe(target)?;
+    fs::write(target.join(MANIFEST), serde_json::to_vec_pretty(&Manifest { version: VERSION.to_owned(), files })?)?;
+    let path = staging.keep();
+    fs::rename(&path, &dir)?;
+    verified(&dir)
+}
+
+/// The root of this checkout.
+pub(crate) fn root() -> anyhow::Result<&'static Utf8Path> {
+    Utf8Path::from_path(crate::shell::root()).context("the checkout's path is not UTF-8")
+}
+
+/// `$XDG_CACHE_HOME/gpuaas` or `~/.cache/gpuaas`.
+fn cache_dir() -> anyhow::Result<Utf8PathBuf> {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty()).map(Utf8PathBuf::from);
+    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+    Ok(base.context("neither XDG_CACHE_HOME nor HOME is set")?.join("gpuaas"))
+}
+
+fn verified(dir: &Utf8Path) -> anyhow::Result<ComponentsDir> {
+    let manifest: Manifest = serde_json::from_slice(&fs::read(dir.join(MANIFEST))?).context(MANIFEST)?;
+    ensure!(manifest.version == VERSION, "the manifest is of {}", manifest.version);
+    let found = describe(dir)?;
+    ensure!(found == manifest.files, "a program's digest differs from the manifest's");
+    Ok(ComponentsDir { dir: dir.to_owned(), files: found })
+}
+
+fn take_as_is(dir: &Utf8Path) -> anyhow::Result<ComponentsDir> {
+    let dir = dir.canonicalize_utf8().with_context(|| format!("components folder {dir}"))?;
+    let files = describe(&dir)?;
+    for name in REQUIRED {
+        let arguments: &[&str] = if name == "kubectl" { &["version", "--client"] } else { &["--version"] };
+        let output = std::process::Command::new(dir.join(name)).args(arguments).output();
+        let runs = output.with_context(|| format!("{name} in {dir} does not run"))?;
+        ensure!(runs.status.success(), "{name} in {dir} does not run: {}", runs.status);
+    }
+    Ok(ComponentsDir { dir, files })
+}
+
+/// Names, sizes and digests of the programs in `dir`, which must hold at least the required ones.
+fn describe(dir: &Utf8Path) -> anyhow::Result<Vec<ComponentFile>> {
+    let mut files = Vec::new();
+    for name in REQUIRED.into_iter().chain(["etcdctl"]) {
+        let path = dir.join(name);
+        if path.is_file() {
+            let (sha256, size) = digest_of(&path)?;
+            files.push(ComponentFile { name: name.to_owned(), sha256, size });
+        } else if REQUIRED.contains(&name) {
+            bail!("{dir} holds no {name}");
+        }
+    }
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(files)
+}
+
+/// SHA-256 in hex and length of a file.
+pub(crate) fn digest_of(path: &Utf8Path) -> anyhow::Result<(String, u64)> {
+    let mut file = fs::File::open(path).with_context(|| path.to_string())?;
+    let (mut digest, mut size, mut buffer) = (Digest::new(&SHA256), 0, vec![0; 1 << 20]);
+    loop {
+        let read = std::io::Read::read(&mut file, &mut buffer)?;
+        if read == 0 {
+            return Ok((hex::encode(digest.finish()), size));
+        }
+        digest.update(&buffer[..read]);
+        size += read as u64;
+    }
+}

@@ -1,0 +1,24 @@
+//! Checks of form: those that rustfmt and clippy hold, and the rules of the house that they cannot.
+
+mod layers;
+mod purity;
+mod size;
+
+use anyhow::bail;
+
+use crate::{shell, tools};
+
+/// Runs every check; a rule of the house reports all of its findings before the run fails.
+pub(crate) fn run() -> anyhow::Result<()> {
+    shell::run("rustfmt", &mut shell::cargo(&["fmt", "--all", "--check"]))?;
+    let findings: Vec<String> = [layers::check()?, size::check()?, purity::check()?].concat();
+    for finding in &findings {
+        eprintln!("error: {finding}");
+    }
+    if !findings.is_empty() {
+        bail!("{} rules of the house are broken", findings.len());
+    }
+    let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
+    shell::run("clippy", &mut shell::cargo(&clippy))?;
+    tools::deny()
+}

@@ -1,0 +1,37 @@
+//! Files stay readable: above [`LINES_MAX`] a concept is missing.
+
+use crate::shell;
+
+/// Longest source file, in lines.
+const LINES_MAX: usize = 600;
+
+/// Every source file that is too long; tells the median of all.
+pub(crate) fn check() -> anyhow::Result<Vec<String>> {
+    let mut lengths = Vec::new();
+    for file in shell::files()?.into_iter().filter(|file| file.ends_with(".rs")) {
+        let text = std::fs::read_to_string(shell::root().join(&file))?;
+        lengths.push((text.lines().count(), file));
+    }
+    lengths.sort();
+    if let Some((median, _)) = lengths.get(lengths.len() / 2) {
+        let longest = lengths.last().map_or(0, |(lines, _)| *lines);
+        eprintln!("    files: {} of Rust, median {median} lines, longest {longest}", lengths.len());
+    }
+    Ok(too_long(&lengths))
+}
+
+fn too_long(lengths: &[(usize, String)]) -> Vec<String> {
+    let finding = |(lines, file): &(usize, String)| format!("size: {file} has {lines} lines; {LINES_MAX} is the most");
+    lengths.iter().filter(|(lines, _)| *lines > LINES_MAX).map(finding).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_above_the_limit_is_named() {
+        let lengths = [(LINES_MAX, "fits.rs".to_owned()), (LINES_MAX + 1, "long.rs".to_owned())];
+        assert_eq!(too_long(&lengths), [format!("size: long.rs has {} lines; {LINES_MAX} is the most", LINES_MAX + 1)]);
+    }
+}

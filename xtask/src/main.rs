@@ -1,0 +1,39 @@
+//! The one menu of this project's chores: `cargo xtask --help`.
+
+mod components;
+mod lint;
+mod release;
+mod shell;
+mod test;
+mod tools;
+
+use clap::{Parser, Subcommand};
+
+/// Everything one does with a checkout.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 110)]
+struct Menu {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Checks form: rustfmt, clippy, dependencies, layers, file sizes, purity, uncovered API operations.
+    Lint,
+    /// Builds (or finds, or downloads) the genuine Kubernetes components, and says where they are.
+    Components(components::ComponentsOptions),
+    /// Packages the stand-in distribution as a release directory, and says where it is.
+    Release(release::ReleaseChore),
+    /// Lints, runs every test, and the demo last; prints how many tests of each kind ran.
+    Test(test::Options),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Menu::parse().chore {
+        Chore::Lint => lint::run(),
+        Chore::Components(options) => components::run(&options),
+        Chore::Release(chore) => release::run(&chore),
+        Chore::Test(options) => test::run(&options),
+    }
+}

@@ -1,0 +1,220 @@
+//! Packages the stand-in as a directory laid out like an RKE2 release, with a marker that says what it is.
+//!
+//! Guaranteed: the same inputs give the same bytes (no times, owners or orders of this machine); a release appears whole
+//! or not at all; nothing is rebuilt while the inputs' digest in the marker agrees. The images archive names the genuine
+//! components by digest and place instead of holding them.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt as _;
+
+use anyhow::Context as _;
+use aws_lc_rs::digest::{SHA256, digest};
+use camino::{Utf8Path, Utf8PathBuf};
+use serde_json::json;
+
+use crate::components::{self, ComponentsDir, VERSION, digest_of};
+use crate::shell;
+
+/// The file whose presence makes a release directory a stand-in's; whoever imports it reads this.
+pub(crate) const MARKER: &str = "STAND-IN";
+const TARBALL: &str = "rke2.linux-amd64.tar.gz";
+const IMAGES: &str = "rke2-images.linux-amd64.tar.zst";
+const IMAGES_LIST: &str = "rke2-images-all.linux-amd64.txt";
+const SUMS: &str = "sha256sum-amd64.txt";
+/// Raised when this file lays things out in another way.
+const LAYOUT: u32 = 1;
+
+/// What [`build`] packages, and where it puts it.
+#[derive(Clone, Debug)]
+pub(crate) struct ReleaseOptions {
+    /// The genuine components that the release names.
+    pub(crate) components: ComponentsDir,
+    /// A built `rke2`; none builds it with `profile`.
+    pub(crate) rke2: Option<Utf8PathBuf>,
+    /// The cargo profile, `dev` being the default one.
+    pub(crate) profile: String,
+    /// The release's directory; none means `target/release-stand-in/<version>`.
+    pub(crate) out: Option<Utf8PathBuf>,
+}
+
+/// The chore's own options.
+#[derive(clap::Args)]
+pub(crate) struct ReleaseChore {
+    #[command(flatten)]
+    components: components::ComponentsOptions,
+    /// A built `rke2` to package instead of building one.
+    #[arg(long)]
+    rke2: Option<Utf8PathBuf>,
+    /// The cargo profile to build it with.
+    #[arg(long, default_value = "dev")]
+    profile: String,
+    /// Where to put the release.
+    #[arg(long)]
+    out: Option<Utf8PathBuf>,
+}
+
+/// The chore: prints the release's directory on standard output.
+pub(crate) fn run(chore: &ReleaseChore) -> anyhow::Result<()> {
+    let components = components::ensure(&chore.components)?;
+    let (rke2, profile, out) = (chore.rke2.clone(), chore.profile.clone(), chore.out.clone());
+    println!("{}", build(&ReleaseOptions { components, rke2, profile, out })?);
+    Ok(())
+}
+
+/// Packages the release and returns its directory.
+pub(crate) fn build(options: &ReleaseOptions) -> anyhow::Result<Utf8PathBuf> {
+    let root = components::root()?;
+    let program = match &options.rke2 {
+        Some(path) => path.clone(),
+        None => build_program(root, &options.profile)?,
+    };
+    let out = options.out.clone().unwrap_or_else(|| target_dir(root).join("release-stand-in").join(VERSION));
+    let package = root.join("crates/standin/package");
+    let marker = marker(&program, &package, &options.components)?;
+    let complete = [TARBALL, IMAGES, IMAGES_LIST, SUMS].iter().all(|name| out.join(name).is_file());
+    if complete && fs::read_to_string(out.join(MARKER)).is_ok_and(|text| text == marker) {
+        return Ok(out);
+    }
+    let parent = out.parent().context("the release needs a folder to lie in")?;
+    fs::create_dir_all(parent)?;
+    let staging = tempfile::Builder::new().prefix(".release-").tempdir_in(parent)?;
+    let dir = Utf8Path::from_path(staging.path()).context("the path is not UTF-8")?;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
+    fs::write(dir.join(TARBALL), tarball(&program, &package)?)?;
+    fs::write(dir.join(IMAGES), images(&options.components)?)?;
+    fs::write(dir.join(IMAGES_LIST), images_list())?;
+    fs::write(dir.join(MARKER), &marker)?;
+    fs::write(dir.join(SUMS), sums(dir)?)?;
+    if out.exists() {
+        fs::remove_dir_all(&out)?;
+    }
+    fs::rename(staging.keep(), &out)?;
+    Ok(out)
+}
+
+fn build_program(root: &Utf8Path, profile: &str) -> anyhow::Result<Utf8PathBuf> {
+    shell::run(
+        "stand-in",
+        &mut shell::cargo(&["build", "--quiet", "--package", "gpuaas-standin", "--profile", profile]),
+    )?;
+    // Cargo's own exception: the profile `dev` builds into `debug`.
+    Ok(target_dir(root).join(if profile == "dev" { "debug" } else { profile }).join("rke2"))
+}
+
+fn target_dir(root: &Utf8Path) -> Utf8PathBuf {
+    std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), |dir| root.join(dir))
+}
+
+/// What the release is and what it was made of; two releases of the same inputs have the same marker.
+fn marker(program: &Utf8Path, package: &Utf8Path, components: &ComponentsDir) -> anyhow::Result<String> {
+    let mut inputs = format!("layout {LAYOUT}\nrke2 {}\ncomponents {}\n", digest_of(program)?.0, components.dir);
+    for (name, path, mode) in package_files(package)? {
+        inputs.push_str(&format!("{name} {mode:o} {}\n", digest_of(&path)?.0));
+    }
+    for file in &components.files {
+        inputs.push_str(&format!("{} {}\n", file.name, file.sha256));
+    }
+    let marker = json!({
+        "stand_in": true,
+        "for": "rke2",
+        "version": VERSION,
+        "inputs": format!("sha256:{}", hex::encode(digest(&SHA256, inputs.as_bytes()))),
+    });
+    Ok(format!("{}\n", serde_json::to_string_pretty(&marker)?))
+}
+
+/// Name inside the release, place here, and mode of every file the release has besides the program; sorted.
+fn package_files(package: &Utf8Path) -> anyhow::Result<Vec<(String, Utf8PathBuf, u32)>> {
+    let mut files = Vec::new();
+    for (folder, mode) in [("bin", 0o755), ("lib/systemd/system", 0o644), ("share/rke2", 0o644)] {
+        for entry in package.join(folder).read_dir_utf8().with_context(|| package.join(folder).to_string())? {
+            let entry = entry?;
+            files.push((format!("{folder}/{}", entry.file_name()), entry.path().to_owned(), mode));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn tarball(program: &Utf8Path, package: &Utf8Path) -> anyhow::Result<Vec<u8>> {
+    let mut files = package_files(package)?;
+    files.push(("bin/rke2".to_owned(), program.to_owned(), 0o755));
+    files.sort();
+    // Speed before size: it is packed anew with every build of the stand-in.
+    let gzip = flate2::GzBuilder::new().mtime(0).write(Vec::new(), flate2::Compression::fast());
+    let mut tar = tar::Builder::new(gzip);
+    for (name, path, mode) in files {
+        append(&mut tar, &name, mode, &fs::read(&path)?)?;
+    }
+    Ok(tar.into_inner()?.finish()?)
+}
+
+fn images(components: &ComponentsDir) -> anyhow::Result<Vec<u8>> {
+    let entries: Vec<_> = components
+        .files
+        .iter()
+        .map(|file| json!({ "name": file.name, "sha256": file.sha256, "size": file.size, "path": components.program(&file.name) }))
+        .collect();
+    let list = serde_json::to_vec_pretty(&json!({ "version": VERSION, "components": entries }))?;
+    let mut tar = tar::Builder::new(zstd::Encoder::new(Vec::new(), 3)?);
+    append(&mut tar, "components.json", 0o644, &list)?;
+    Ok(tar.into_inner()?.finish()?)
+}
+
+fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, mode: u32, content: &[u8]) -> anyhow::Result<()> {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(content.len() as u64);
+    header.set_mode(mode);
+    header.set_mtime(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_entry_type(tar::EntryType::Regular);
+    Ok(tar.append_data(&mut header, name, content)?)
+}
+
+fn images_list() -> String {
+    let tag = VERSION.replace('+', "-");
+    let names = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+    let lines: Vec<String> = names.iter().map(|name| format!("docker.io/stand-in/{name}:{tag}\n")).collect();
+    lines.concat()
+}
+
+fn sums(dir: &Utf8Path) -> anyhow::Result<String> {
+    let mut lines = String::new();
+    for name in [MARKER, IMAGES_LIST, IMAGES, TARBALL] {
+        lines.push_str(&format!("{}  {name}\n", digest_of(&dir.join(name))?.0));
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(mtime: std::time::SystemTime) -> (tempfile::TempDir, Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Utf8Path::from_path(dir.path()).unwrap();
+        for file in ["bin/b.sh", "bin/a.sh", "lib/systemd/system/u.service", "share/rke2/L.txt", "rke2"] {
+            fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            fs::write(root.join(file), file).unwrap();
+            fs::File::options().append(true).open(root.join(file)).unwrap().set_modified(mtime).unwrap();
+        }
+        let bytes = tarball(&root.join("rke2"), root).unwrap();
+        (dir, bytes)
+    }
+
+    #[test]
+    fn the_same_inputs_give_the_same_bytes_whenever_they_were_written() {
+        let day = std::time::Duration::from_secs(86_400);
+        let (_one, first) = package(std::time::SystemTime::UNIX_EPOCH + day);
+        let (_two, second) = package(std::time::SystemTime::UNIX_EPOCH + 2 * day);
+        assert_eq!(first, second);
+        let names: Vec<String> = tar::Archive::new(flate2::read::GzDecoder::new(first.as_slice()))
+            .entries()
+            .unwrap()
+            .map(|entry| entry.unwrap().path().unwrap().display().to_string())
+            .collect();
+        assert_eq!(names, ["bin/a.sh", "bin/b.sh", "bin/rke2", "lib/systemd/system/u.service", "share/rke2/L.txt"]);
+    }
+}

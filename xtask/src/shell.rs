@@ -1,0 +1,52 @@
+//! Runs other programs: says what it runs, fails with what failed.
+
+use std::{path::Path, process::Command, time::Instant};
+
+use anyhow::{Context, bail};
+
+/// The root of this checkout.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one folder below the workspace root")
+}
+
+/// The cargo that runs this xtask.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs `command` under the heading `what`, its output going where ours goes; tells the seconds it took.
+pub(crate) fn run(what: &str, command: &mut Command) -> anyhow::Result<()> {
+    eprintln!("==> {what}");
+    let began = Instant::now();
+    let status = command.status().with_context(|| format!("{what}: {command:?} could not be started"))?;
+    if !status.success() {
+        bail!("{what} failed ({status})");
+    }
+    eprintln!("    {what}: {:.1} s", began.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Runs `command` and returns what it wrote to stdout.
+pub(crate) fn capture(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.output().with_context(|| format!("{command:?} could not be started"))?;
+    if !output.status.success() {
+        bail!("{command:?} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed something that is no text"))
+}
+
+/// Files that git tracks or would track, relative to the root.
+pub(crate) fn files() -> anyhow::Result<Vec<String>> {
+    let list = capture(Command::new("git").current_dir(root()).args([
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]))?;
+    let mut files: Vec<String> = list.lines().filter(|file| root().join(file).is_file()).map(str::to_owned).collect();
+    files.sort();
+    files.dedup();
+    Ok(files)
+}

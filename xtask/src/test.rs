@@ -1,0 +1,120 @@
+//! Runs the tests and counts them by kind.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader},
+    process::Stdio,
+    time::Instant,
+};
+
+use anyhow::{Context, bail};
+
+use crate::{lint, shell};
+
+/// How much of it.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The commit gate: form and the quick tests, within three minutes when warm.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Lint first, tests, and the demo last.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let began = Instant::now();
+    lint::run()?;
+    let mut counts = Counts::default();
+    cargo_test(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"], options, &mut counts)?;
+    counts.print();
+    eprintln!("==> all of it took {:.0} s", began.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Tests that ran, by kind. A kind is told by the crate and file of a test binary and the path of the test in it.
+#[derive(Default)]
+struct Counts {
+    passed: BTreeMap<&'static str, u32>,
+    failed: u32,
+}
+
+impl Counts {
+    fn take(&mut self, binary: &str, line: &str) {
+        let Some((name, outcome)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) else {
+            return;
+        };
+        match outcome.trim() {
+            "ok" => *self.passed.entry(kind(binary, name)).or_default() += 1,
+            "FAILED" => self.failed += 1,
+            _ => {}
+        }
+    }
+
+    fn print(&self) {
+        eprintln!("==> tests by kind");
+        for (kind, count) in &self.passed {
+            eprintln!("    {kind:<24}{count:>6}");
+        }
+        let passed: u32 = self.passed.values().sum();
+        // In this form continuous integration counts them.
+        println!("{passed} passed, {} failed", self.failed);
+    }
+}
+
+fn kind(binary: &str, name: &str) -> &'static str {
+    let says = |word: &str| name.contains(word) || binary.contains(word);
+    match () {
+        () if says("contract") => "contract",
+        () if says("property") || says("random") => "property",
+        () if says("golden") => "golden",
+        () if says("hostile") || says("bad_input") => "bad input",
+        () if binary.contains("kube") && binary.contains("tests/") => "kubernetes",
+        () if binary.contains("tests/") => "integration",
+        () => "unit",
+    }
+}
+
+fn cargo_test(arguments: &[&str], options: &Options, counts: &mut Counts) -> anyhow::Result<()> {
+    eprintln!("==> cargo {}", arguments.join(" "));
+    let mut command = shell::cargo(arguments);
+    if options.quick {
+        command.env("GPUAAS_TEST_QUICK", "1");
+    }
+    // One pipe for both: a binary's name goes to stderr, its tests to stdout, and their order tells which is whose.
+    let (reader, writer) = std::io::pipe().context("a pipe for the tests' output")?;
+    command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
+    let mut child = command.spawn().context("cargo test")?;
+    drop(command);
+    let mut binary = String::new();
+    for line in BufReader::new(reader).lines() {
+        let line = line?;
+        if let Some(running) = line.trim_start().strip_prefix("Running ") {
+            binary = running.to_owned();
+        }
+        counts.take(&binary, &line);
+        let dull = line.starts_with("test ") && line.ends_with("... ok");
+        if !dull && !line.is_empty() {
+            println!("{line}");
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        counts.print();
+        bail!("tests failed ({status})");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_counted_by_kind_and_failures_apart() {
+        let mut counts = Counts::default();
+        counts.take("unittests src/lib.rs (target/debug/deps/gpuaas_model-1)", "test id::tests::ids_sort ... ok");
+        counts.take("tests/contract.rs (target/debug/deps/contract-1)", "test leases ... ok");
+        counts.take("tests/contract.rs (target/debug/deps/contract-1)", "test fences ... FAILED");
+        counts.take("", "running 3 tests");
+        assert_eq!((counts.passed.get("unit"), counts.passed.get("contract"), counts.failed), (Some(&1), Some(&1), 1));
+    }
+}
