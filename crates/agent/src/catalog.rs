@@ -21,7 +21,20 @@ pub(crate) struct Entry {
 
 /// Every task type that this agent executes.
 pub(crate) fn catalog() -> Vec<Entry> {
-    vec![entry(false, handlers::noop::run), entry(false, handlers::inspect::run)]
+    vec![
+        entry(false, handlers::noop::run),
+        entry(false, handlers::inspect::run),
+        entry(false, handlers::preflight::run),
+        entry(false, handlers::residue::run),
+        entry(true, handlers::artifact_fetch::run),
+        entry(true, handlers::rke2_install::run),
+        entry(true, handlers::rke2_configure::run),
+        entry(true, handlers::rke2_start::run),
+        entry(true, handlers::rke2_stop::run),
+        entry(false, handlers::rke2_observe::run),
+        entry(false, handlers::rke2_kubeconfig_read::run),
+        entry(true, handlers::rke2_uninstall::run),
+    ]
 }
 
 /// The catalog as the hello tells it.

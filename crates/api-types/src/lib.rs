@@ -1,1 +1,13 @@
-//! api-types
+//! The public API's shapes. Ids are UUIDs as text, times RFC 3339 in UTC with milliseconds, enums the words that `docs/states.md` lists.
+//!
+//! Deliberately absent: conversions from rows (`api`), and anything that only a node or the store sees.
+
+mod list;
+mod node;
+mod platform;
+mod problem;
+
+pub use list::List;
+pub use node::{Allocation, CreateAllocation, Enrollment, Node, NodeFacts, Ping, RegisterNode, RegisteredNode, Task};
+pub use platform::{AuditEntry, CreateProject, CreateToken, CreatedToken, Event, Project, Token, WhoAmI};
+pub use problem::{Problem, ProblemReason};

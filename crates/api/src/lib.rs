@@ -1,1 +1,22 @@
-//! api
+//! The public API: routes, their rights, and the OpenAPI document that is made of them.
+//!
+//! Guarantees: every route but health, metrics, the document and enrollment asks for a token; every error is a problem document with a
+//! stable code and the request's correlation id; what belongs to another project looks absent.
+//!
+//! Deliberately absent: decisions (`engine`), and TLS (`server`).
+
+mod auth;
+mod body;
+mod convert;
+mod correlation;
+mod document;
+mod lookup;
+mod page;
+mod problem;
+mod routes;
+mod state;
+
+pub use document::document;
+pub use problem::ApiProblem;
+pub use routes::router;
+pub use state::ApiState;

@@ -36,6 +36,17 @@ pub struct EngineParts {
     pub nodes: Arc<dyn Nodes>,
     /// Streams to ports of nodes.
     pub tunnels: Arc<dyn Tunnels>,
+    /// Where nodes find this control plane.
+    pub endpoints: Endpoints,
+}
+
+/// Where nodes find this control plane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoints {
+    /// The API, for example `https://cp.example:7443`.
+    pub api_url: String,
+    /// The node channel, `host:port`.
+    pub channel: String,
 }
 
 /// Carries operations out. One per process; cheap to share.
@@ -90,6 +101,11 @@ impl Engine {
     /// Streams to ports of nodes.
     pub fn tunnels(&self) -> &Arc<dyn Tunnels> {
         &self.parts.tunnels
+    }
+
+    /// Where nodes find this control plane.
+    pub fn endpoints(&self) -> &Endpoints {
+        &self.parts.endpoints
     }
 
     /// The id under which this process holds leases.

@@ -1,12 +1,18 @@
 //! The control plane's own keys: it signs tasks and seals secrets with them. Nothing here ever prints one.
 
 use gpuaas_model::SecretId;
-use gpuaas_trust::{SealError, SealingKey, SignError, TaskSigner, TaskStatement};
+use gpuaas_trust::{
+    Authority, AuthorityError, SealError, SealingKey, SignError, SigningKeySet, TaskSigner, TaskStatement,
+};
 use zeroize::Zeroizing;
+
+/// The version of the key set: one key, never changed. Rotation makes more of both.
+const KEY_SET_VERSION: u64 = 1;
 
 /// The keys in use.
 pub struct Keys {
     control_plane: String,
+    authority: Authority,
     signer: TaskSigner,
     sealing: SealingKey,
 }
@@ -24,8 +30,19 @@ pub struct SignedTask {
 
 impl Keys {
     /// The keys of the control plane of that id.
-    pub fn new(control_plane: String, signer: TaskSigner, sealing: SealingKey) -> Self {
-        Self { control_plane, signer, sealing }
+    pub fn new(control_plane: String, authority: Authority, signer: TaskSigner, sealing: SealingKey) -> Self {
+        Self { control_plane, authority, signer, sealing }
+    }
+
+    /// The certificate authority.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The keys that agents accept tasks from, signed by the authority, as JSON.
+    pub fn signed_key_set(&self) -> Result<serde_json::Value, AuthorityError> {
+        let set = SigningKeySet { version: KEY_SET_VERSION, keys: vec![self.signer.public()] };
+        serde_json::to_value(set.sign(&self.authority)?).map_err(|error| AuthorityError::Material(error.to_string()))
     }
 
     /// This control plane's id, as node certificates and tasks carry it.

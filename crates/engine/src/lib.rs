@@ -25,7 +25,7 @@ mod step;
 
 pub use caller::Caller;
 pub use catalog::{AppEntry, Catalog};
-pub use engine::{Engine, EngineParts};
+pub use engine::{Endpoints, Engine, EngineParts};
 pub use error::CommandError;
 pub use keys::{Keys, SignedTask};
 pub use secrets::SealedSecrets;

@@ -92,7 +92,8 @@ impl Engine {
         }
     }
 
-    async fn units_on(&self, node: NodeId) -> Result<Vec<String>, StoreError> {
+    /// The units of the members that live on a node.
+    pub async fn units_on(&self, node: NodeId) -> Result<Vec<String>, StoreError> {
         let mut reader = self.store().read().await?;
         let mut units = BTreeSet::new();
         for member in reader.members_on(node).await? {

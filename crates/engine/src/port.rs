@@ -12,6 +12,9 @@ pub trait Runtime: Send + Sync {
     /// Runs `future` beside the caller; a panic in it ends it alone.
     fn spawn(&self, name: &'static str, future: BoxFuture<'static, ()>);
 
+    /// Time since some fixed moment, never going back: for measuring how long something took.
+    fn elapsed(&self) -> std::time::Duration;
+
     /// Completes at `at`, or at once when that is past.
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()>;
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gpuaas_model::SecretId;
+use gpuaas_model::{ActorType, AuditAction, AuditResult, NodeId, SecretId};
+use gpuaas_store::{NewAudit, StoreError, TaskRecord, Tx};
+use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use crate::{effects::Secrets, engine::Engine};
@@ -29,5 +31,59 @@ impl Secrets for SealedSecrets {
             return Err(format!("the secret {} is not there yet", record.name));
         }
         self.engine.keys().unseal(id, &record.sealed).map_err(|error| error.to_string())
+    }
+}
+
+impl Engine {
+    /// The bytes of a secret that one of the node's open tasks names; for every other node it does not exist.
+    pub async fn secret_for_node(&self, node: NodeId, secret: SecretId) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+        let mut tx = self.store().begin().await?;
+        let task = named_by_open_task(&mut tx, node, secret).await?;
+        let record = tx.secret(secret).await?;
+        let plain =
+            self.keys().unseal(secret, &record.sealed).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let node = tx.node(node).await?;
+        tx.append_audit(&NewAudit {
+            actor: format!("node/{}", node.name),
+            actor_type: ActorType::Node,
+            action: AuditAction::SecretRead,
+            target: format!("secret/{secret}"),
+            project: task.project,
+            result: AuditResult::Accepted,
+            correlation: Some(task.correlation),
+            metadata: json!({ "name": record.name, "task": task.id }),
+        })
+        .await?;
+        tx.commit().await?;
+        Ok(plain)
+    }
+
+    /// Takes the bytes of a secret that one of the node's open tasks was told to deposit, in place of its empty record.
+    pub async fn deposit_for_node(&self, node: NodeId, secret: SecretId, plain: &[u8]) -> Result<(), StoreError> {
+        let mut tx = self.store().begin().await?;
+        named_by_open_task(&mut tx, node, secret).await?;
+        let mut record = tx.secret(secret).await?;
+        record.sealed = self.keys().seal(secret, plain).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        record.sha256 = gpuaas_trust::sha256_hex(plain);
+        tx.put_secret(&record).await?;
+        tx.commit().await
+    }
+}
+
+/// The open task of that node whose parameters name the secret by its id.
+async fn named_by_open_task(tx: &mut Tx, node: NodeId, secret: SecretId) -> Result<TaskRecord, StoreError> {
+    let id = secret.to_string();
+    let open = tx.open_tasks(node).await?;
+    open.into_iter().find(|task| names(&task.params, &id)).ok_or(StoreError::NotFound { what: "secret", id })
+}
+
+/// Whether a `secret_id` anywhere in the parameters is that id.
+fn names(params: &Value, id: &str) -> bool {
+    match params {
+        Value::Object(fields) => {
+            fields.iter().any(|(name, value)| (name == "secret_id" && value == id) || names(value, id))
+        }
+        Value::Array(items) => items.iter().any(|item| names(item, id)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }

@@ -141,7 +141,8 @@ impl Cluster {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), ACCESS_NAMESPACE);
         let bindings: Api<ClusterRoleBinding> = Api::all(self.client.clone());
         let account = deleted(answer::in_time(accounts.delete(service_account, &DeleteParams::default())).await)?;
-        let binding = deleted(answer::in_time(bindings.delete(&binding_name(service_account), &DeleteParams::default())).await)?;
+        let binding =
+            deleted(answer::in_time(bindings.delete(&binding_name(service_account), &DeleteParams::default())).await)?;
         Ok(Withdrawn { service_account: account, binding })
     }
 
@@ -211,13 +212,16 @@ impl Cluster {
         if !status.is_success() {
             return Err(answered(status.as_u16(), String::from_utf8_lossy(&body)));
         }
-        let answer: TokenRequest = serde_json::from_slice(&body).map_err(|_| KubeError::Unreadable("not a TokenRequest".into()))?;
+        let answer: TokenRequest =
+            serde_json::from_slice(&body).map_err(|_| KubeError::Unreadable("not a TokenRequest".into()))?;
         let issued = answer.metadata.creation_timestamp.map(|time| time.0.as_second());
         let status = answer.status.ok_or_else(|| KubeError::Unreadable("a TokenRequest without a token".into()))?;
         let expires = status.expiration_timestamp.0;
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
         if issued.is_some_and(|issued| expires.as_second() - issued > asked.saturating_add(EXPIRY_SLACK_SECONDS)) {
-            return Err(KubeError::Refusal(format!("the apiserver gave a token that outlives the {seconds} s asked for")));
+            return Err(KubeError::Refusal(format!(
+                "the apiserver gave a token that outlives the {seconds} s asked for"
+            )));
         }
         Ok((SecretString::from(status.token), expires.as_millisecond()))
     }
@@ -237,7 +241,8 @@ fn check(terms: &AccessTerms) -> Result<(), KubeError> {
 /// A DNS label: it becomes part of paths, names and usernames.
 fn check_name(name: &str) -> Result<(), KubeError> {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let label = (1..=63).contains(&name.len()) && name.chars().all(inner) && !name.starts_with('-') && !name.ends_with('-');
+    let label =
+        (1..=63).contains(&name.len()) && name.chars().all(inner) && !name.starts_with('-') && !name.ends_with('-');
     if label { Ok(()) } else { Err(KubeError::Refusal(format!("{name:?} cannot name a ServiceAccount"))) }
 }
 

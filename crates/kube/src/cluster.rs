@@ -35,7 +35,8 @@ impl Endpoint {
     }
 
     pub(crate) fn server_name(&self) -> Result<ServerName<'static>, KubeError> {
-        ServerName::try_from(self.host.clone()).map_err(|_| KubeError::Refusal(format!("{:?} is no address or name", self.host)))
+        ServerName::try_from(self.host.clone())
+            .map_err(|_| KubeError::Refusal(format!("{:?} is no address or name", self.host)))
     }
 }
 

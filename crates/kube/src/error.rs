@@ -164,7 +164,10 @@ mod tests {
     #[test]
     fn a_refused_port_is_found_at_the_bottom_of_the_chain() {
         let wrapped = io::Error::other(OpenError::Refused);
-        assert!(matches!(KubeError::from(kube::Error::Service(Box::new(wrapped))), KubeError::Interrupted(_) | KubeError::Refused));
+        assert!(matches!(
+            KubeError::from(kube::Error::Service(Box::new(wrapped))),
+            KubeError::Interrupted(_) | KubeError::Refused
+        ));
         assert!(matches!(KubeError::from(kube::Error::Service(Box::new(OpenError::Refused))), KubeError::Refused));
     }
 }

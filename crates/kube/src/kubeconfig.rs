@@ -61,14 +61,16 @@ impl Kubeconfig {
             return Err(KubeconfigError::TooLong);
         }
         // The parser's message may quote the file, keys included: it is dropped on purpose.
-        let file: File = serde_saphyr::from_slice(bytes).map_err(|_| KubeconfigError::Malformed("not YAML of its shape"))?;
+        let file: File =
+            serde_saphyr::from_slice(bytes).map_err(|_| KubeconfigError::Malformed("not YAML of its shape"))?;
         let context = named(&file.contexts, &file.current_context).ok_or(KubeconfigError::Lacks("current context"))?;
         let cluster = named(&file.clusters, &context.context.cluster).ok_or(KubeconfigError::Lacks("cluster"))?;
         let user = named(&file.users, &context.context.user).ok_or(KubeconfigError::Lacks("user"))?;
         let ca_data = cluster.cluster.ca_data.as_deref().ok_or(KubeconfigError::Lacks("certificate-authority-data"))?;
         let ca_pem = decoded(ca_data, "certificate-authority-data")?;
         let ca = certificates(&ca_pem, "certificate-authority-data")?;
-        let ca_pem = String::from_utf8(ca_pem.to_vec()).map_err(|_| KubeconfigError::Invalid("certificate-authority-data"))?;
+        let ca_pem =
+            String::from_utf8(ca_pem.to_vec()).map_err(|_| KubeconfigError::Invalid("certificate-authority-data"))?;
         Ok(Self { ca_pem, ca, identity: identity(&user.user)? })
     }
 }
@@ -241,7 +243,10 @@ mod tests {
     fn files_and_plugins_named_by_a_kubeconfig_are_not_followed() {
         let ca_pem = ca_pem();
         let by_file = text(&ca_pem, "prod").replace("    token: \"eyJ.top.secret\"", "    tokenFile: /etc/passwd");
-        assert_eq!(Kubeconfig::parse(by_file.as_bytes()).unwrap_err(), KubeconfigError::Lacks("client-certificate-data"));
+        assert_eq!(
+            Kubeconfig::parse(by_file.as_bytes()).unwrap_err(),
+            KubeconfigError::Lacks("client-certificate-data")
+        );
     }
 
     #[test]

@@ -21,7 +21,8 @@ mod readyz;
 mod transport;
 
 pub use access::{
-    ACCESS_NAMESPACE, AccessGrant, AccessRole, AccessTerms, TOKEN_SECONDS_MAX, TOKEN_SECONDS_MIN, Withdrawn, label_value,
+    ACCESS_NAMESPACE, AccessGrant, AccessRole, AccessTerms, TOKEN_SECONDS_MAX, TOKEN_SECONDS_MIN, Withdrawn,
+    label_value,
 };
 pub use answer::{ANSWER_BYTES_MAX, REQUEST_TIMEOUT};
 pub use cluster::{Cluster, ClusterVersion, Endpoint, Progress, WhoAmI};

@@ -70,7 +70,8 @@ impl From<Node> for KubeNode {
         let info = status.node_info.unwrap_or_default();
         let conditions: Vec<_> =
             status.conditions.unwrap_or_default().into_iter().take(CONDITIONS_MAX).map(NodeCondition::from).collect();
-        let internal_ip = status.addresses.unwrap_or_default().into_iter().find(|address| address.type_ == "InternalIP");
+        let internal_ip =
+            status.addresses.unwrap_or_default().into_iter().find(|address| address.type_ == "InternalIP");
         Self {
             name: bounded(&node.metadata.name.unwrap_or_default()),
             uid: bounded(&node.metadata.uid.unwrap_or_default()),

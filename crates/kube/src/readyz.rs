@@ -105,7 +105,10 @@ mod tests {
     fn failing_checks_are_read_by_name_and_passing_ones_are_not() {
         let body = "[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac/bootstrap-roles failed: reason withheld\nreadyz check failed\n";
         assert_eq!(failing_checks(body), ["etcd", "poststarthook/rbac/bootstrap-roles"]);
-        assert_eq!(describe(&failing_checks(body)), "not ready: 2 checks fail, among them poststarthook/rbac/bootstrap-roles");
+        assert_eq!(
+            describe(&failing_checks(body)),
+            "not ready: 2 checks fail, among them poststarthook/rbac/bootstrap-roles"
+        );
     }
 
     #[test]

@@ -83,7 +83,8 @@ pub(crate) fn client(
         .http2_keep_alive_interval(PING_EVERY)
         .http2_keep_alive_timeout(PING_EVERY)
         .build::<_, Body>(tls);
-    let authority: http::uri::Authority = endpoint.authority().parse().map_err(|_| KubeError::Refusal(format!("{endpoint} is no address")))?;
+    let authority: http::uri::Authority =
+        endpoint.authority().parse().map_err(|_| KubeError::Refusal(format!("{endpoint} is no address")))?;
     let bearer = bearer(&kubeconfig.identity)?;
     let service = ServiceBuilder::new()
         .map_request(move |mut request: Request<Body>| {
@@ -96,7 +97,9 @@ pub(crate) fn client(
             }
             request
         })
-        .map_response(|response: http::Response<hyper::body::Incoming>| response.map(|body| Limited::new(body, ANSWER_BYTES_MAX)))
+        .map_response(|response: http::Response<hyper::body::Incoming>| {
+            response.map(|body| Limited::new(body, ANSWER_BYTES_MAX))
+        })
         .service(http);
     Ok(kube::Client::new(service, "default"))
 }
@@ -166,7 +169,9 @@ impl Service<Uri> for TlsOpener {
     fn call(&mut self, _: Uri) -> Self::Future {
         let opener = self.clone();
         Box::pin(async move {
-            tokio::time::timeout(OPEN_TIMEOUT, opener.open()).await.unwrap_or(Err(OpenError::Slow(OPEN_TIMEOUT.as_secs())))
+            tokio::time::timeout(OPEN_TIMEOUT, opener.open())
+                .await
+                .unwrap_or(Err(OpenError::Slow(OPEN_TIMEOUT.as_secs())))
         })
     }
 }
@@ -184,7 +189,11 @@ impl Connection for TlsIo {
 }
 
 impl hyper::rt::Read for TlsIo {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: hyper::rt::ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: hyper::rt::ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, buf)
     }
 }

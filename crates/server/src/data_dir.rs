@@ -18,14 +18,14 @@ const SEALING_KEY_BYTES: usize = 32;
 
 /// A locked data directory. The lock lasts as long as this value, and ends with the process however that dies.
 #[derive(Debug)]
-pub struct DataDir {
+pub(crate) struct DataDir {
     path: PathBuf,
     _lock: File,
 }
 
 impl DataDir {
     /// Makes the directory if need be, checks that it can be written, and locks it.
-    pub fn open(path: &Path) -> Result<Self, ServerError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, ServerError> {
         let refuse = |source| ServerError::DataDirNotWritable { path: path.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(refuse)?;
         let lock = OpenOptions::new()
@@ -43,12 +43,12 @@ impl DataDir {
     }
 
     /// A path inside.
-    pub fn join(&self, name: &str) -> PathBuf {
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// The sealing key: read from its file, or made once. It never enters the store that it seals.
-    pub fn sealing_key(&self, entropy: &dyn Entropy) -> Result<Zeroizing<Vec<u8>>, ServerError> {
+    pub(crate) fn sealing_key(&self, entropy: &dyn Entropy) -> Result<Zeroizing<Vec<u8>>, ServerError> {
         let path = self.join("sealing.key");
         let fail = |source| ServerError::Key { path: path.clone(), source };
         let mut key = Zeroizing::new(Vec::new());

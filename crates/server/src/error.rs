@@ -66,20 +66,27 @@ impl Coded for ServerError {
             Self::DataDirInUse { .. } => Code::DataDirInUse,
             Self::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => Code::AddressInUse,
             Self::Store(StoreError::TooNew { .. }) => Code::StoreTooNew,
-            Self::Key { .. } | Self::Listen { .. } | Self::Store(_) | Self::Trust(_) | Self::Artifacts(_) | Self::Io { .. } => {
-                Code::Internal
-            }
+            Self::Key { .. }
+            | Self::Listen { .. }
+            | Self::Store(_)
+            | Self::Trust(_)
+            | Self::Artifacts(_)
+            | Self::Io { .. } => Code::Internal,
         }
     }
 
     fn next(&self) -> Option<String> {
         Some(match self {
-            Self::DataDirNotWritable { .. } => "choose another with --data-dir, or make it writable for this user".to_owned(),
+            Self::DataDirNotWritable { .. } => {
+                "choose another with --data-dir, or make it writable for this user".to_owned()
+            }
             Self::DataDirInUse { .. } => "end the other process, or choose another with --data-dir".to_owned(),
             Self::Listen { address, .. } => {
                 format!("see who listens there (ss -ltnp 'sport = :{}'), or choose another address", address.port())
             }
-            Self::Store(StoreError::TooNew { .. }) => "run a version at least as new as the one that wrote it".to_owned(),
+            Self::Store(StoreError::TooNew { .. }) => {
+                "run a version at least as new as the one that wrote it".to_owned()
+            }
             Self::Key { .. } => "restore the file from a backup: without it sealed secrets cannot be opened".to_owned(),
             Self::Store(_) | Self::Trust(_) | Self::Artifacts(_) | Self::Io { .. } => return None,
         })

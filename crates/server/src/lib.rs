@@ -1,1 +1,152 @@
-//! server
+//! The control plane as one process: opens what is kept, wires the parts together, listens, and ends cleanly.
+//!
+//! Deliberately absent: any decision. Those are made in `planner` and `engine`; here is only who knows whom.
+
+mod backend;
+mod bootstrap;
+mod data_dir;
+mod error;
+mod https;
+mod options;
+pub mod ports;
+mod reach;
+
+pub use data_dir::write_private;
+pub use error::ServerError;
+pub use options::ServerOptions;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use gpuaas_api::ApiState;
+use gpuaas_channel::{Channel, ChannelOptions};
+use gpuaas_engine::{Endpoints, Engine, EngineParts};
+use gpuaas_model::{Connectivity, NodeState};
+use gpuaas_store::{NodeFilter, Store, StoreOptions};
+use gpuaas_trust::{api_server_config, channel_server_config};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    backend::Backend,
+    data_dir::DataDir,
+    reach::{ChannelNodes, ChannelTunnels, LateChannel},
+};
+
+/// A control plane that listens.
+pub struct ControlPlane {
+    /// Where its API is, for example `https://127.0.0.1:7443`.
+    pub url: String,
+    /// The authority's certificate, PEM: what clients trust.
+    pub authority_pem: String,
+    /// The first platform admin's token: made at the first start, kept in `admin.token` (0600) in the data directory.
+    pub admin_token: String,
+    stop: CancellationToken,
+    running: tokio::task::JoinSet<()>,
+}
+
+/// Opens the store, takes the lock, and listens. Ready when it returns.
+pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
+    let ports = ports::system();
+    let data = DataDir::open(&options.data_dir)?;
+    let api_listener = bind("the API", options.listen).await?;
+    let url = options.public_url.clone().unwrap_or_else(|| format!("https://{}", shown(&api_listener, options.listen)));
+    let store = Store::open(&StoreOptions { url: options.store_url(&data) }, ports.clock.clone()).await?;
+    // The data directory's lock says that no other replica lives: leases of a dead predecessor are void.
+    store.release_all_leases().await?;
+    let keys = bootstrap::keys(&store, &data, &ports).await?;
+    let admin_token = bootstrap::admin_token(&store, &data, &ports).await?;
+    let certificate = || {
+        let issued = keys.authority().issue_server(&options.names(&url), ports.clock.now());
+        issued.map_err(|error| ServerError::Trust(error.to_string()))
+    };
+    let trust = |error: gpuaas_trust::TlsError| ServerError::Trust(error.to_string());
+    let (chain, key) = certificate()?;
+    let api_tls = Arc::new(api_server_config(chain, key).map_err(trust)?);
+    let (chain, key) = certificate()?;
+    let channel_tls = Arc::new(channel_server_config(chain, key, keys.authority().certificate()).map_err(trust)?);
+    let authority_pem = keys.authority().certificate_pem().to_owned();
+
+    let late = Arc::new(LateChannel::default());
+    let channel_address = bound(options.channel_listen, "the node channel").await?;
+    let engine = Engine::new(EngineParts {
+        store: store.clone(),
+        ports: ports.clone(),
+        catalog: bootstrap::catalog(),
+        keys,
+        nodes: Arc::new(ChannelNodes(late.clone())),
+        tunnels: Arc::new(ChannelTunnels(late.clone())),
+        endpoints: Endpoints { api_url: url.clone(), channel: options.channel_endpoint(channel_address) },
+    });
+    let backend = Arc::new(Backend { engine: engine.clone() });
+    let channel_options =
+        ChannelOptions { listen: channel_address, unreachable_after: ChannelOptions::UNREACHABLE_AFTER };
+    let (channel, service) = Channel::bind(&channel_options, channel_tls, backend)
+        .await
+        .map_err(|source| ServerError::Listen { what: "the node channel", address: channel_address, source })?;
+    late.set(channel.clone());
+    expect_nodes_back(&store, &channel).await?;
+
+    let stop = CancellationToken::new();
+    let mut running = tokio::task::JoinSet::new();
+    running.spawn(service.run(stop.clone()));
+    let state = ApiState::new(engine.clone());
+    running.spawn(https::serve(api_listener, api_tls, gpuaas_api::router(state), stop.clone()));
+    running.spawn(drive(engine, stop.clone(), data));
+    Ok(ControlPlane { url, authority_pem, admin_token, stop, running })
+}
+
+impl ControlPlane {
+    /// Serves until [`ControlPlane::stop`] or until a part of it ends, which none does by itself.
+    pub async fn serve(mut self, until: impl Future<Output = ()>) {
+        tokio::select! {
+            () = until => {}
+            _ = self.running.join_next() => tracing::error!("a part of the control plane ended by itself"),
+        }
+        self.stop.cancel();
+        while self.running.join_next().await.is_some() {}
+    }
+}
+
+/// Runs the engine; keeps the data directory's lock for as long.
+async fn drive(engine: Arc<Engine>, stop: CancellationToken, data: DataDir) {
+    if let Err(error) = engine.provision_open().await {
+        tracing::error!(%error, "allocations on their way could not be read");
+    }
+    tokio::select! {
+        () = stop.cancelled() => engine.stop(),
+        result = engine.run() => if let Err(error) = result {
+            tracing::error!(%error, "the engine ended");
+        }
+    }
+    engine.store().close().await;
+    drop(data);
+}
+
+/// Nodes that were connected when the last process ended have some time to come back before they count as unreachable.
+async fn expect_nodes_back(store: &Store, channel: &Channel) -> Result<(), ServerError> {
+    let nodes = store.read().await?.nodes(&NodeFilter::default()).await?;
+    for node in nodes {
+        let was_reachable = matches!(node.connectivity, Connectivity::Connected | Connectivity::Stale);
+        if was_reachable && node.state != NodeState::Retired {
+            channel.await_return(node.id);
+        }
+    }
+    Ok(())
+}
+
+async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, ServerError> {
+    TcpListener::bind(address).await.map_err(|source| ServerError::Listen { what, address, source })
+}
+
+/// The address with its real port, where port 0 asks for any free one.
+async fn bound(address: SocketAddr, what: &'static str) -> Result<SocketAddr, ServerError> {
+    if address.port() != 0 {
+        return Ok(address);
+    }
+    let probe = bind(what, address).await?;
+    probe.local_addr().map_err(|source| ServerError::Listen { what, address, source })
+}
+
+fn shown(listener: &TcpListener, asked: SocketAddr) -> SocketAddr {
+    listener.local_addr().unwrap_or(asked)
+}

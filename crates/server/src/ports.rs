@@ -28,17 +28,26 @@ impl Entropy for SystemEntropy {
 }
 
 /// Tokio.
-#[derive(Debug, Default)]
-pub struct TokioRuntime;
+#[derive(Debug)]
+pub struct TokioRuntime {
+    began: std::time::Instant,
+}
 
 impl Runtime for TokioRuntime {
     fn spawn(&self, name: &'static str, future: BoxFuture<'static, ()>) {
         let guarded = std::panic::AssertUnwindSafe(future).catch_unwind();
         tokio::spawn(async move {
             if guarded.await.is_err() {
-                tracing::error!(task = name, "a background task panicked; it ends alone and the safety sweep takes over");
+                tracing::error!(
+                    task = name,
+                    "a background task panicked; it ends alone and the safety sweep takes over"
+                );
             }
         });
+    }
+
+    fn elapsed(&self) -> std::time::Duration {
+        self.began.elapsed()
     }
 
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
@@ -48,5 +57,9 @@ impl Runtime for TokioRuntime {
 
 /// All of them.
 pub fn system() -> Ports {
-    Ports { clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy), runtime: Arc::new(TokioRuntime) }
+    Ports {
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(SystemEntropy),
+        runtime: Arc::new(TokioRuntime { began: std::time::Instant::now() }),
+    }
 }

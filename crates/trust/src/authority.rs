@@ -7,8 +7,11 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
 };
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject};
+use rustls_pki_types::{
+    CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject,
+};
 use time::OffsetDateTime;
+use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer};
 use zeroize::Zeroizing;
 
 use crate::{digest::sha256_hex, identity::NodeIdentity};
@@ -174,6 +177,15 @@ impl NodeKey {
     }
 }
 
+/// Whether a certificate (DER) and a certificate request (PEM) are for one and the same key.
+pub fn same_key(certificate: &[u8], request_pem: &str) -> Result<bool, AuthorityError> {
+    let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).map_err(|error| request(&error))?;
+    let der = CertificateSigningRequestDer::from_pem_slice(request_pem.as_bytes()).map_err(|error| request(&error))?;
+    let (_, asked) = X509CertificationRequest::from_der(&der).map_err(|error| request(&error))?;
+    Ok(certificate.public_key().raw == asked.certification_request_info.subject_pki.raw)
+}
+
 fn named(common_name: &str) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, common_name);
@@ -192,10 +204,8 @@ fn lasting(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Re
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_model::NodeId;
-    use rustls_pki_types::CertificateSigningRequestDer;
-
     use super::*;
+    use gpuaas_model::NodeId;
 
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 

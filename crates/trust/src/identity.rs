@@ -52,7 +52,8 @@ impl NodeIdentity {
 
 /// When a certificate ends.
 pub fn expires_at(der: &[u8]) -> Result<Timestamp, IdentityError> {
-    let (_, certificate) = x509_parser::parse_x509_certificate(der).map_err(|error| IdentityError(error.to_string()))?;
+    let (_, certificate) =
+        x509_parser::parse_x509_certificate(der).map_err(|error| IdentityError(error.to_string()))?;
     Ok(Timestamp::from_millis(certificate.validity().not_after.timestamp().saturating_mul(1_000)))
 }
 

@@ -1,5 +1,15 @@
 //! What each task type does, one file each. Every handler is idempotent: it looks before it acts, so that repeating it after an
 //! interruption does what is missing and nothing else.
 
+pub(crate) mod artifact_fetch;
 pub(crate) mod inspect;
 pub(crate) mod noop;
+pub(crate) mod preflight;
+pub(crate) mod residue;
+pub(crate) mod rke2_configure;
+pub(crate) mod rke2_install;
+pub(crate) mod rke2_kubeconfig_read;
+pub(crate) mod rke2_observe;
+pub(crate) mod rke2_start;
+pub(crate) mod rke2_stop;
+pub(crate) mod rke2_uninstall;

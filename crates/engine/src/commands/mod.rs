@@ -2,10 +2,14 @@
 //! its event and its audit record; nothing else happens inside it.
 
 pub mod access;
+pub mod allocation;
+pub mod node;
 pub mod operation;
 pub mod ping;
 pub mod placement;
+pub mod project;
 pub mod provision;
+pub mod token;
 pub mod workload;
 
 use gpuaas_model::{ActorType, AuditAction, AuditResult, ProjectId};

@@ -14,7 +14,7 @@ use crate::{caller::Caller, dispatch::Purpose, engine::Engine, error::CommandErr
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends a no-op and waits for its end. The caller's audit record, the task's own two and its events are left as by any task.
-pub async fn ping(engine: &Engine, caller: &Caller, id: NodeId) -> Result<TaskRecord, CommandError> {
+pub async fn ping(engine: &Engine, caller: &Caller, id: NodeId) -> Result<(TaskRecord, Duration), CommandError> {
     caller.must_be_platform_admin()?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
@@ -32,14 +32,16 @@ pub async fn ping(engine: &Engine, caller: &Caller, id: NodeId) -> Result<TaskRe
     audit(&mut tx, caller, AuditAction::NodePing, format!("node/{}", node.name), None, json!({ "task": task.id }))
         .await?;
     tx.commit().await?;
+    let began = engine.ports().runtime.elapsed();
     let end = engine.follow_task(&task, &(Arc::new(|_| {}) as crate::effects::ProgressSink)).await;
     let mut tx = engine.store().begin().await?;
     engine.record_task_end(&mut tx, task.clone(), &end).await?;
     let ended = tx.task(task.id).await?;
     tx.commit().await?;
+    let took = engine.ports().runtime.elapsed().saturating_sub(began);
     engine.nodes().acknowledge(id, task.id).await;
     match ended.state {
-        TaskState::Succeeded => Ok(ended),
+        TaskState::Succeeded => Ok((ended, took)),
         TaskState::Expired => Err(CommandError::new(Code::NodeUnreachable, format!("{} did not answer", node.name))
             .then(format!("see its connectivity: gpuaas node show {}", node.name))),
         state => Err(CommandError::new(Code::Internal, format!("the no-op on {} ended {state}", node.name))),

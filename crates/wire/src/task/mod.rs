@@ -90,7 +90,7 @@ pub struct TaskFailure {
     pub message: String,
     /// How the unit was, where the task was about one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub unit: Option<UnitReport>,
+    pub unit: Option<Box<UnitReport>>,
     /// The last lines of its journal, oldest first, at most [`TaskFailure::JOURNAL_LINES_MAX`].
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub journal: Vec<JournalExcerpt>,

@@ -1,0 +1,25 @@
+//! `rke2.kubeconfig.read`: puts the distribution's own admin kubeconfig into the sealed store. It passes through memory and the channel,
+//! never through ledger, events or log.
+
+use camino::Utf8Path;
+use gpuaas_model::Code;
+use gpuaas_trust::sha256_hex;
+use gpuaas_wire::task::{Rke2KubeconfigRead, Rke2KubeconfigStored, SecretRef, TaskFailure};
+use zeroize::Zeroizing;
+
+use crate::context::{Context, host_failed};
+
+const KUBECONFIG: &str = "/etc/rancher/rke2/rke2.yaml";
+/// Longest kubeconfig that is read.
+const KUBECONFIG_BYTES_MAX: u64 = 64 * 1_024;
+
+/// Deposits it.
+pub(crate) async fn run(task: Rke2KubeconfigRead, context: Context) -> Result<Rke2KubeconfigStored, TaskFailure> {
+    let read = context.host.read(Utf8Path::new(KUBECONFIG), KUBECONFIG_BYTES_MAX).await.map_err(host_failed)?;
+    let missing = || TaskFailure::new(Code::ClusterNotReady, format!("{KUBECONFIG} is not there yet"));
+    let bytes = Zeroizing::new(read.ok_or_else(missing)?);
+    let deposited = context.fetch.deposit(task.secret_id, &bytes).await;
+    deposited
+        .map_err(|error| TaskFailure::new(Code::ServerUnreachable, format!("depositing the kubeconfig: {error}")))?;
+    Ok(Rke2KubeconfigStored { secret: SecretRef { secret_id: task.secret_id, sha256: sha256_hex(&bytes) } })
+}

@@ -1,0 +1,162 @@
+//! `rke2.start`: enables and starts the unit and follows its signals until it is up, or gives up with evidence.
+//!
+//! What RKE2's units do was measured: one whose program exits loops in `activating/auto-restart` and never reaches `failed`; one that cannot
+//! reach its server stays `activating` without end; a start that a condition skips ends inactive and calls itself a success.
+
+use futures::{StreamExt, stream::BoxStream};
+use gpuaas_host::{JournalFrom, JournalLine, UnitStatus};
+use gpuaas_model::{Code, Timestamp};
+use gpuaas_wire::task::{JournalExcerpt, Rke2Role, Rke2Start, Rke2Started, TaskFailure};
+
+use super::rke2_observe::ca_sha256;
+use crate::{
+    clock::now,
+    context::{Context, host_failed},
+    observe::report,
+};
+
+/// Longest journal line in a failure, in bytes.
+const LINE_BYTES_MAX: usize = 1_024;
+
+/// Starts it.
+pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started, TaskFailure> {
+    let unit = task.role.unit();
+    let host = &context.host;
+    host.daemon_reload().await.map_err(host_failed)?;
+    host.enable(unit).await.map_err(host_failed)?;
+    // Subscribed before the order: no signal in between is missed.
+    let events = host.unit_events(unit).await.map_err(host_failed)?;
+    let began = now();
+    if let Some(status) = host.unit(unit).await.map_err(host_failed)?
+        && status.is_running()
+    {
+        return started(&task, &context, status, 0).await;
+    }
+    let journal = host.journal(unit, JournalFrom::Since(began), true).await.map_err(host_failed)?;
+    host.start(unit).await.map_err(host_failed)?;
+    let mut wait = Wait { task: &task, seen: vec![0; task.give_up_on.len()], last_line: String::new(), moved: false };
+    match wait.until_up(&context, events, journal).await {
+        Ok(status) => {
+            let ready_after_ms = u64::try_from(now().since(began).as_millis()).unwrap_or(u64::MAX);
+            started(&task, &context, status, ready_after_ms).await
+        }
+        Err((code, message)) => Err(with_evidence(&context, unit, began, code, message).await),
+    }
+}
+
+async fn started(
+    task: &Rke2Start,
+    context: &Context,
+    status: UnitStatus,
+    ready_after_ms: u64,
+) -> Result<Rke2Started, TaskFailure> {
+    let ca_sha256 = match task.role {
+        Rke2Role::Server => ca_sha256(context).await?,
+        Rke2Role::Agent => None,
+    };
+    Ok(Rke2Started { unit: report(status), ready_after_ms, ca_sha256 })
+}
+
+struct Wait<'a> {
+    task: &'a Rke2Start,
+    /// How often each text to give up on was seen.
+    seen: Vec<u32>,
+    last_line: String,
+    /// Whether the unit has left the state before the start.
+    moved: bool,
+}
+
+impl Wait<'_> {
+    async fn until_up(
+        &mut self,
+        context: &Context,
+        mut events: BoxStream<'static, UnitStatus>,
+        mut journal: BoxStream<'static, JournalLine>,
+    ) -> Result<UnitStatus, (Code, String)> {
+        let unit = self.task.role.unit();
+        let timeout = tokio::time::sleep(context.time_left());
+        tokio::pin!(timeout);
+        loop {
+            tokio::select! {
+                status = events.next() => {
+                    let Some(status) = status else { return Err((Code::HostFailed, "the init hung up".to_owned())) };
+                    if let Some(end) = self.judge(status) { return end }
+                }
+                line = journal.next() => {
+                    let Some(line) = line else { return Err((Code::HostFailed, "the journal ended".to_owned())) };
+                    self.last_line = line.text;
+                    context.say(format!("waiting for {unit}: {}", self.last_line));
+                    if let Some(text) = self.gives_up() {
+                        return Err((Code::HostFailed, format!("{unit} says again and again: {text}")));
+                    }
+                }
+                () = context.cancel.cancelled() => return Err((Code::TaskCancelled, "the start was cancelled".to_owned())),
+                () = &mut timeout => {
+                    return Err((Code::TaskTimedOut, format!("{unit} did not become ready in time; it said last: {}", self.last_line)));
+                }
+            }
+        }
+    }
+
+    /// Whether the unit is up, will not be, or has to be waited for.
+    fn judge(&mut self, status: UnitStatus) -> Option<Result<UnitStatus, (Code, String)>> {
+        let unit = self.task.role.unit();
+        if status.is_running() {
+            return Some(Ok(status));
+        }
+        if status.active == "activating" {
+            self.moved = true;
+        }
+        if status.n_restarts > self.task.restarts_max {
+            let why = format!("{unit} ended {} times, last with status {}", status.n_restarts, status.exec_main_status);
+            return Some(Err((Code::HostFailed, why)));
+        }
+        match status.active.as_str() {
+            "failed" => Some(Err((Code::HostFailed, format!("{unit} failed: {}", status.result)))),
+            "inactive" if self.moved => Some(Err((
+                Code::HostFailed,
+                format!("{unit} is inactive after its start: a condition skipped it, or it was stopped"),
+            ))),
+            _ => None,
+        }
+    }
+
+    fn gives_up(&mut self) -> Option<&str> {
+        for (pattern, seen) in self.task.give_up_on.iter().zip(&mut self.seen) {
+            if self.last_line.contains(&pattern.text) {
+                *seen += 1;
+                if *seen >= pattern.times {
+                    return Some(&pattern.text);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The failure with how the unit is and the end of its journal since the start.
+pub(crate) async fn with_evidence(
+    context: &Context,
+    unit: &str,
+    since: Timestamp,
+    code: Code,
+    message: String,
+) -> TaskFailure {
+    let mut failure = TaskFailure::new(code, message);
+    failure.message.truncate(failure.message.floor_char_boundary(TaskFailure::MESSAGE_BYTES_MAX));
+    failure.unit = context.host.unit(unit).await.ok().flatten().map(|status| Box::new(report(status)));
+    failure.journal = tail(context, unit, JournalFrom::Since(since)).await;
+    failure
+}
+
+/// The last lines of a unit's journal.
+pub(crate) async fn tail(context: &Context, unit: &str, from: JournalFrom) -> Vec<JournalExcerpt> {
+    let Ok(lines) = context.host.journal(unit, from, false).await else { return Vec::new() };
+    let mut lines: Vec<JournalLine> = lines.collect().await;
+    lines.drain(..lines.len().saturating_sub(TaskFailure::JOURNAL_LINES_MAX));
+    let excerpt = |line: JournalLine| {
+        let end = line.text.floor_char_boundary(LINE_BYTES_MAX);
+        JournalExcerpt { at: line.at, text: line.text[..end].to_owned() }
+    };
+    lines.into_iter().map(excerpt).collect()
+}

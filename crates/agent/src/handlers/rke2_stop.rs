@@ -1,0 +1,17 @@
+//! `rke2.stop`: stops the unit. RKE2 leaves its control plane and pods running.
+
+use gpuaas_host::Changed;
+use gpuaas_wire::task::{Rke2Stop, Rke2Stopped, TaskFailure};
+
+use crate::context::{Context, host_failed};
+
+/// Stops it; a unit that the init does not know is stopped already.
+pub(crate) async fn run(task: Rke2Stop, context: Context) -> Result<Rke2Stopped, TaskFailure> {
+    let unit = task.role.unit();
+    if context.host.unit(unit).await.map_err(host_failed)?.is_none() {
+        return Ok(Rke2Stopped { changed: false });
+    }
+    context.say(format!("stopping {unit}"));
+    let changed = context.host.stop(unit).await.map_err(host_failed)?;
+    Ok(Rke2Stopped { changed: changed == Changed::Yes })
+}

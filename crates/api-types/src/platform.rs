@@ -1,0 +1,129 @@
+//! Projects, tokens, events, audit.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// A tenant's project.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Project {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub created_at: String,
+}
+
+/// Makes a project.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateProject {
+    /// 1 to 63 of a-z, 0-9 and -.
+    pub name: String,
+}
+
+/// An API token, without its secret.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Token {
+    /// Its id.
+    pub id: String,
+    /// What the audit calls its holder.
+    pub name: String,
+    /// `platform-admin` or `project-member`.
+    pub role: String,
+    /// The id of its project.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub project: Option<String>,
+    /// When it was made.
+    pub created_at: String,
+    /// When it ends by itself.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub expires_at: Option<String>,
+    /// When it was withdrawn.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub revoked_at: Option<String>,
+}
+
+/// Makes a token.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateToken {
+    /// What the audit calls its holder.
+    pub name: String,
+    /// `platform-admin` or `project-member`.
+    pub role: String,
+    /// The project's name or id; needed for a project-member.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub project: Option<String>,
+    /// Its life in seconds; without end when absent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ttl_seconds: Option<u64>,
+}
+
+/// A new token, with its secret: shown here and never again.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CreatedToken {
+    /// The token.
+    pub token: Token,
+    /// The secret.
+    pub secret: String,
+}
+
+/// Who the caller is.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WhoAmI {
+    /// The name that the audit shows.
+    pub name: String,
+    /// `platform-admin` or `project-member`.
+    pub role: String,
+    /// The id of its project.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub project: Option<String>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// `platform` or `project/ID`.
+    pub stream: String,
+    /// Without gaps within its stream; give the last one seen to go on behind it.
+    pub sequence: u64,
+    /// When.
+    pub at: String,
+    /// Of what kind, for example `node.activated`.
+    pub kind: String,
+    /// What it is about.
+    pub subject_kind: String,
+    /// Its id.
+    pub subject_id: String,
+    /// The request behind it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub correlation_id: Option<String>,
+    /// What happened.
+    pub data: Value,
+}
+
+/// A record of the audit.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AuditEntry {
+    /// Grows without gaps.
+    pub sequence: u64,
+    /// When.
+    pub at: String,
+    /// Who acted.
+    pub actor: String,
+    /// `principal`, `node` or `control_plane`.
+    pub actor_type: String,
+    /// What was done, `noun.verb`.
+    pub action: String,
+    /// To what.
+    pub target: String,
+    /// `accepted`, `refused` or `failed`.
+    pub result: String,
+    /// The request behind it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub correlation_id: Option<String>,
+    /// More about it; never a secret.
+    pub metadata: Value,
+}

@@ -1,0 +1,100 @@
+//! Rows as the API shows them.
+
+use gpuaas_api_types::{Allocation, AuditEntry, Event, Node, NodeFacts, Project, Task, Token};
+use gpuaas_store::{AllocationRecord, AuditRecord, EventRecord, NodeRecord, ProjectRecord, TaskRecord, TokenRecord};
+
+pub(crate) fn project(record: ProjectRecord) -> Project {
+    Project { id: record.id.to_string(), name: record.name.to_string(), created_at: record.created_at.to_string() }
+}
+
+pub(crate) fn token(record: TokenRecord) -> Token {
+    Token {
+        id: record.id.to_string(),
+        name: record.name,
+        role: record.role.to_string(),
+        project: record.project.map(|id| id.to_string()),
+        created_at: record.created_at.to_string(),
+        expires_at: record.expires_at.map(|at| at.to_string()),
+        revoked_at: record.revoked_at.map(|at| at.to_string()),
+    }
+}
+
+pub(crate) fn node(record: NodeRecord) -> Node {
+    Node {
+        id: record.id.to_string(),
+        name: record.name.to_string(),
+        region: record.region,
+        labels: record.labels,
+        state: record.state.to_string(),
+        connectivity: record.connectivity.to_string(),
+        connectivity_since: record.connectivity_since.to_string(),
+        agent_version: record.agent_version,
+        facts: record.facts.map(|facts| NodeFacts {
+            os: facts.os,
+            kernel: facts.kernel,
+            arch: facts.arch,
+            cpus: facts.cpus,
+            memory_bytes: facts.memory_bytes,
+            addresses: facts.addresses,
+            sandbox: facts.sandbox,
+        }),
+        created_at: record.created_at.to_string(),
+    }
+}
+
+pub(crate) fn allocation(record: AllocationRecord, node: &NodeRecord) -> Allocation {
+    Allocation {
+        id: record.id.to_string(),
+        project: record.project.to_string(),
+        node: record.node.to_string(),
+        node_name: node.name.to_string(),
+        state: record.state.to_string(),
+        detail: record.detail,
+        created_at: record.created_at.to_string(),
+    }
+}
+
+pub(crate) fn task(record: TaskRecord) -> Task {
+    Task {
+        id: record.id.to_string(),
+        node: record.node.to_string(),
+        operation: record.operation.map(|id| id.to_string()),
+        task_type: record.task_type.to_string(),
+        schema: record.schema,
+        attempt: record.attempt,
+        state: record.state.to_string(),
+        key_id: record.key_id,
+        envelope_sha256: record.envelope_sha256,
+        fence: record.fence,
+        outcome: record.outcome.and_then(|outcome| serde_json::to_value(outcome).ok()),
+        created_at: record.created_at.to_string(),
+        ended_at: record.ended_at.map(|at| at.to_string()),
+    }
+}
+
+pub(crate) fn event(record: EventRecord) -> Event {
+    Event {
+        stream: record.stream.to_string(),
+        sequence: record.sequence,
+        at: record.at.to_string(),
+        kind: record.kind.to_string(),
+        subject_kind: record.subject_kind,
+        subject_id: record.subject_id,
+        correlation_id: record.correlation.map(|id| id.to_string()),
+        data: record.data,
+    }
+}
+
+pub(crate) fn audit(record: AuditRecord) -> AuditEntry {
+    AuditEntry {
+        sequence: record.sequence,
+        at: record.at.to_string(),
+        actor: record.actor,
+        actor_type: record.actor_type.to_string(),
+        action: record.action.to_string(),
+        target: record.target,
+        result: record.result.to_string(),
+        correlation_id: record.correlation.map(|id| id.to_string()),
+        metadata: record.metadata,
+    }
+}

@@ -1,0 +1,74 @@
+//! Every error that leaves the API.
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use gpuaas_api_types::{Problem, ProblemReason};
+use gpuaas_engine::CommandError;
+use gpuaas_model::{Code, Coded};
+use gpuaas_store::StoreError;
+
+use crate::correlation;
+
+/// An error on its way out. Its correlation id is the request's.
+#[derive(Debug)]
+pub struct ApiProblem(CommandError);
+
+impl ApiProblem {
+    /// A refusal with its one sentence.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self(CommandError::new(code, detail))
+    }
+
+    /// The same error with what the caller can do.
+    #[must_use]
+    pub fn then(self, next: impl Into<String>) -> Self {
+        Self(self.0.then(next))
+    }
+
+    /// The same error about a field.
+    #[must_use]
+    pub fn about(self, field: impl Into<String>) -> Self {
+        Self(self.0.about(field))
+    }
+}
+
+impl From<CommandError> for ApiProblem {
+    fn from(error: CommandError) -> Self {
+        Self(error)
+    }
+}
+
+impl From<StoreError> for ApiProblem {
+    fn from(error: StoreError) -> Self {
+        Self(error.into())
+    }
+}
+
+impl IntoResponse for ApiProblem {
+    fn into_response(self) -> Response {
+        let code = self.0.code();
+        let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let reason = |reason: &gpuaas_model::Reason| ProblemReason {
+            field: reason.field.clone(),
+            code: reason.code.to_string(),
+            detail: reason.detail.clone(),
+            next: reason.next.clone(),
+        };
+        let problem = Problem {
+            kind: format!("docs/errors/{code}.md"),
+            title: status.canonical_reason().unwrap_or("Error").to_owned(),
+            status: status.as_u16(),
+            code: code.to_string(),
+            detail: self.0.to_string(),
+            field: self.0.field(),
+            next: self.0.next(),
+            correlation_id: correlation::current(),
+            errors: self.0.reasons().iter().map(reason).collect(),
+        };
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let media_type = HeaderValue::from_static("application/problem+json");
+        (status, [(header::CONTENT_TYPE, media_type)], body).into_response()
+    }
+}

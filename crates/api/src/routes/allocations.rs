@@ -1,0 +1,107 @@
+//! Allocations.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use gpuaas_api_types::{Allocation, CreateAllocation, List, Problem};
+use gpuaas_engine::{CommandError, commands::allocation};
+use gpuaas_model::AllocationId;
+use gpuaas_store::{AllocationFilter, AllocationRecord, Reader};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::nodes::parsed;
+use crate::{
+    auth::{Authenticated, PlatformAdmin},
+    body::Body,
+    convert, lookup,
+    page::{PageParams, Params},
+    problem::ApiProblem,
+    state::ApiState,
+};
+
+/// Which allocations.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AllocationParams {
+    /// Of this project, by name or id.
+    project: Option<String>,
+    /// In this state.
+    state: Option<String>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    /// At most so many, up to 1,000.
+    limit: Option<u32>,
+}
+
+/// Allocations that the caller sees.
+#[utoipa::path(
+    get, path = "/api/v1/allocations", tag = "allocations", security(("token" = [])), params(AllocationParams),
+    responses((status = 200, body = List<Allocation>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn list_allocations(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Params(params): Params<AllocationParams>,
+) -> Result<Json<List<Allocation>>, ApiProblem> {
+    let mut reader = state.engine.store().read().await?;
+    let project = match &params.project {
+        Some(key) => Some(lookup::project(&mut reader, key).await?.id),
+        None => caller.principal.project,
+    };
+    if let Some(project) = project {
+        caller.must_see(project, "project", project)?;
+    }
+    let page = PageParams { cursor: params.cursor, limit: params.limit };
+    let filter =
+        AllocationFilter { project, state: parsed(params.state.as_deref(), "state")?, node: None, page: page.page() };
+    let records = reader.allocations(&filter).await?;
+    let next_cursor = page.next_cursor(&records, |record| record.id.to_string());
+    let mut items = Vec::new();
+    for record in records {
+        items.push(shown(&mut reader, record).await?);
+    }
+    Ok(Json(List { items, next_cursor }))
+}
+
+/// Gives a node to a project.
+#[utoipa::path(
+    post, path = "/api/v1/allocations", tag = "allocations", security(("token" = [])), request_body = CreateAllocation,
+    responses((status = 201, body = Allocation), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn create_allocation(
+    State(state): State<ApiState>,
+    PlatformAdmin(caller): PlatformAdmin,
+    Body(ask): Body<CreateAllocation>,
+) -> Result<(StatusCode, Json<Allocation>), ApiProblem> {
+    let (project, node) = {
+        let mut reader = state.engine.store().read().await?;
+        (lookup::project(&mut reader, &ask.project).await?.id, lookup::node(&mut reader, &ask.node).await?.id)
+    };
+    let created = allocation::create(&state.engine, &caller, project, node).await?;
+    let shown = shown(&mut state.engine.store().read().await?, created).await?;
+    Ok((StatusCode::CREATED, Json(shown)))
+}
+
+/// Takes a node back from a project.
+#[utoipa::path(
+    post, path = "/api/v1/allocations/{id}/release", tag = "allocations", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 200, body = Allocation), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn release_allocation(
+    State(state): State<ApiState>,
+    PlatformAdmin(caller): PlatformAdmin,
+    Path(id): Path<String>,
+) -> Result<Json<Allocation>, ApiProblem> {
+    let id: AllocationId = id.parse().map_err(|_| CommandError::not_found("allocation", &id))?;
+    let released = allocation::release(&state.engine, &caller, id).await?;
+    Ok(Json(shown(&mut state.engine.store().read().await?, released).await?))
+}
+
+async fn shown(reader: &mut Reader, record: AllocationRecord) -> Result<Allocation, ApiProblem> {
+    let node = reader.node(record.node).await?;
+    Ok(convert::allocation(record, &node))
+}

@@ -1,0 +1,56 @@
+//! The audit.
+
+use axum::{Json, extract::State};
+use gpuaas_api_types::{AuditEntry, List, Problem};
+use gpuaas_store::AuditFilter;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::nodes::parsed;
+use crate::{auth::Authenticated, convert, page::Params, problem::ApiProblem, state::ApiState};
+
+/// Records listed at once.
+const LIMIT_MAX: u32 = 1_000;
+
+/// Which records.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuditParams {
+    /// By this actor.
+    actor: Option<String>,
+    /// About this target, for example `node/gpu-07`.
+    target: Option<String>,
+    /// Of this action, for example `task.dispatch`.
+    action: Option<String>,
+    /// Behind this number.
+    after: Option<u64>,
+    /// At most so many, up to 1,000.
+    limit: Option<u32>,
+}
+
+/// Audit records that the caller sees, oldest first.
+#[utoipa::path(
+    get, path = "/api/v1/audit", tag = "audit", security(("token" = [])), params(AuditParams),
+    responses((status = 200, body = List<AuditEntry>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn list_audit(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Params(params): Params<AuditParams>,
+) -> Result<Json<List<AuditEntry>>, ApiProblem> {
+    let limit = params.limit.unwrap_or(LIMIT_MAX).clamp(1, LIMIT_MAX);
+    let filter = AuditFilter {
+        actor: params.actor,
+        target: params.target,
+        action: parsed(params.action.as_deref(), "action")?,
+        project: caller.principal.project,
+        since: None,
+        after: params.after.unwrap_or(0),
+        limit: Some(limit),
+    };
+    let records = state.engine.store().read().await?.audits(&filter).await?;
+    let full = u32::try_from(records.len()).is_ok_and(|length| length == limit);
+    let next_cursor = records.last().filter(|_| full).map(|record| record.sequence.to_string());
+    Ok(Json(List { items: records.into_iter().map(convert::audit).collect(), next_cursor }))
+}

@@ -1,0 +1,149 @@
+//! Events: a list, or a stream that goes on where a client left off.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, header},
+    response::{
+        IntoResponse, Response, Sse,
+        sse::{Event as SseEvent, KeepAlive},
+    },
+};
+use futures::{Stream, stream};
+use gpuaas_api_types::{Event, List, Problem};
+use gpuaas_engine::Caller;
+use gpuaas_model::{Code, StreamName};
+use gpuaas_store::{Change, EventRecord, Store};
+use serde::Deserialize;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+use utoipa::IntoParams;
+
+use crate::{auth::Authenticated, convert, lookup, page::Params, problem::ApiProblem, state::ApiState};
+
+/// Events sent or listed at once.
+const BATCH: u32 = 200;
+/// A comment goes out when nothing happened for this long, so that proxies keep the connection.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Which events.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventParams {
+    /// Of this project, by name or id; the platform's own when absent, for platform admins.
+    project: Option<String>,
+    /// Behind this number; `Last-Event-ID` does the same for a stream.
+    after: Option<u64>,
+    /// At most so many, up to 200.
+    limit: Option<u32>,
+}
+
+/// Events, oldest first. With `Accept: text/event-stream`, the same as a stream without end.
+#[utoipa::path(
+    get, path = "/api/v1/events", tag = "events", security(("token" = [])), params(EventParams),
+    responses((status = 200, body = List<Event>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn list_events(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+) -> Result<Response, ApiProblem> {
+    let stream = stream_of(&state, &caller, params.project.as_deref()).await?;
+    let after = last_event_id(&headers)?.or(params.after).unwrap_or(0);
+    if wants_stream(&headers) {
+        // Subscribed before the first read: nothing that is committed in between is missed.
+        let changes = state.engine.store().changes();
+        let events = follow(state.engine.store().clone(), changes, stream, after);
+        return Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response());
+    }
+    let limit = params.limit.unwrap_or(BATCH).clamp(1, BATCH);
+    let events = state.engine.store().read().await?.events(stream, after, limit).await?;
+    let full = u32::try_from(events.len()).is_ok_and(|length| length == limit);
+    let next_cursor = events.last().filter(|_| full).map(|event| event.sequence.to_string());
+    Ok(Json(List { items: events.into_iter().map(convert::event).collect(), next_cursor }).into_response())
+}
+
+async fn stream_of(state: &ApiState, caller: &Caller, project: Option<&str>) -> Result<StreamName, ApiProblem> {
+    match (project, caller.principal.project) {
+        (Some(key), _) => {
+            let project = lookup::project(&mut state.engine.store().read().await?, key).await?.id;
+            caller.must_see(project, "project", key)?;
+            Ok(StreamName::Project(project))
+        }
+        (None, Some(own)) => Ok(StreamName::Project(own)),
+        (None, None) => Ok(StreamName::Platform),
+    }
+}
+
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/event-stream"))
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiProblem> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|value| value.parse().ok());
+    let wrong = || ApiProblem::new(Code::QueryInvalid, "Last-Event-ID is no event's number").about("Last-Event-ID");
+    number.map(Some).ok_or_else(wrong)
+}
+
+struct Following {
+    store: Store,
+    changes: Receiver<Change>,
+    stream: StreamName,
+    after: u64,
+    batch: std::vec::IntoIter<EventRecord>,
+}
+
+/// Rows behind `after`, and then whatever is appended: woken by commits, read from rows.
+fn follow(
+    store: Store,
+    changes: Receiver<Change>,
+    stream: StreamName,
+    after: u64,
+) -> impl Stream<Item = Result<SseEvent, Infallible>> {
+    let following = Following { store, changes, stream, after, batch: Vec::new().into_iter() };
+    stream::unfold(following, |mut following| async move {
+        let event = following.next().await?;
+        let id = event.sequence.to_string();
+        let shown = serde_json::to_string(&convert::event(event)).unwrap_or_default();
+        Some((Ok(SseEvent::default().id(id).data(shown)), following))
+    })
+}
+
+impl Following {
+    async fn next(&mut self) -> Option<EventRecord> {
+        loop {
+            if let Some(event) = self.batch.next() {
+                self.after = event.sequence;
+                return Some(event);
+            }
+            let read = async { self.store.read().await?.events(self.stream, self.after, BATCH).await };
+            match read.await {
+                Ok(batch) if batch.is_empty() => self.wait().await?,
+                Ok(batch) => self.batch = batch.into_iter(),
+                Err(error) => {
+                    tracing::warn!(%error, "an event stream ends: its rows cannot be read");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Waits for a commit to this stream; hints that were missed count as one.
+    async fn wait(&mut self) -> Option<()> {
+        loop {
+            match self.changes.recv().await {
+                Ok(Change::Event { stream, sequence }) if stream == self.stream && sequence > self.after => {
+                    return Some(());
+                }
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => return Some(()),
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}

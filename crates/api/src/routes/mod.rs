@@ -1,0 +1,76 @@
+//! One file per resource; here is how they come together.
+
+mod allocations;
+mod audit;
+mod enroll;
+mod events;
+mod health;
+mod nodes;
+mod projects;
+mod tasks;
+mod tokens;
+mod whoami;
+
+use axum::{Json, Router, extract::DefaultBodyLimit, middleware, response::IntoResponse, routing::get};
+use gpuaas_model::Code;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{body::BODY_BYTES_MAX, correlation, document, problem::ApiProblem, state::ApiState};
+
+/// Every route with its place in the document.
+pub(crate) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::with_openapi(document::base())
+        .routes(routes!(whoami::whoami))
+        .routes(routes!(projects::list_projects, projects::create_project))
+        .routes(routes!(tokens::list_tokens, tokens::create_token))
+        .routes(routes!(tokens::revoke_token))
+        .routes(routes!(nodes::list_nodes, nodes::register_node))
+        .routes(routes!(nodes::get_node))
+        .routes(routes!(nodes::issue_enrollment))
+        .routes(routes!(nodes::ping_node))
+        .routes(routes!(nodes::reset_node))
+        .routes(routes!(enroll::enroll))
+        .routes(routes!(allocations::list_allocations, allocations::create_allocation))
+        .routes(routes!(allocations::release_allocation))
+        .routes(routes!(tasks::list_tasks))
+        .routes(routes!(tasks::get_task))
+        .routes(routes!(events::list_events))
+        .routes(routes!(audit::list_audit))
+}
+
+/// The whole API, ready to be served.
+pub fn router(state: ApiState) -> Router {
+    let (router, openapi) = routes().split_for_parts();
+    router
+        .route("/api/v1/openapi.json", get(move || document_json(openapi.clone())))
+        .merge(health::router())
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn_with_state(state.clone(), correlation::middleware))
+        .with_state(state)
+}
+
+async fn document_json(openapi: OpenApi) -> Json<OpenApi> {
+    Json(openapi)
+}
+
+async fn no_such_route() -> ApiProblem {
+    ApiProblem::new(Code::NotFound, "there is no such route").then("see /api/v1/openapi.json")
+}
+
+async fn no_such_method() -> ApiProblem {
+    ApiProblem::new(Code::MethodNotAllowed, "this route has no such method").then("see /api/v1/openapi.json")
+}
+
+/// A panic ends its own request and nothing else.
+fn panicked(panic: Box<dyn std::any::Any + Send>) -> axum::response::Response {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = text.unwrap_or("unknown"), "a request panicked");
+    ApiProblem::new(Code::Internal, "the control plane failed on this request")
+        .then("report it with the correlation id")
+        .into_response()
+}

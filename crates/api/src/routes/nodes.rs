@@ -1,0 +1,151 @@
+//! Nodes.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use gpuaas_api_types::{List, Node, Ping, Problem, RegisterNode, RegisteredNode};
+use gpuaas_engine::commands::{node, ping};
+use gpuaas_model::Code;
+use gpuaas_store::{NodeFilter, NodeRecord};
+use gpuaas_trust::SecretText;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::projects::name;
+use crate::{
+    auth::PlatformAdmin,
+    body::Body,
+    convert, lookup,
+    page::{PageParams, Params},
+    problem::ApiProblem,
+    state::ApiState,
+};
+
+/// Which nodes.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NodeParams {
+    /// In this state.
+    state: Option<String>,
+    /// With this connectivity.
+    connectivity: Option<String>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    /// At most so many, up to 1,000.
+    limit: Option<u32>,
+}
+
+/// Nodes.
+#[utoipa::path(
+    get, path = "/api/v1/nodes", tag = "nodes", security(("token" = [])), params(NodeParams),
+    responses((status = 200, body = List<Node>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn list_nodes(
+    State(state): State<ApiState>,
+    _admin: PlatformAdmin,
+    Params(params): Params<NodeParams>,
+) -> Result<Json<List<Node>>, ApiProblem> {
+    let page = PageParams { cursor: params.cursor, limit: params.limit };
+    let filter = NodeFilter {
+        state: parsed(params.state.as_deref(), "state")?,
+        connectivity: parsed(params.connectivity.as_deref(), "connectivity")?,
+        page: page.page(),
+    };
+    let nodes = state.engine.store().read().await?.nodes(&filter).await?;
+    let next_cursor = page.next_cursor(&nodes, |node| node.id.to_string());
+    Ok(Json(List { items: nodes.into_iter().map(convert::node).collect(), next_cursor }))
+}
+
+/// Registers a machine; the answer holds the string that brings it in.
+#[utoipa::path(
+    post, path = "/api/v1/nodes", tag = "nodes", security(("token" = [])), request_body = RegisterNode,
+    responses((status = 201, body = RegisteredNode), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn register_node(
+    State(state): State<ApiState>,
+    PlatformAdmin(caller): PlatformAdmin,
+    Body(ask): Body<RegisterNode>,
+) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
+    let registered = node::register(&state.engine, &caller, name(&ask.name)?, ask.region, ask.labels).await?;
+    Ok((StatusCode::CREATED, shown(registered)))
+}
+
+/// A node.
+#[utoipa::path(
+    get, path = "/api/v1/nodes/{node}", tag = "nodes", security(("token" = [])), params(("node" = String, Path, description = "name or id")),
+    responses((status = 200, body = Node), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn get_node(
+    State(state): State<ApiState>,
+    _admin: PlatformAdmin,
+    Path(key): Path<String>,
+) -> Result<Json<Node>, ApiProblem> {
+    Ok(Json(convert::node(find(&state, &key).await?)))
+}
+
+/// Issues a new enrollment string; earlier ones of this node stop working.
+#[utoipa::path(
+    post, path = "/api/v1/nodes/{node}/enrollment", tag = "nodes", security(("token" = [])),
+    params(("node" = String, Path, description = "name or id")),
+    responses((status = 201, body = RegisteredNode), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn issue_enrollment(
+    State(state): State<ApiState>,
+    PlatformAdmin(caller): PlatformAdmin,
+    Path(key): Path<String>,
+) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
+    let id = find(&state, &key).await?.id;
+    Ok((StatusCode::CREATED, shown(node::issue_enrollment(&state.engine, &caller, id).await?)))
+}
+
+/// Sends a signed no-op and waits for its result.
+#[utoipa::path(
+    post, path = "/api/v1/nodes/{node}/ping", tag = "nodes", security(("token" = [])),
+    params(("node" = String, Path, description = "name or id")),
+    responses((status = 200, body = Ping), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn ping_node(
+    State(state): State<ApiState>,
+    PlatformAdmin(caller): PlatformAdmin,
+    Path(key): Path<String>,
+) -> Result<Json<Ping>, ApiProblem> {
+    let id = find(&state, &key).await?.id;
+    let (task, round_trip) = ping::ping(&state.engine, &caller, id).await?;
+    let round_trip_us = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
+    Ok(Json(Ping { task: convert::task(task), round_trip_us }))
+}
+
+/// Puts a node back into use after its machine was reimaged; the answer holds the string that brings it in again.
+#[utoipa::path(
+    post, path = "/api/v1/nodes/{node}/reset", tag = "nodes", security(("token" = [])),
+    params(("node" = String, Path, description = "name or id")),
+    responses((status = 200, body = RegisteredNode), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn reset_node(
+    State(state): State<ApiState>,
+    PlatformAdmin(caller): PlatformAdmin,
+    Path(key): Path<String>,
+) -> Result<Json<RegisteredNode>, ApiProblem> {
+    let id = find(&state, &key).await?.id;
+    Ok(shown(node::reset(&state.engine, &caller, id).await?))
+}
+
+async fn find(state: &ApiState, key: &str) -> Result<NodeRecord, ApiProblem> {
+    lookup::node(&mut state.engine.store().read().await?, key).await
+}
+
+fn shown((record, string): (NodeRecord, SecretText)) -> Json<RegisteredNode> {
+    let enrollment = gpuaas_api_types::Enrollment { string: string.expose().to_owned() };
+    Json(RegisteredNode { node: convert::node(record), enrollment })
+}
+
+/// A filter's word, if one was given.
+pub(crate) fn parsed<T: std::str::FromStr<Err = String>>(
+    text: Option<&str>,
+    field: &str,
+) -> Result<Option<T>, ApiProblem> {
+    text.map(str::parse).transpose().map_err(|error| ApiProblem::new(Code::QueryInvalid, error).about(field))
+}

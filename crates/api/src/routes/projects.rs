@@ -1,0 +1,40 @@
+//! Projects.
+
+use axum::{Json, extract::State, http::StatusCode};
+use gpuaas_api_types::{CreateProject, List, Problem, Project};
+use gpuaas_engine::commands::project;
+use gpuaas_model::{Code, Name};
+
+use crate::{auth::Authenticated, auth::PlatformAdmin, body::Body, convert, problem::ApiProblem, state::ApiState};
+
+/// Projects that the caller sees.
+#[utoipa::path(get, path = "/api/v1/projects", tag = "projects", security(("token" = [])), responses((status = 200, body = List<Project>)))]
+pub(crate) async fn list_projects(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+) -> Result<Json<List<Project>>, ApiProblem> {
+    let projects = state.engine.store().read().await?.projects().await?;
+    let items =
+        projects.into_iter().filter(|project| caller.principal.sees(project.id)).map(convert::project).collect();
+    Ok(Json(List { items, next_cursor: None }))
+}
+
+/// Makes a project.
+#[utoipa::path(
+    post, path = "/api/v1/projects", tag = "projects", security(("token" = [])), request_body = CreateProject,
+    responses((status = 201, body = Project), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn create_project(
+    State(state): State<ApiState>,
+    PlatformAdmin(caller): PlatformAdmin,
+    Body(ask): Body<CreateProject>,
+) -> Result<(StatusCode, Json<Project>), ApiProblem> {
+    let created = project::create(&state.engine, &caller, name(&ask.name)?).await?;
+    Ok((StatusCode::CREATED, Json(convert::project(created))))
+}
+
+/// A name from a request.
+pub(crate) fn name(text: &str) -> Result<Name, ApiProblem> {
+    text.parse()
+        .map_err(|error: gpuaas_model::NameError| ApiProblem::new(Code::FieldInvalid, error.to_string()).about("name"))
+}

@@ -1,0 +1,90 @@
+//! Signed tasks.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+};
+use gpuaas_api_types::{List, Problem, Task};
+use gpuaas_engine::{Caller, CommandError};
+use gpuaas_model::TaskId;
+use gpuaas_store::{TaskFilter, TaskRecord};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::nodes::parsed;
+use crate::{
+    auth::Authenticated,
+    convert, lookup,
+    page::{PageParams, Params},
+    problem::ApiProblem,
+    state::ApiState,
+};
+
+/// Which tasks.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TaskParams {
+    /// On this node, by name or id.
+    node: Option<String>,
+    /// Of this operation.
+    operation: Option<String>,
+    /// In this state.
+    state: Option<String>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    /// At most so many, up to 1,000.
+    limit: Option<u32>,
+}
+
+/// Tasks that the caller sees.
+#[utoipa::path(
+    get, path = "/api/v1/tasks", tag = "tasks", security(("token" = [])), params(TaskParams),
+    responses((status = 200, body = List<Task>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn list_tasks(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Params(params): Params<TaskParams>,
+) -> Result<Json<List<Task>>, ApiProblem> {
+    let mut reader = state.engine.store().read().await?;
+    let node = match &params.node {
+        Some(key) => Some(lookup::node(&mut reader, key).await?.id),
+        None => None,
+    };
+    let operation =
+        params.operation.as_deref().map(|id| id.parse().map_err(|_| CommandError::not_found("operation", id)));
+    let page = PageParams { cursor: params.cursor, limit: params.limit };
+    let filter = TaskFilter {
+        project: caller.principal.project,
+        node,
+        operation: operation.transpose()?,
+        state: parsed(params.state.as_deref(), "state")?,
+        page: page.page(),
+    };
+    let tasks = reader.tasks(&filter).await?;
+    let next_cursor = page.next_cursor(&tasks, |task| task.id.to_string());
+    Ok(Json(List { items: tasks.into_iter().map(convert::task).collect(), next_cursor }))
+}
+
+/// A task.
+#[utoipa::path(
+    get, path = "/api/v1/tasks/{id}", tag = "tasks", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 200, body = Task), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn get_task(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(id): Path<String>,
+) -> Result<Json<Task>, ApiProblem> {
+    let id: TaskId = id.parse().map_err(|_| CommandError::not_found("task", &id))?;
+    let task = state.engine.store().read().await?.task(id).await?;
+    must_see(&caller, &task)?;
+    Ok(Json(convert::task(task)))
+}
+
+/// A task of the platform's own is a platform admin's to see.
+fn must_see(caller: &Caller, task: &TaskRecord) -> Result<(), ApiProblem> {
+    let seen = task.project.map_or(caller.principal.is_platform_admin(), |project| caller.principal.sees(project));
+    if seen { Ok(()) } else { Err(CommandError::not_found("task", task.id).into()) }
+}

@@ -1,0 +1,60 @@
+//! API tokens.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use gpuaas_api_types::{CreateToken, CreatedToken, List, Problem, Token};
+use gpuaas_engine::{
+    CommandError,
+    commands::token::{self, NewToken},
+};
+use gpuaas_model::{Code, TokenId};
+
+use crate::{auth::PlatformAdmin, body::Body, convert, lookup, problem::ApiProblem, state::ApiState};
+
+/// Every token, without secrets.
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "access", security(("token" = [])), responses((status = 200, body = List<Token>)))]
+pub(crate) async fn list_tokens(
+    State(state): State<ApiState>,
+    _admin: PlatformAdmin,
+) -> Result<Json<List<Token>>, ApiProblem> {
+    let tokens = state.engine.store().read().await?.tokens(None).await?;
+    Ok(Json(List { items: tokens.into_iter().map(convert::token).collect(), next_cursor: None }))
+}
+
+/// Makes a token; its secret is in the answer and nowhere else.
+#[utoipa::path(
+    post, path = "/api/v1/tokens", tag = "access", security(("token" = [])), request_body = CreateToken,
+    responses((status = 201, body = CreatedToken), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn create_token(
+    State(state): State<ApiState>,
+    PlatformAdmin(caller): PlatformAdmin,
+    Body(ask): Body<CreateToken>,
+) -> Result<(StatusCode, Json<CreatedToken>), ApiProblem> {
+    let role = ask.role.parse().map_err(|error: String| ApiProblem::new(Code::FieldInvalid, error).about("role"))?;
+    let project = match ask.project {
+        Some(key) => Some(lookup::project(&mut state.engine.store().read().await?, &key).await?.id),
+        None => None,
+    };
+    let new = NewToken { name: ask.name, role, project, ttl_seconds: ask.ttl_seconds };
+    let (record, secret) = token::create(&state.engine, &caller, new).await?;
+    let created = CreatedToken { token: convert::token(record), secret: secret.expose().to_owned() };
+    Ok((StatusCode::CREATED, Json(created)))
+}
+
+/// Withdraws a token.
+#[utoipa::path(
+    delete, path = "/api/v1/tokens/{id}", tag = "access", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 200, body = Token), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn revoke_token(
+    State(state): State<ApiState>,
+    PlatformAdmin(caller): PlatformAdmin,
+    Path(id): Path<String>,
+) -> Result<Json<Token>, ApiProblem> {
+    let id: TokenId = id.parse().map_err(|_| CommandError::not_found("token", &id))?;
+    Ok(Json(convert::token(token::revoke(&state.engine, &caller, id).await?)))
+}

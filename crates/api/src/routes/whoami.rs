@@ -1,0 +1,17 @@
+//! Who the caller is.
+
+use axum::Json;
+use gpuaas_api_types::WhoAmI;
+
+use crate::auth::Authenticated;
+
+/// Who the token's holder is.
+#[utoipa::path(get, path = "/api/v1/whoami", tag = "access", security(("token" = [])), responses((status = 200, body = WhoAmI)))]
+pub(crate) async fn whoami(Authenticated(caller): Authenticated) -> Json<WhoAmI> {
+    let principal = caller.principal;
+    Json(WhoAmI {
+        name: principal.name,
+        role: principal.role.to_string(),
+        project: principal.project.map(|id| id.to_string()),
+    })
+}

@@ -1,0 +1,90 @@
+//! `gpuaas node`.
+
+use std::collections::BTreeMap;
+
+use gpuaas_api_types::{Node, RegisterNode, RegisteredNode};
+use gpuaas_client::{Client, ClientError};
+
+use crate::{
+    cli::{Format, Node as Verb, Target},
+    output,
+};
+
+pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
+    match verb {
+        Verb::Register { name, region, labels } => {
+            let registered = client.register_node(&RegisterNode { name, region, labels: pairs(&labels)? }).await?;
+            enrolling(target.output, &registered)
+        }
+        Verb::Enroll { node } => enrolling(target.output, &client.issue_enrollment(&node).await?),
+        Verb::Reset { node } => enrolling(target.output, &client.reset_node(&node).await?),
+        Verb::List { state, connectivity } => {
+            let nodes = client.list_nodes(state, connectivity).await?.items;
+            let header = ["NAME", "STATE", "CONNECTIVITY", "SINCE", "AGENT", "ADDRESS", "REGION"];
+            output::list(target.output, &nodes, &header, row, |node| node.name.clone())
+        }
+        Verb::Show { node } => {
+            let node = client.get_node(&node).await?;
+            output::one(target.output, &node, described, &node.name)
+        }
+        Verb::Ping { node, count } => ping(client, target, &node, count).await,
+    }
+}
+
+fn pairs(labels: &[String]) -> Result<BTreeMap<String, String>, ClientError> {
+    let pair = |label: &String| match label.split_once('=') {
+        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
+        None => Err(ClientError::Setting(format!("--label takes KEY=VALUE, not {label}"))),
+    };
+    labels.iter().map(pair).collect()
+}
+
+fn enrolling(format: Format, registered: &RegisteredNode) -> anyhow::Result<()> {
+    if format == Format::Table {
+        eprintln!(
+            "Node {} is {}. Its agent takes this string once, within 15 minutes:",
+            registered.node.name, registered.node.state
+        );
+        println!("{}", registered.enrollment.string);
+        return Ok(());
+    }
+    output::one(format, registered, |_| String::new(), &registered.node.name)
+}
+
+fn row(node: &Node) -> Vec<String> {
+    let address = node.facts.as_ref().and_then(|facts| facts.addresses.first()).cloned();
+    vec![
+        node.name.clone(),
+        node.state.clone(),
+        node.connectivity.clone(),
+        node.connectivity_since.clone(),
+        node.agent_version.clone().unwrap_or_default(),
+        address.unwrap_or_default(),
+        node.region.clone().unwrap_or_default(),
+    ]
+}
+
+fn described(node: &Node) -> String {
+    let mut parts = vec![node.state.clone(), format!("{} since {}", node.connectivity, node.connectivity_since)];
+    parts.extend(node.agent_version.iter().map(|version| format!("agent {version}")));
+    if let Some(facts) = &node.facts {
+        parts.push(facts.os.clone());
+        parts.push(format!("{} cores", facts.cpus));
+        parts.push(format!("{:.0} GiB", facts.memory_bytes as f64 / f64::from(1 << 30)));
+        parts.extend(facts.sandbox.then(|| "sandbox".to_owned()));
+    }
+    format!("{}   {}", node.name, parts.join(" · "))
+}
+
+async fn ping(client: &Client, target: &Target, node: &str, count: u32) -> anyhow::Result<()> {
+    let mut pings = Vec::new();
+    for _ in 0..count {
+        pings.push(client.ping_node(node).await?);
+    }
+    let header = ["TASK", "STATE", "ROUND TRIP", "KEY"];
+    let row = |ping: &gpuaas_api_types::Ping| {
+        let milliseconds = ping.round_trip_us as f64 / 1_000.0;
+        vec![ping.task.id.clone(), ping.task.state.clone(), format!("{milliseconds:.2} ms"), ping.task.key_id.clone()]
+    };
+    output::list(target.output, &pings, &header, row, |ping| ping.task.id.clone())
+}

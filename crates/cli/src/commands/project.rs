@@ -1,0 +1,25 @@
+//! `gpuaas project`.
+
+use gpuaas_api_types::CreateProject;
+use gpuaas_client::Client;
+
+use crate::{
+    cli::{Project as Verb, Target},
+    output,
+};
+
+pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
+    match verb {
+        Verb::Create { name } => {
+            let project = client.create_project(&CreateProject { name }).await?;
+            output::one(target.output, &project, |project| format!("Project {} created.", project.name), &project.name)
+        }
+        Verb::List => {
+            let projects = client.list_projects().await?.items;
+            let row = |project: &gpuaas_api_types::Project| {
+                vec![project.name.clone(), project.id.clone(), project.created_at.clone()]
+            };
+            output::list(target.output, &projects, &["NAME", "ID", "CREATED"], row, |project| project.name.clone())
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The two programs that live inside of sandbox nodes.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use crate::cli::SandboxInit;
+
+/// Runs a sandbox node's init.
+pub(crate) async fn init(options: SandboxInit) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("this program's own path")?;
+    let program = program.into_os_string().into_string().ok().context("this program's path is no text")?;
+    gpuaas_sandbox::run(gpuaas_sandbox::InitOptions {
+        root: options.root,
+        hostname: options.hostname,
+        address: options.address,
+        systemctl: vec![program, "sandbox-systemctl".to_owned(), "--".to_owned()],
+        lifeline: options.lifeline,
+    })
+    .await?;
+    Ok(())
+}
+
+/// Answers as systemctl inside of a sandbox node.
+pub(crate) async fn systemctl(arguments: &[String]) -> ExitCode {
+    ExitCode::from(gpuaas_sandbox::systemctl::run(arguments).await)
+}

@@ -1,0 +1,56 @@
+//! `gpuaas server`: the control plane.
+
+use anyhow::Context;
+use gpuaas_server::{ServerOptions, write_private};
+use tokio::{
+    io::AsyncReadExt,
+    net::unix::pipe,
+    signal::unix::{SignalKind, signal},
+};
+
+use crate::{cli::Server, connection::ReadyFile};
+
+/// Serves until SIGTERM, Ctrl-C or the end of its lifeline.
+pub(crate) async fn run(options: Server) -> anyhow::Result<()> {
+    let started = std::time::Instant::now();
+    let data_dir = options.data_dir.clone();
+    let control_plane = gpuaas_server::start(&ServerOptions {
+        data_dir: options.data_dir,
+        listen: options.listen,
+        channel_listen: options.channel_listen,
+        public_url: options.public_url,
+    })
+    .await?;
+    let ca_file = std::path::absolute(data_dir.join("ca.pem"))?;
+    write_private(&ca_file, control_plane.authority_pem.as_bytes()).context("writing the authority's certificate")?;
+    eprintln!("control plane   {}   sqlite   ready in {} ms", control_plane.url, started.elapsed().as_millis());
+    if let Some(path) = &options.ready_file {
+        let ready = ReadyFile {
+            url: control_plane.url.clone(),
+            ca_file,
+            token: control_plane.admin_token.clone(),
+            nodes: Vec::new(),
+        };
+        write_private(path, &serde_json::to_vec_pretty(&ready)?).context("writing the ready file")?;
+    }
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    control_plane
+        .serve(async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+                () = lifeline(options.lifeline) => {}
+            }
+        })
+        .await;
+    Ok(())
+}
+
+/// Ends when standard input does: whoever started this process is gone then.
+async fn lifeline(held: bool) {
+    let input = rustix::io::dup(std::io::stdin()).map(pipe::Receiver::from_owned_fd);
+    let (true, Ok(Ok(mut input))) = (held, input) else { return std::future::pending().await };
+    let mut nothing = [0_u8; 64];
+    while matches!(input.read(&mut nothing).await, Ok(1..)) {}
+}

@@ -1,0 +1,144 @@
+//! `gpuaas dev`: a control plane and sandbox nodes on one machine. A process that starts the others and owns nothing else; each of them
+//! ends when this one does, however it ends.
+
+mod addresses;
+mod processes;
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use anyhow::{Context, bail};
+use camino::{Utf8Path, Utf8PathBuf};
+use futures::StreamExt;
+use gpuaas_api_types::RegisterNode;
+use gpuaas_client::Client;
+use gpuaas_server::write_private;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    cli::Dev,
+    connection::{ReadyFile, ReadyNode},
+};
+use addresses::AddressBlock;
+use processes::Processes;
+
+/// Longest wait for the control plane to serve, and then for every node to become active.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Most sandbox nodes: a block of addresses holds no more.
+const NODES_MAX: u8 = 200;
+
+/// Starts everything, says when it is ready, and ends everything.
+pub(crate) async fn run(options: Dev) -> anyhow::Result<()> {
+    if options.nodes > NODES_MAX {
+        bail!("at most {NODES_MAX} sandbox nodes");
+    }
+    fs::create_dir_all(&options.data_dir).with_context(|| format!("making {}", options.data_dir.display()))?;
+    let data_dir = Utf8PathBuf::from_path_buf(fs::canonicalize(&options.data_dir)?)
+        .map_err(|path: PathBuf| anyhow::anyhow!("{} is no text", path.display()))?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut processes = Processes::new()?;
+    let ended = tokio::select! {
+        ended = serve(&options, &data_dir, &mut processes) => ended,
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    };
+    processes.end_all().await;
+    ended
+}
+
+/// Starts everything and then waits for the first process that ends, which none should.
+async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) -> anyhow::Result<()> {
+    let began = std::time::Instant::now();
+    let block = AddressBlock::lock(&data_dir.join("addresses"))?;
+    let server_ready = data_dir.join("server-ready.json");
+    let _ = fs::remove_file(&server_ready);
+    processes.start_server(data_dir, options.listen, &server_ready)?;
+    let server = tokio::select! {
+        server = appears(&server_ready) => server?,
+        ended = processes.first_end() => bail!("{ended}"),
+    };
+    let authority = fs::read(&server.ca_file).context("reading the authority's certificate")?;
+    let client = Client::new(&server.url, &authority, &server.token)?;
+    let mut nodes = Vec::new();
+    for number in 1..=options.nodes {
+        let (name, address) = (format!("demo-{number}"), block.address(number));
+        let root = data_dir.join("nodes").join(&name);
+        prepare(&client, &name, &root).await?;
+        processes.start_node(&root, &name, address)?;
+        nodes.push(ReadyNode { name, address: address.to_string() });
+    }
+    tokio::select! {
+        active = all_active(&client, &nodes) => active?,
+        ended = processes.first_end() => bail!("{ended}"),
+    }
+    eprintln!("nodes           {} enrolled   (sandboxes under {data_dir}, no root needed)", names(&nodes));
+    if let Some(path) = &options.ready_file {
+        let ready = ReadyFile { nodes, ..server };
+        write_private(&std::path::absolute(path)?, &serde_json::to_vec_pretty(&ready)?)
+            .context("writing the ready file")?;
+    }
+    eprintln!("ready           in {} ms; Ctrl-C ends everything", began.elapsed().as_millis());
+    bail!("{}", processes.first_end().await)
+}
+
+fn names(nodes: &[ReadyNode]) -> String {
+    nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// The server's ready file, once it is there: awaited through the kernel's notifications.
+async fn appears(path: &Utf8Path) -> anyhow::Result<ReadyFile> {
+    let folder = path.parent().context("the ready file lies in a folder")?;
+    let watch = processes::FolderWatch::new(folder)?;
+    let deadline = tokio::time::Instant::now() + READY_TIMEOUT;
+    while !path.exists() {
+        tokio::time::timeout_at(deadline, watch.changed())
+            .await
+            .context("the control plane does not become ready")??;
+    }
+    ReadyFile::read(path.as_std_path())
+}
+
+/// Registers the node if it is new, and lays out what its init starts: the agent's unit and, once, its enrollment string.
+async fn prepare(client: &Client, name: &str, root: &Utf8Path) -> anyhow::Result<()> {
+    let agent = processes::agent_program()?;
+    let units = root.join("etc/systemd/system");
+    let state = root.join("var/lib/gpuaas-agent");
+    for folder in [&units, &state, &root.join(".sandbox")] {
+        fs::create_dir_all(folder).with_context(|| format!("making {folder}"))?;
+    }
+    let unit = format!(
+        "[Unit]\nDescription=GPUaaS node agent\n\n[Service]\nType=notify\nExecStart={agent}\nRestart=always\nRestartSec=1s\n\
+         TimeoutStartSec=0\n\n[Install]\nWantedBy=multi-user.target\n"
+    );
+    fs::write(units.join("gpuaas-agent.service"), unit)?;
+    fs::write(root.join(".sandbox/enabled"), "gpuaas-agent.service")?;
+    if state.join("identity.json").exists() {
+        return Ok(());
+    }
+    let registered = match client.get_node(name).await {
+        Ok(_) => client.issue_enrollment(name).await?,
+        Err(_) => client.register_node(&RegisterNode { name: name.to_owned(), ..RegisterNode::default() }).await?,
+    };
+    write_private(state.join("enroll").as_std_path(), registered.enrollment.string.as_bytes())?;
+    Ok(())
+}
+
+/// Waits until every node is active and connected, told by events.
+async fn all_active(client: &Client, nodes: &[ReadyNode]) -> anyhow::Result<()> {
+    let wait = async {
+        let mut events = Box::pin(client.follow_events(None, 0).await?);
+        loop {
+            let known = client.list_nodes(Some("active".to_owned()), Some("connected".to_owned())).await?.items;
+            if nodes.iter().all(|node| known.iter().any(|known| known.name == node.name)) {
+                return anyhow::Ok(());
+            }
+            loop {
+                let event = events.next().await.context("the stream of events ended")??;
+                if matches!(event.kind.as_str(), "node.activated" | "node.connectivity_changed") {
+                    break;
+                }
+            }
+        }
+    };
+    tokio::time::timeout(READY_TIMEOUT, wait).await.context("the nodes do not become active")?
+}

@@ -1,0 +1,147 @@
+//! The processes that `gpuaas dev` starts. Each holds the reading end of a lifeline: when this process is gone, however it went, they end.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::Context;
+use camino::{Utf8Path, Utf8PathBuf};
+use futures::{StreamExt, stream::FuturesUnordered};
+use rustix::{
+    fs::inotify,
+    process::{Pid, Signal, kill_process},
+};
+use tokio::{
+    io::AsyncReadExt,
+    net::unix::pipe,
+    process::{Child, ChildStdin, Command},
+};
+
+/// How long a process has to end by itself.
+const END_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Processes that were started here.
+pub(super) struct Processes {
+    program: Utf8PathBuf,
+    children: Vec<(String, Child)>,
+    /// Held, never written to: they close when this process ends, and the children with them. Kept apart from the children, because
+    /// waiting for a child would close its own.
+    lifelines: Vec<ChildStdin>,
+}
+
+impl Processes {
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("this program's own path")?;
+        let program = Utf8PathBuf::from_path_buf(program).ok().context("this program's path is no text")?;
+        Ok(Self { program, children: Vec::new(), lifelines: Vec::new() })
+    }
+
+    /// Starts the control plane with its channel at any free port.
+    pub(super) fn start_server(
+        &mut self,
+        data_dir: &Utf8Path,
+        listen: SocketAddr,
+        ready: &Utf8Path,
+    ) -> anyhow::Result<()> {
+        let channel = SocketAddr::new(listen.ip(), 0);
+        let mut command = Command::new(&self.program);
+        command.args(["server", "--lifeline", "--data-dir", data_dir.join("server").as_str()]);
+        command.args(["--listen", &listen.to_string(), "--channel-listen", &channel.to_string()]);
+        command.args(["--ready-file", ready.as_str()]);
+        self.start("the control plane".to_owned(), command)
+    }
+
+    /// Starts a sandbox node's init.
+    pub(super) fn start_node(&mut self, root: &Utf8Path, name: &str, address: IpAddr) -> anyhow::Result<()> {
+        let mut command = Command::new(&self.program);
+        command.args(["sandbox-init", "--lifeline", "--root", root.as_str(), "--hostname", name]);
+        command.args(["--address", &address.to_string()]);
+        self.start(format!("the init of {name}"), command)
+    }
+
+    fn start(&mut self, what: String, mut command: Command) -> anyhow::Result<()> {
+        // A group of its own: Ctrl-C reaches this process alone, which then ends the others in order.
+        let mut child =
+            command.stdin(Stdio::piped()).process_group(0).spawn().with_context(|| format!("starting {what}"))?;
+        self.lifelines.extend(child.stdin.take());
+        self.children.push((what, child));
+        Ok(())
+    }
+
+    /// The first process that ends, which none should.
+    pub(super) async fn first_end(&mut self) -> String {
+        let mut ends: FuturesUnordered<_> =
+            self.children.iter_mut().map(|(what, child)| async { (what.clone(), child_end(child).await) }).collect();
+        match ends.next().await {
+            Some((what, how)) => format!("{what} ended: {how}"),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends every process: nodes first, each taking everything of its sandbox along, the control plane last.
+    pub(super) async fn end_all(&mut self) {
+        let mut server = None;
+        let mut ends = FuturesUnordered::new();
+        for (position, (what, child)) in self.children.drain(..).enumerate() {
+            if position == 0 {
+                server = Some((what, child));
+            } else {
+                ends.push(end(what, child));
+            }
+        }
+        while ends.next().await.is_some() {}
+        if let Some((what, child)) = server {
+            end(what, child).await;
+        }
+    }
+}
+
+async fn child_end(child: &mut Child) -> String {
+    match child.wait().await {
+        Ok(status) => status.to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+async fn end(what: String, mut child: Child) {
+    if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw) {
+        // One that ended meanwhile needs no signal.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    if tokio::time::timeout(END_TIMEOUT, child.wait()).await.is_err() {
+        eprintln!("{what} does not end; killing it");
+        let _ = child.kill().await;
+    }
+}
+
+/// The agent beside this program.
+pub(super) fn agent_program() -> anyhow::Result<Utf8PathBuf> {
+    let program = std::env::current_exe().context("this program's own path")?;
+    let agent = program.with_file_name("gpuaas-agent");
+    anyhow::ensure!(agent.is_file(), "{} is missing: it lies beside gpuaas", agent.display());
+    Utf8PathBuf::from_path_buf(agent).ok().context("the agent's path is no text")
+}
+
+/// Tells when something in a folder changes.
+pub(super) struct FolderWatch {
+    events: tokio::sync::Mutex<pipe::Receiver>,
+}
+
+impl FolderWatch {
+    pub(super) fn new(folder: &Utf8Path) -> anyhow::Result<Self> {
+        let handle: OwnedFd = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
+        inotify::add_watch(&handle, folder.as_std_path(), inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::CREATE)?;
+        // The kernel's notifications read like a pipe.
+        let events = pipe::Receiver::from_owned_fd_unchecked(handle)?;
+        Ok(Self { events: tokio::sync::Mutex::new(events) })
+    }
+
+    /// Returns after the next change.
+    pub(super) async fn changed(&self) -> std::io::Result<()> {
+        let mut buffer = [0_u8; 4_096];
+        self.events.lock().await.read(&mut buffer).await.map(|_| ())
+    }
+}

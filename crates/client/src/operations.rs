@@ -1,0 +1,137 @@
+//! One method per operation of the API, under the operation's own name.
+
+use gpuaas_api_types::{
+    Allocation, AuditEntry, CreateAllocation, CreateProject, CreateToken, CreatedToken, Event, List, Node, Ping,
+    Project, RegisterNode, RegisteredNode, Task, Token, WhoAmI,
+};
+use serde_json::json;
+
+use crate::{error::ClientError, transport::Client};
+
+type Answer<T> = Result<T, ClientError>;
+
+/// A query from its set parameters, with what URLs reserve escaped.
+pub(crate) fn query(parameters: &[(&str, Option<String>)]) -> String {
+    let set = parameters.iter().filter_map(|(name, value)| value.as_ref().map(|value| (name, value)));
+    let pairs: Vec<String> = set.map(|(name, value)| format!("{name}={}", escaped(value))).collect();
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+}
+
+/// A text as a part of a path or query.
+pub(crate) fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+impl Client {
+    /// Who the token's holder is.
+    pub async fn whoami(&self) -> Answer<WhoAmI> {
+        self.get("/api/v1/whoami").await
+    }
+
+    /// Projects that the caller sees.
+    pub async fn list_projects(&self) -> Answer<List<Project>> {
+        self.get("/api/v1/projects").await
+    }
+
+    /// Makes a project.
+    pub async fn create_project(&self, ask: &CreateProject) -> Answer<Project> {
+        self.post("/api/v1/projects", ask).await
+    }
+
+    /// Every token, without secrets.
+    pub async fn list_tokens(&self) -> Answer<List<Token>> {
+        self.get("/api/v1/tokens").await
+    }
+
+    /// Makes a token.
+    pub async fn create_token(&self, ask: &CreateToken) -> Answer<CreatedToken> {
+        self.post("/api/v1/tokens", ask).await
+    }
+
+    /// Withdraws a token.
+    pub async fn revoke_token(&self, id: &str) -> Answer<Token> {
+        self.delete(&format!("/api/v1/tokens/{}", escaped(id))).await
+    }
+
+    /// Nodes, in a state and with a connectivity where these are given.
+    pub async fn list_nodes(&self, state: Option<String>, connectivity: Option<String>) -> Answer<List<Node>> {
+        let query = query(&[("state", state), ("connectivity", connectivity)]);
+        self.get(&format!("/api/v1/nodes{query}")).await
+    }
+
+    /// Registers a machine.
+    pub async fn register_node(&self, ask: &RegisterNode) -> Answer<RegisteredNode> {
+        self.post("/api/v1/nodes", ask).await
+    }
+
+    /// A node by name or id.
+    pub async fn get_node(&self, node: &str) -> Answer<Node> {
+        self.get(&format!("/api/v1/nodes/{}", escaped(node))).await
+    }
+
+    /// Issues a new enrollment string.
+    pub async fn issue_enrollment(&self, node: &str) -> Answer<RegisteredNode> {
+        self.post(&format!("/api/v1/nodes/{}/enrollment", escaped(node)), &json!({})).await
+    }
+
+    /// Sends a signed no-op and waits for its result.
+    pub async fn ping_node(&self, node: &str) -> Answer<Ping> {
+        self.post(&format!("/api/v1/nodes/{}/ping", escaped(node)), &json!({})).await
+    }
+
+    /// Puts a reimaged node back into use.
+    pub async fn reset_node(&self, node: &str) -> Answer<RegisteredNode> {
+        self.post(&format!("/api/v1/nodes/{}/reset", escaped(node)), &json!({})).await
+    }
+
+    /// Allocations, of one project where it is given.
+    pub async fn list_allocations(&self, project: Option<String>, state: Option<String>) -> Answer<List<Allocation>> {
+        let query = query(&[("project", project), ("state", state)]);
+        self.get(&format!("/api/v1/allocations{query}")).await
+    }
+
+    /// Gives a node to a project.
+    pub async fn create_allocation(&self, ask: &CreateAllocation) -> Answer<Allocation> {
+        self.post("/api/v1/allocations", ask).await
+    }
+
+    /// Takes a node back from a project.
+    pub async fn release_allocation(&self, id: &str) -> Answer<Allocation> {
+        self.post(&format!("/api/v1/allocations/{}/release", escaped(id)), &json!({})).await
+    }
+
+    /// Tasks, on a node or of an operation where these are given.
+    pub async fn list_tasks(&self, node: Option<String>, operation: Option<String>) -> Answer<List<Task>> {
+        let query = query(&[("node", node), ("operation", operation)]);
+        self.get(&format!("/api/v1/tasks{query}")).await
+    }
+
+    /// A task.
+    pub async fn get_task(&self, id: &str) -> Answer<Task> {
+        self.get(&format!("/api/v1/tasks/{}", escaped(id))).await
+    }
+
+    /// Events behind number `after`: a project's, or the platform's own.
+    pub async fn list_events(&self, project: Option<String>, after: u64) -> Answer<List<Event>> {
+        let query = query(&[("project", project), ("after", Some(after.to_string()))]);
+        self.get(&format!("/api/v1/events{query}")).await
+    }
+
+    /// Audit records.
+    pub async fn list_audit(&self, target: Option<String>, action: Option<String>) -> Answer<List<AuditEntry>> {
+        let query = query(&[("target", target), ("action", action)]);
+        self.get(&format!("/api/v1/audit{query}")).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_urls_reserve_is_escaped() {
+        assert_eq!(query(&[("a", Some("x y/ü".into())), ("b", None)]), "?a=x%20y%2F%C3%BC");
+        assert_eq!(query(&[("a", None)]), "");
+    }
+}

@@ -1,0 +1,130 @@
+//! Requests and answers over TLS.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gpuaas_api_types::Problem;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::error::ClientError;
+
+/// Longest answer, in bytes.
+const ANSWER_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+
+/// A client of one control plane for one token holder.
+#[derive(Clone)]
+pub struct Client {
+    url: String,
+    /// `host:port`.
+    address: String,
+    token: String,
+    tls: TlsConnector,
+}
+
+impl Client {
+    /// A client of the control plane at `url` (`https://host:port`), which must prove itself by the authority in `authority_pem`.
+    pub fn new(url: &str, authority_pem: &[u8], token: &str) -> Result<Self, ClientError> {
+        let address = url
+            .strip_prefix("https://")
+            .ok_or_else(|| ClientError::Setting(format!("{url} does not begin with https://")))?;
+        let address = address.trim_end_matches('/');
+        let address = if address.contains(':') { address.to_owned() } else { format!("{address}:443") };
+        let authority = CertificateDer::from_pem_slice(authority_pem)
+            .map_err(|error| ClientError::Setting(format!("the authority's file holds no certificate: {error}")))?;
+        let mut roots = RootCertStore::empty();
+        roots.add(authority).map_err(|error| ClientError::Setting(error.to_string()))?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| ClientError::Setting(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self { url: url.to_owned(), address, token: token.to_owned(), tls: TlsConnector::from(Arc::new(config)) })
+    }
+
+    /// Asks for a value.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.value(self.send(Method::GET, path, None::<&()>, "application/json").await?).await
+    }
+
+    /// Sends a value and returns another.
+    pub(crate) async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        self.value(self.send(Method::POST, path, Some(body), "application/json").await?).await
+    }
+
+    /// Deletes something and returns what it was.
+    pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.value(self.send(Method::DELETE, path, None::<&()>, "application/json").await?).await
+    }
+
+    /// Sends a request and returns a successful answer with its body still to be read.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+        accept: &str,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let content =
+            body.map(serde_json::to_vec).transpose().map_err(|error| ClientError::Setting(error.to_string()))?;
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, &self.address)
+            .header(header::ACCEPT, accept)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token));
+        if content.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let request = request
+            .body(Full::new(Bytes::from(content.unwrap_or_default())))
+            .map_err(|error| ClientError::Setting(error.to_string()))?;
+        let response = self.exchange(request).await.map_err(|reason| self.unreachable(reason))?;
+        if response.status().is_success() { Ok(response) } else { Err(self.problem(response).await) }
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
+        let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(|error| error.to_string())?;
+        let stream = TcpStream::connect(&self.address).await.map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        let stream = self.tls.connect(name, stream).await.map_err(|error| error.to_string())?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        tokio::spawn(connection);
+        sender.send_request(request).await.map_err(|error| error.to_string())
+    }
+
+    async fn value<T: DeserializeOwned>(&self, response: Response<Incoming>) -> Result<T, ClientError> {
+        let bytes = self.bytes(response).await?;
+        serde_json::from_slice(&bytes).map_err(|error| ClientError::Answer(error.to_string()))
+    }
+
+    async fn bytes(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
+        let collected = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        Ok(collected.map_err(|error| self.unreachable(error.to_string()))?.to_bytes())
+    }
+
+    async fn problem(&self, response: Response<Incoming>) -> ClientError {
+        let status: StatusCode = response.status();
+        match self.bytes(response).await {
+            Ok(bytes) => match serde_json::from_slice::<Problem>(&bytes) {
+                Ok(problem) => ClientError::Problem(Box::new(problem)),
+                Err(_) => ClientError::Answer(format!("{status} without an explanation")),
+            },
+            Err(error) => error,
+        }
+    }
+
+    fn unreachable(&self, reason: String) -> ClientError {
+        ClientError::Unreachable { url: self.url.clone(), reason }
+    }
+}

@@ -1,0 +1,87 @@
+//! Giving nodes to projects.
+
+use std::sync::Arc;
+
+use gpuaas_model::{
+    AllocationEvent, AllocationId, AllocationState, AuditAction, Code, EventKind, NodeEvent, NodeId, NodeState,
+    ProjectId,
+};
+use gpuaas_store::AllocationRecord;
+use serde_json::json;
+
+use super::{audit, provision::change};
+use crate::{
+    caller::Caller,
+    engine::Engine,
+    error::CommandError,
+    record::{Story, platform_event},
+};
+
+/// Gives a node to a project; it becomes usable once the node was inspected.
+pub async fn create(
+    engine: &Arc<Engine>,
+    caller: &Caller,
+    project: ProjectId,
+    node: NodeId,
+) -> Result<AllocationRecord, CommandError> {
+    caller.must_be_platform_admin()?;
+    let ports = engine.ports();
+    let mut tx = engine.store().begin().await?;
+    let (project, node) = (tx.project(project).await?, tx.node(node).await?);
+    if node.state != NodeState::Active {
+        return Err(CommandError::new(Code::NodeUnavailable, format!("{} is {}", node.name, node.state))
+            .about("node")
+            .then("choose a node that is active"));
+    }
+    let allocation = AllocationRecord {
+        id: AllocationId::generate(&*ports.clock, &*ports.entropy),
+        project: project.id,
+        node: node.id,
+        state: AllocationState::Requested,
+        detail: None,
+        created_at: ports.clock.now(),
+        generation: 0,
+    };
+    tx.insert_allocation(&allocation).await?;
+    let story = Story { project: project.id, correlation: caller.correlation };
+    let data = json!({ "node": node.id, "state": allocation.state });
+    story.event(&mut tx, EventKind::AllocationChanged, "allocation", allocation.id.to_string(), data).await?;
+    let metadata = json!({ "node": node.name, "project": project.name });
+    let target = format!("allocation/{}", allocation.id);
+    audit(&mut tx, caller, AuditAction::AllocationCreate, target, Some(project.id), metadata).await?;
+    tx.commit().await?;
+    engine.provision(allocation.id, caller.correlation);
+    Ok(allocation)
+}
+
+/// Takes a node back from a project. Its identity ends here, and nobody uses it until it was reimaged: the tenant was root on it.
+pub async fn release(engine: &Engine, caller: &Caller, id: AllocationId) -> Result<AllocationRecord, CommandError> {
+    caller.must_be_platform_admin()?;
+    let mut tx = engine.store().begin().await?;
+    let allocation = tx.allocation(id).await?;
+    if let Some((_, workload)) = tx.allocation_user(id).await? {
+        return Err(CommandError::new(Code::AllocationInUse, format!("workload {workload} uses it"))
+            .then(format!("decommission it first: gpuaas workload decommission {workload}")));
+    }
+    let allocation = change(&mut tx, allocation, AllocationEvent::Release, None, caller.correlation).await?;
+    let allocation = change(&mut tx, allocation, AllocationEvent::Cleaned, None, caller.correlation).await?;
+    let mut node = tx.node(allocation.node).await?;
+    node.state = node.state.on(NodeEvent::TenantLeft)?;
+    node.epoch += 1;
+    let node = tx.update_node(&node).await?;
+    let data = json!({ "name": node.name, "state": node.state });
+    let correlation = Some(caller.correlation);
+    platform_event(&mut tx, EventKind::NodeStateChanged, "node", node.id.to_string(), correlation, data).await?;
+    let metadata = json!({ "node": node.name });
+    audit(
+        &mut tx,
+        caller,
+        AuditAction::AllocationRelease,
+        format!("allocation/{id}"),
+        Some(allocation.project),
+        metadata,
+    )
+    .await?;
+    tx.commit().await?;
+    Ok(allocation)
+}

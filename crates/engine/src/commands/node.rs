@@ -1,0 +1,269 @@
+//! Bringing machines in: register, enroll, reset; and what their connections change.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use gpuaas_model::{
+    ActorType, AuditAction, AuditResult, Code, Connectivity, CorrelationId, EnrollmentId, EventKind, Name, NodeEvent,
+    NodeId, NodeState,
+};
+use gpuaas_store::{EnrollmentRecord, NewAudit, NodeRecord, Tx};
+use gpuaas_trust::{ApiToken, EnrollmentString, NodeIdentity, SecretText};
+use gpuaas_wire::session::{EnrollRequest, EnrollResponse, Hello};
+use serde_json::json;
+
+use super::audit;
+use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
+
+/// How long an enrollment string works.
+const ENROLLMENT_TTL: Duration = Duration::from_secs(15 * 60);
+/// What every enrollment token begins with.
+const TOKEN_PREFIX: &str = "gpuaas-enroll";
+/// Most labels of a node.
+const LABELS_MAX: usize = 64;
+/// Longest text that a node says of itself and that is kept, in bytes.
+const NODE_TEXT_BYTES_MAX: usize = 256;
+
+/// Registers a machine under a name and returns the string that brings it in.
+pub async fn register(
+    engine: &Engine,
+    caller: &Caller,
+    name: Name,
+    region: Option<String>,
+    labels: BTreeMap<String, String>,
+) -> Result<(NodeRecord, SecretText), CommandError> {
+    caller.must_be_platform_admin()?;
+    if labels.len() > LABELS_MAX {
+        let detail = format!("a node has at most {LABELS_MAX} labels");
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("labels"));
+    }
+    let ports = engine.ports();
+    let now = ports.clock.now();
+    let node = NodeRecord {
+        id: NodeId::generate(&*ports.clock, &*ports.entropy),
+        name,
+        region,
+        labels,
+        state: NodeState::Registered,
+        epoch: 0,
+        connectivity: Connectivity::Never,
+        connectivity_since: now,
+        agent_version: None,
+        machine_id: None,
+        support: Vec::new(),
+        facts: None,
+        preflight: None,
+        created_at: now,
+        generation: 0,
+    };
+    let mut tx = engine.store().begin().await?;
+    tx.insert_node(&node).await?;
+    let data = json!({ "name": node.name, "region": node.region });
+    let correlation = Some(caller.correlation);
+    platform_event(&mut tx, EventKind::NodeRegistered, "node", node.id.to_string(), correlation, data.clone()).await?;
+    audit(&mut tx, caller, AuditAction::NodeRegister, format!("node/{}", node.name), None, data).await?;
+    let string = issue(engine, caller, &mut tx, &node).await?;
+    tx.commit().await?;
+    Ok((node, string))
+}
+
+/// Issues a new enrollment string; earlier ones of this node stop working.
+pub async fn issue_enrollment(
+    engine: &Engine,
+    caller: &Caller,
+    id: NodeId,
+) -> Result<(NodeRecord, SecretText), CommandError> {
+    caller.must_be_platform_admin()?;
+    let mut tx = engine.store().begin().await?;
+    let node = tx.node(id).await?;
+    if !matches!(node.state, NodeState::Registered | NodeState::Enrolled) {
+        return Err(CommandError::new(
+            Code::StateConflict,
+            format!("{} is {} and enrolls no more", node.name, node.state),
+        )
+        .then("reset it first, after its machine was reimaged"));
+    }
+    let string = issue(engine, caller, &mut tx, &node).await?;
+    tx.commit().await?;
+    Ok((node, string))
+}
+
+async fn issue(engine: &Engine, caller: &Caller, tx: &mut Tx, node: &NodeRecord) -> Result<SecretText, CommandError> {
+    let ports = engine.ports();
+    let token = ApiToken::generate(TOKEN_PREFIX, &*ports.entropy);
+    let now = ports.clock.now();
+    let enrollment = EnrollmentRecord {
+        id: EnrollmentId::generate(&*ports.clock, &*ports.entropy),
+        node: node.id,
+        sha256: token.sha256,
+        created_at: now,
+        expires_at: now.plus(ENROLLMENT_TTL),
+        used_at: None,
+    };
+    tx.insert_enrollment(&enrollment).await?;
+    let data = json!({ "node": node.name, "expires_at": enrollment.expires_at.to_string() });
+    let correlation = Some(caller.correlation);
+    platform_event(tx, EventKind::NodeEnrollmentIssued, "node", node.id.to_string(), correlation, data.clone()).await?;
+    audit(tx, caller, AuditAction::NodeEnrollmentCreate, format!("node/{}", node.name), None, data).await?;
+    let string = EnrollmentString {
+        url: engine.endpoints().api_url.clone(),
+        control_plane: engine.keys().control_plane().to_owned(),
+        node: node.id,
+        name: node.name.clone(),
+        token: token.text,
+        ca_sha256: engine.keys().authority().digest(),
+        expires_at: enrollment.expires_at,
+    };
+    Ok(string.encode())
+}
+
+/// Redeems an enrollment token: the node gets its certificate, and its epoch grows so that everything earlier is void.
+pub async fn redeem(
+    engine: &Engine,
+    correlation: CorrelationId,
+    ask: EnrollRequest,
+) -> Result<EnrollResponse, CommandError> {
+    let now = engine.ports().clock.now();
+    let sha256 = SecretText::new(ask.token).sha256();
+    let mut tx = engine.store().begin().await?;
+    tx.redeem_enrollment(&sha256, ask.node, now).await?;
+    let mut node = tx.node(ask.node).await?;
+    node.state = node.state.on(NodeEvent::Enroll)?;
+    node.epoch += 1;
+    node.machine_id = Some(bounded(&ask.machine_id));
+    node.agent_version = Some(bounded(&ask.agent_version));
+    let control_plane = engine.keys().control_plane().to_owned();
+    let identity = NodeIdentity { control_plane: control_plane.clone(), node: node.id, epoch: node.epoch };
+    let certificate = engine
+        .keys()
+        .authority()
+        .issue_node(&ask.csr, &identity, now)
+        .map_err(|error| CommandError::new(Code::FieldInvalid, error.to_string()).about("csr"))?;
+    let node = tx.update_node(&node).await?;
+    let data = json!({ "name": node.name, "epoch": node.epoch });
+    platform_event(&mut tx, EventKind::NodeEnrolled, "node", node.id.to_string(), Some(correlation), data.clone())
+        .await?;
+    audit_node(&mut tx, &node, AuditAction::NodeEnroll, correlation, data).await?;
+    let response = EnrollResponse {
+        certificate,
+        authority: engine.keys().authority().certificate_pem().to_owned(),
+        channel: engine.endpoints().channel.clone(),
+        control_plane,
+        epoch: node.epoch,
+        key_set: engine
+            .keys()
+            .signed_key_set()
+            .map_err(|error| CommandError::new(Code::Internal, error.to_string()))?,
+    };
+    tx.commit().await?;
+    Ok(response)
+}
+
+/// Puts a node back into use after its machine was reimaged; it must enroll anew.
+pub async fn reset(engine: &Engine, caller: &Caller, id: NodeId) -> Result<(NodeRecord, SecretText), CommandError> {
+    caller.must_be_platform_admin()?;
+    let mut tx = engine.store().begin().await?;
+    let mut node = tx.node(id).await?;
+    node.state = node.state.on(NodeEvent::Reset)?;
+    // Whatever still holds a certificate of the time before is nobody now.
+    node.epoch += 1;
+    let node = tx.update_node(&node).await?;
+    let data = json!({ "name": node.name, "state": node.state });
+    let correlation = Some(caller.correlation);
+    platform_event(&mut tx, EventKind::NodeStateChanged, "node", id.to_string(), correlation, data).await?;
+    audit(&mut tx, caller, AuditAction::NodeReset, format!("node/{}", node.name), None, json!({})).await?;
+    let string = issue(engine, caller, &mut tx, &node).await?;
+    tx.commit().await?;
+    Ok((node, string))
+}
+
+/// Takes what a node's hello says, and makes an enrolled node active.
+pub async fn connected(engine: &Engine, id: NodeId, hello: &Hello) -> Result<(), CommandError> {
+    let mut tx = engine.store().begin().await?;
+    let mut node = tx.node(id).await?;
+    let before = node.clone();
+    node.state = node.state.on(NodeEvent::Connect)?;
+    node.agent_version = Some(bounded(&hello.agent_version));
+    node.machine_id = Some(bounded(&hello.machine_id));
+    node.support.clone_from(&hello.support);
+    node.support.truncate(LABELS_MAX);
+    if let Some(facts) = &mut node.facts {
+        facts.addresses.clone_from(&hello.addresses);
+    }
+    if node == before {
+        return Ok(());
+    }
+    let node = tx.update_node(&node).await?;
+    if node.state != before.state {
+        let data = json!({ "name": node.name, "state": node.state });
+        platform_event(&mut tx, EventKind::NodeActivated, "node", id.to_string(), None, data).await?;
+    }
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Records that a node can or cannot be reached, when that changed.
+pub async fn connectivity_changed(engine: &Engine, id: NodeId, connectivity: Connectivity) -> Result<(), CommandError> {
+    let mut tx = engine.store().begin().await?;
+    let mut node = tx.node(id).await?;
+    if node.connectivity == connectivity {
+        return Ok(());
+    }
+    node.connectivity = connectivity;
+    node.connectivity_since = engine.ports().clock.now();
+    let node = tx.update_node(&node).await?;
+    let data = json!({ "name": node.name, "connectivity": connectivity });
+    platform_event(&mut tx, EventKind::NodeConnectivityChanged, "node", id.to_string(), None, data).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Records that two live agents use one identity.
+pub async fn cloned(engine: &Engine, id: NodeId, newer: &Hello) -> Result<(), CommandError> {
+    let mut tx = engine.store().begin().await?;
+    let node = tx.node(id).await?;
+    let data = json!({ "name": node.name, "machine_id": bounded(&newer.machine_id) });
+    platform_event(&mut tx, EventKind::NodeIdentityCloned, "node", id.to_string(), None, data).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// A new certificate for the same key, for a node that may connect.
+pub async fn renew(engine: &Engine, identity: &NodeIdentity, csr: &str) -> Result<String, CommandError> {
+    let now = engine.ports().clock.now();
+    let certificate = engine
+        .keys()
+        .authority()
+        .issue_node(csr, identity, now)
+        .map_err(|error| CommandError::new(Code::FieldInvalid, error.to_string()).about("csr"))?;
+    let correlation = CorrelationId::generate(&*engine.ports().clock, &*engine.ports().entropy);
+    let mut tx = engine.store().begin().await?;
+    let node = tx.node(identity.node).await?;
+    audit_node(&mut tx, &node, AuditAction::NodeRenew, correlation, json!({ "epoch": node.epoch })).await?;
+    tx.commit().await?;
+    Ok(certificate)
+}
+
+async fn audit_node(
+    tx: &mut Tx,
+    node: &NodeRecord,
+    action: AuditAction,
+    correlation: CorrelationId,
+    metadata: serde_json::Value,
+) -> Result<(), CommandError> {
+    tx.append_audit(&NewAudit {
+        actor: format!("node/{}", node.name),
+        actor_type: ActorType::Node,
+        action,
+        target: format!("node/{}", node.name),
+        project: None,
+        result: AuditResult::Accepted,
+        correlation: Some(correlation),
+        metadata,
+    })
+    .await?;
+    Ok(())
+}
+
+fn bounded(text: &str) -> String {
+    text[..text.floor_char_boundary(NODE_TEXT_BYTES_MAX)].to_owned()
+}

@@ -1,0 +1,98 @@
+//! API tokens: shown once, stored as a digest.
+
+use std::time::Duration;
+
+use gpuaas_model::{AuditAction, Code, EventKind, ProjectId, Role, TokenId};
+use gpuaas_store::TokenRecord;
+use gpuaas_trust::{ApiToken, SecretText};
+use serde_json::json;
+
+use super::audit;
+use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
+
+/// What every token's text begins with.
+pub const PREFIX: &str = "gpuaas";
+/// Longest name of a token, in bytes.
+const NAME_BYTES_MAX: usize = 100;
+/// Longest life of a token.
+const TTL_SECONDS_MAX: u64 = 365 * 24 * 3_600;
+
+/// What a token is to be.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    /// What the audit calls its holder.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// The project it belongs to; needed for every role but platform-admin.
+    pub project: Option<ProjectId>,
+    /// Its life; without end when absent.
+    pub ttl_seconds: Option<u64>,
+}
+
+/// Makes a token. Its text is returned here and never again.
+pub async fn create(
+    engine: &Engine,
+    caller: &Caller,
+    new: NewToken,
+) -> Result<(TokenRecord, SecretText), CommandError> {
+    caller.must_be_platform_admin()?;
+    check(&new)?;
+    let ports = engine.ports();
+    let secret = ApiToken::generate(PREFIX, &*ports.entropy);
+    let now = ports.clock.now();
+    let token = TokenRecord {
+        id: TokenId::generate(&*ports.clock, &*ports.entropy),
+        name: new.name,
+        sha256: secret.sha256,
+        role: new.role,
+        project: new.project,
+        created_at: now,
+        expires_at: new.ttl_seconds.map(|seconds| now.plus(Duration::from_secs(seconds))),
+        revoked_at: None,
+    };
+    let mut tx = engine.store().begin().await?;
+    if let Some(project) = token.project {
+        tx.project(project).await?;
+    }
+    tx.insert_token(&token).await?;
+    let data = json!({ "name": token.name, "role": token.role });
+    let (id, correlation) = (token.id.to_string(), Some(caller.correlation));
+    platform_event(&mut tx, EventKind::TokenCreated, "token", id, correlation, data.clone()).await?;
+    audit(&mut tx, caller, AuditAction::TokenCreate, format!("token/{}", token.id), token.project, data).await?;
+    tx.commit().await?;
+    Ok((token, secret.text))
+}
+
+/// Withdraws a token. Withdrawing twice is withdrawing once.
+pub async fn revoke(engine: &Engine, caller: &Caller, id: TokenId) -> Result<TokenRecord, CommandError> {
+    caller.must_be_platform_admin()?;
+    let mut tx = engine.store().begin().await?;
+    let token = tx.revoke_token(id, engine.ports().clock.now()).await?;
+    let correlation = Some(caller.correlation);
+    platform_event(&mut tx, EventKind::TokenRevoked, "token", id.to_string(), correlation, json!({})).await?;
+    audit(&mut tx, caller, AuditAction::TokenRevoke, format!("token/{id}"), token.project, json!({})).await?;
+    tx.commit().await?;
+    Ok(token)
+}
+
+fn check(new: &NewToken) -> Result<(), CommandError> {
+    if new.name.trim().is_empty() || new.name.len() > NAME_BYTES_MAX || new.name.chars().any(char::is_control) {
+        let detail = format!("a token's name has 1 to {NAME_BYTES_MAX} printable characters");
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("name"));
+    }
+    match (new.role, new.project) {
+        (Role::ProjectMember, None) => {
+            Err(CommandError::new(Code::FieldInvalid, "a project-member needs a project").about("project"))
+        }
+        (Role::PlatformAdmin, Some(_)) => {
+            Err(CommandError::new(Code::FieldInvalid, "a platform-admin belongs to no project").about("project"))
+        }
+        (Role::ProjectMember, Some(_)) | (Role::PlatformAdmin, None) => Ok(()),
+    }?;
+    if new.ttl_seconds.is_some_and(|seconds| seconds == 0 || seconds > TTL_SECONDS_MAX) {
+        let detail = format!("a token lives between 1 and {TTL_SECONDS_MAX} seconds");
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("ttl_seconds"));
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! What the first start makes and every later one finds: the control plane's id, its keys, the first token.
+
+use gpuaas_engine::{Catalog, Keys, port::Ports};
+use gpuaas_model::{Role, TokenId};
+use gpuaas_store::{Store, TokenRecord};
+use gpuaas_trust::{ApiToken, Authority, SealingKey, TaskSigner};
+use zeroize::Zeroizing;
+
+use crate::{
+    data_dir::{DataDir, write_private},
+    error::ServerError,
+};
+
+/// Name of the first platform admin, as the audit shows it.
+const ADMIN: &str = "admin";
+
+/// The apps of this control plane.
+pub(crate) fn catalog() -> Catalog {
+    Catalog::default()
+}
+
+/// The keys, sealed in the store by the key in the data directory.
+pub(crate) async fn keys(store: &Store, data: &DataDir, ports: &Ports) -> Result<Keys, ServerError> {
+    let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
+    let sealing = SealingKey::new(&data.sealing_key(&*ports.entropy)?).map_err(|error| trust(&error))?;
+    let fresh_id = gpuaas_model::ReplicaId::generate(&*ports.clock, &*ports.entropy).to_string();
+    let mut tx = store.begin().await?;
+    let id = tx.put_setting_if_absent("control-plane.id", fresh_id.as_bytes()).await?;
+    let id = String::from_utf8(id).map_err(|error| trust(&error))?;
+    let authority = match tx.setting("authority.certificate").await? {
+        Some(certificate) => {
+            let key = open(&sealing, tx.setting("authority.key").await?, "authority.key")?;
+            Authority::from_pem(&String::from_utf8_lossy(&certificate), &String::from_utf8_lossy(&key))
+                .map_err(|error| trust(&error))?
+        }
+        None => {
+            let made = Authority::generate(&id, ports.clock.now()).map_err(|error| trust(&error))?;
+            let key = sealing.seal(b"authority.key", made.key_pem().as_bytes()).map_err(|error| trust(&error))?;
+            tx.put_setting_if_absent("authority.key", &key).await?;
+            tx.put_setting_if_absent("authority.certificate", made.certificate_pem().as_bytes()).await?;
+            made
+        }
+    };
+    let signer = match tx.setting("task-signing.key").await? {
+        Some(sealed) => {
+            let seed = open(&sealing, Some(sealed), "task-signing.key")?;
+            let seed: [u8; 32] = seed.as_slice().try_into().map_err(|error| trust(&error))?;
+            TaskSigner::from_seed(&seed)
+        }
+        None => {
+            let made = TaskSigner::generate(&*ports.entropy);
+            let seed = sealing.seal(b"task-signing.key", &*made.to_seed()).map_err(|error| trust(&error))?;
+            tx.put_setting_if_absent("task-signing.key", &seed).await?;
+            made
+        }
+    };
+    tx.commit().await?;
+    Ok(Keys::new(id, authority, signer, sealing))
+}
+
+fn open(sealing: &SealingKey, sealed: Option<Vec<u8>>, name: &str) -> Result<Zeroizing<Vec<u8>>, ServerError> {
+    let sealed = sealed.ok_or_else(|| ServerError::Trust(format!("the store lacks {name}")))?;
+    sealing.open(name.as_bytes(), &sealed).map_err(|error| ServerError::Trust(format!("{name}: {error}")))
+}
+
+/// The first platform admin's token: its text lies in the data directory, its digest in the store.
+pub(crate) async fn admin_token(store: &Store, data: &DataDir, ports: &Ports) -> Result<String, ServerError> {
+    let path = data.join("admin.token");
+    if let Ok(kept) = std::fs::read_to_string(&path) {
+        let kept = kept.trim().to_owned();
+        let sha256 = gpuaas_trust::sha256_hex(kept.as_bytes());
+        if store.read().await?.token_by_sha256(&sha256).await?.is_some_and(|token| token.revoked_at.is_none()) {
+            return Ok(kept);
+        }
+    }
+    let made = ApiToken::generate(gpuaas_engine::commands::token::PREFIX, &*ports.entropy);
+    // The file first: a digest without its text would be a token that nobody can use.
+    write_private(&path, made.text.expose().as_bytes())
+        .map_err(|source| ServerError::Io { what: "keeping the admin token", source })?;
+    let mut tx = store.begin().await?;
+    tx.insert_token(&TokenRecord {
+        id: TokenId::generate(&*ports.clock, &*ports.entropy),
+        name: ADMIN.to_owned(),
+        sha256: made.sha256,
+        role: Role::PlatformAdmin,
+        project: None,
+        created_at: ports.clock.now(),
+        expires_at: None,
+        revoked_at: None,
+    })
+    .await?;
+    tx.commit().await?;
+    Ok(made.text.expose().to_owned())
+}

@@ -1,0 +1,62 @@
+//! Serves the API over TLS.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::Router;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::{conn::auto, graceful::GracefulShutdown},
+    service::TowerToHyperService,
+};
+use rustls::ServerConfig;
+use tokio::{net::TcpListener, sync::Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+/// Longest time for a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 4_096;
+/// How long requests under way have to end when the control plane stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Serves until `stop`, then lets requests under way end.
+pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, router: Router, stop: CancellationToken) {
+    let acceptor = TlsAcceptor::from(tls);
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let graceful = Arc::new(GracefulShutdown::new());
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Ok(permit) = connections.clone().try_acquire_owned() else {
+            tracing::warn!(%from, "too many connections; one was dropped");
+            continue;
+        };
+        let (acceptor, router, watcher) = (acceptor.clone(), router.clone(), graceful.watcher());
+        tokio::spawn(async move {
+            let _ = stream.set_nodelay(true);
+            let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
+            let builder = auto::Builder::new(TokioExecutor::new());
+            let service = TowerToHyperService::new(router);
+            let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+            if let Err(error) = watcher.watch(connection).await {
+                tracing::debug!(%from, %error, "a connection broke");
+            }
+            drop(permit);
+        });
+    }
+    if let Ok(graceful) = Arc::try_unwrap(graceful) {
+        // Streams of events end with the process; everything else gets its time.
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await;
+    }
+}

@@ -1,0 +1,74 @@
+//! How a control plane is run.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
+
+use crate::data_dir::DataDir;
+
+/// Port of the API.
+pub(crate) const API_PORT: u16 = 7_443;
+/// Port of the node channel.
+pub(crate) const CHANNEL_PORT: u16 = 7_444;
+
+/// How a control plane is run.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Where everything is kept.
+    pub data_dir: PathBuf,
+    /// Where the API listens.
+    pub listen: SocketAddr,
+    /// Where the node channel listens.
+    pub channel_listen: SocketAddr,
+    /// How clients and nodes name the API, where that differs from the address it listens on.
+    pub public_url: Option<String>,
+}
+
+impl ServerOptions {
+    /// On loopback, at the usual ports.
+    pub fn local(data_dir: PathBuf) -> Self {
+        let at = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+        Self { data_dir, listen: at(API_PORT), channel_listen: at(CHANNEL_PORT), public_url: None }
+    }
+
+    pub(crate) fn store_url(&self, data: &DataDir) -> String {
+        format!("sqlite://{}", data.join("gpuaas.db").display())
+    }
+
+    /// Names and addresses that the listeners' certificates carry.
+    pub(crate) fn names(&self, url: &str) -> Vec<String> {
+        let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        names.extend([self.listen.ip(), self.channel_listen.ip()].map(|ip| ip.to_string()));
+        names.extend(host(url).map(str::to_owned));
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// How nodes name the channel: the API's name with the channel's port.
+    pub(crate) fn channel_endpoint(&self, bound: SocketAddr) -> String {
+        let name = self.public_url.as_deref().and_then(host);
+        name.map_or_else(|| bound.to_string(), |name| format!("{name}:{}", bound.port()))
+    }
+}
+
+/// The host of a URL.
+fn host(url: &str) -> Option<&str> {
+    let rest = url.split_once("://")?.1;
+    let authority = rest.split('/').next()?;
+    Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host).trim_matches(['[', ']']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_carry_every_name_under_which_the_control_plane_is_called() {
+        let options =
+            ServerOptions { public_url: Some("https://cp.example:7443".into()), ..ServerOptions::local("/d".into()) };
+        assert!(options.names("https://cp.example:7443").contains(&"cp.example".to_owned()));
+        assert_eq!(options.channel_endpoint("0.0.0.0:7444".parse().unwrap()), "cp.example:7444");
+    }
+}

@@ -1,0 +1,88 @@
+//! The engine's way to nodes, over the channel of this process.
+
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream::BoxStream};
+use gpuaas_channel::{Channel, ChannelError};
+use gpuaas_engine::{
+    effects::{Tunnel, Tunnels},
+    port::{DispatchError, Nodes, TaskUpdate},
+};
+use gpuaas_model::{NodeId, TaskId};
+use gpuaas_wire::session::TaskLine;
+
+/// The channel, once it listens: engine and channel each need the other to begin.
+#[derive(Default)]
+pub(crate) struct LateChannel(OnceLock<Channel>);
+
+impl LateChannel {
+    pub(crate) fn set(&self, channel: Channel) {
+        // Set once, by the one start of this process.
+        let _ = self.0.set(channel);
+    }
+
+    fn get(&self) -> Result<&Channel, ChannelError> {
+        self.0.get().ok_or(ChannelError::NotConnected)
+    }
+}
+
+pub(crate) struct ChannelNodes(pub(crate) Arc<LateChannel>);
+pub(crate) struct ChannelTunnels(pub(crate) Arc<LateChannel>);
+
+#[async_trait]
+impl Nodes for ChannelNodes {
+    async fn dispatch(
+        &self,
+        node: NodeId,
+        envelope: &str,
+    ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError> {
+        let lines = self.0.get().map_err(lost)?.dispatch(node, envelope).await.map_err(lost)?;
+        Ok(lines.map(|line| line.map(update).map_err(lost)).boxed())
+    }
+
+    async fn acknowledge(&self, node: NodeId, task: TaskId) {
+        self.told("acknowledged", node, async { self.0.get()?.acknowledge(node, task).await }).await;
+    }
+
+    async fn cancel(&self, node: NodeId, task: TaskId) {
+        self.told("cancelled", node, async { self.0.get()?.cancel(node, task).await }).await;
+    }
+
+    async fn observe(&self, node: NodeId, units: Vec<String>) {
+        self.told("asked for reports", node, async { self.0.get()?.observe(node, units).await }).await;
+    }
+}
+
+impl ChannelNodes {
+    /// A node that cannot be told now is told when it connects: its hello starts all of this anew.
+    async fn told(&self, what: &str, node: NodeId, telling: impl Future<Output = Result<(), ChannelError>>) {
+        if let Err(error) = telling.await {
+            tracing::debug!(%node, what, %error, "the node could not be told");
+        }
+    }
+}
+
+#[async_trait]
+impl Tunnels for ChannelTunnels {
+    async fn open(&self, node: NodeId, port: u16) -> std::io::Result<Box<dyn Tunnel>> {
+        let channel = self.0.get().map_err(std::io::Error::other)?;
+        Ok(Box::new(channel.open_tunnel(node, port).await.map_err(std::io::Error::other)?))
+    }
+}
+
+fn update(line: TaskLine) -> TaskUpdate {
+    match line {
+        TaskLine::Accepted => TaskUpdate::Accepted,
+        TaskLine::Progress(progress) => TaskUpdate::Progress(progress),
+        TaskLine::Ended(outcome) => TaskUpdate::Ended(outcome),
+        TaskLine::Interrupted => TaskUpdate::Interrupted,
+    }
+}
+
+fn lost(error: ChannelError) -> DispatchError {
+    match error {
+        ChannelError::NotConnected => DispatchError::NotConnected,
+        other => DispatchError::Lost(other.to_string()),
+    }
+}
