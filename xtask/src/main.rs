@@ -1,6 +1,7 @@
 //! The one menu of this project's chores: `cargo xtask --help`.
 
 mod components;
+mod demo;
 mod lint;
 mod release;
 mod shell;
@@ -25,6 +26,8 @@ enum Chore {
     Components(components::ComponentsOptions),
     /// Packages the stand-in distribution as a release directory, and says where it is.
     Release(release::ReleaseChore),
+    /// The main job on this machine: a cluster on sandbox nodes, delivered to kubectl.
+    Demo(demo::Options),
     /// Lints, runs every test, and the demo last; prints how many tests of each kind ran.
     Test(test::Options),
 }
@@ -34,6 +37,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Lint => lint::run(),
         Chore::Components(options) => components::run(&options),
         Chore::Release(chore) => release::run(&chore),
+        Chore::Demo(options) => demo::run(&options),
         Chore::Test(options) => test::run(&options),
     }
 }

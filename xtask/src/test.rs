@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, bail};
 
-use crate::{lint, shell};
+use crate::{components, demo, lint, shell};
 
 /// How much of it.
 #[derive(clap::Args)]
@@ -23,8 +23,16 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let began = Instant::now();
     lint::run()?;
+    if !options.quick {
+        // Tests that need genuine Kubernetes parts find them in the cache.
+        components::ensure(&components::ComponentsOptions { download: false, dir: None })?;
+    }
     let mut counts = Counts::default();
     cargo_test(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"], options, &mut counts)?;
+    if !options.quick {
+        eprintln!("==> demo --once");
+        demo::run(&demo::Options::once())?;
+    }
     counts.print();
     eprintln!("==> all of it took {:.0} s", began.elapsed().as_secs_f64());
     Ok(())

@@ -6,8 +6,13 @@ mod list;
 mod node;
 mod platform;
 mod problem;
+mod workload;
 
 pub use list::List;
 pub use node::{Allocation, CreateAllocation, Enrollment, Node, NodeFacts, Ping, RegisterNode, RegisteredNode, Task};
 pub use platform::{AuditEntry, CreateProject, CreateToken, CreatedToken, Event, Project, Token, WhoAmI};
 pub use problem::{Problem, ProblemReason};
+pub use workload::{
+    AccessGranted, AddMembers, App, Artifact, AskAccess, Deploy, Fault, ImportRelease, Member, Operation,
+    OperationDetail, Started, Step, Workload, WorkloadDetail,
+};

@@ -14,6 +14,7 @@ mod lookup;
 mod page;
 mod problem;
 mod routes;
+mod shown;
 mod state;
 
 pub use document::document;

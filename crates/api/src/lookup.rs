@@ -1,8 +1,9 @@
 //! Finds objects by name or id, as clients name them.
 
+use gpuaas_engine::Caller;
 use gpuaas_engine::CommandError;
-use gpuaas_model::{NodeId, ProjectId};
-use gpuaas_store::{NodeRecord, ProjectRecord, Reader};
+use gpuaas_model::{Code, NodeId, ProjectId, WorkloadId};
+use gpuaas_store::{NodeRecord, ProjectRecord, Reader, WorkloadRecord};
 
 use crate::problem::ApiProblem;
 
@@ -20,4 +21,41 @@ pub(crate) async fn project(reader: &mut Reader, key: &str) -> Result<ProjectRec
         return Ok(reader.project(id).await?);
     }
     Ok(reader.project_by_name(key).await?.ok_or_else(|| CommandError::not_found("project", key))?)
+}
+
+/// The workload of that id, or of that name in the caller's project; what the caller does not see looks absent.
+pub(crate) async fn workload(
+    reader: &mut Reader,
+    caller: &Caller,
+    project_key: Option<&str>,
+    key: &str,
+) -> Result<WorkloadRecord, ApiProblem> {
+    let found = match key.parse::<WorkloadId>() {
+        Ok(id) => Some(reader.workload(id).await?),
+        Err(_) => {
+            let project = caller_project(reader, caller, project_key).await?;
+            reader.workload_by_name(project, key).await?
+        }
+    };
+    let found = found.filter(|workload| caller.principal.sees(workload.project));
+    Ok(found.ok_or_else(|| CommandError::not_found("workload", key))?)
+}
+
+/// The project that a request is about: the one it names, or the caller's own.
+pub(crate) async fn caller_project(
+    reader: &mut Reader,
+    caller: &Caller,
+    project_key: Option<&str>,
+) -> Result<ProjectId, ApiProblem> {
+    match (project_key, caller.principal.project) {
+        (Some(key), _) => {
+            let project = project(reader, key).await?.id;
+            caller.must_see(project, "project", key)?;
+            Ok(project)
+        }
+        (None, Some(own)) => Ok(own),
+        (None, None) => Err(ApiProblem::new(Code::QueryInvalid, "which project? a platform admin belongs to none")
+            .about("project")
+            .then("name it")),
+    }
 }

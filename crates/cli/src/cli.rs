@@ -64,6 +64,18 @@ pub(crate) enum Command {
     /// API tokens
     #[command(subcommand)]
     Token(Token),
+    /// The catalog
+    #[command(subcommand)]
+    App(App),
+    /// Releases of apps
+    #[command(subcommand)]
+    Artifact(Artifact),
+    /// Deployed apps
+    #[command(subcommand)]
+    Workload(Workload),
+    /// What is being done with workloads
+    #[command(subcommand)]
+    Operation(Operation),
     /// Signed tasks
     #[command(subcommand)]
     Task(Task),
@@ -196,6 +208,124 @@ pub(crate) enum Token {
     /// Withdraw a token
     Revoke {
         /// The token's id
+        id: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum App {
+    /// List apps
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Artifact {
+    /// Import a release from a folder of the control plane's machine
+    Import {
+        /// The app's slug
+        app: String,
+        /// The folder, laid out like a release
+        path: PathBuf,
+        /// The release's version; the folder's name when absent
+        #[arg(long)]
+        version: Option<String>,
+    },
+    /// List imported files
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Workload {
+    /// Deploy an app
+    Deploy {
+        /// The app's slug
+        app: String,
+        /// The workload's name
+        #[arg(long)]
+        name: String,
+        /// The node that the server goes to, by its name or its allocation's id
+        #[arg(long)]
+        server_node: Option<String>,
+        /// A node that an agent goes to; repeatable
+        #[arg(long = "agent-node", value_name = "NODE")]
+        agent_nodes: Vec<String>,
+        /// The version; the newest imported one when absent
+        #[arg(long = "app-version", value_name = "VERSION")]
+        version: Option<String>,
+        /// Settings, as JSON
+        #[arg(long, value_name = "JSON")]
+        config: Option<String>,
+        /// Wait until the operation has ended
+        #[arg(long)]
+        wait: bool,
+    },
+    /// List workloads
+    List,
+    /// Show a workload
+    Show {
+        /// Name or id
+        workload: String,
+    },
+    /// Add agents
+    AddMember {
+        /// Name or id
+        workload: String,
+        /// A node that an agent goes to; repeatable
+        #[arg(long = "agent-node", value_name = "NODE", required = true)]
+        agent_nodes: Vec<String>,
+        /// Wait until the operation has ended
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Remove a workload from all of its nodes
+    Decommission {
+        /// Name or id
+        workload: String,
+        /// Wait until the operation has ended
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Try again what needs attention
+    Resume {
+        /// Name or id
+        workload: String,
+        /// Wait until the operation has ended
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Print a kubeconfig for the workload's cluster
+    Kubeconfig {
+        /// Name or id
+        workload: String,
+        /// direct or break-glass
+        #[arg(long)]
+        kind: Option<String>,
+        /// cluster-admin or cluster-view
+        #[arg(long)]
+        role: Option<String>,
+        /// Why; needed for break-glass
+        #[arg(long)]
+        reason: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Operation {
+    /// List operations
+    List,
+    /// Show an operation with its steps
+    Show {
+        /// Its id
+        id: String,
+    },
+    /// Follow an operation to its end
+    Watch {
+        /// Its id
+        id: String,
+    },
+    /// Ask an operation to end
+    Cancel {
+        /// Its id
         id: String,
     },
 }

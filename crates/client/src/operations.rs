@@ -1,8 +1,9 @@
 //! One method per operation of the API, under the operation's own name.
 
 use gpuaas_api_types::{
-    Allocation, AuditEntry, CreateAllocation, CreateProject, CreateToken, CreatedToken, Event, List, Node, Ping,
-    Project, RegisterNode, RegisteredNode, Task, Token, WhoAmI,
+    AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry, CreateAllocation, CreateProject,
+    CreateToken, CreatedToken, Deploy, Event, ImportRelease, List, Node, Operation, OperationDetail, Ping, Project,
+    RegisterNode, RegisteredNode, Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
 };
 use serde_json::json;
 
@@ -21,6 +22,10 @@ pub(crate) fn query(parameters: &[(&str, Option<String>)]) -> String {
 pub(crate) fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+fn workload_path(project: Option<String>, workload: &str, verb: &str) -> String {
+    format!("/api/v1/workloads/{}{verb}{}", escaped(workload), query(&[("project", project)]))
 }
 
 impl Client {
@@ -116,6 +121,77 @@ impl Client {
     pub async fn list_events(&self, project: Option<String>, after: u64) -> Answer<List<Event>> {
         let query = query(&[("project", project), ("after", Some(after.to_string()))]);
         self.get(&format!("/api/v1/events{query}")).await
+    }
+
+    /// The catalog.
+    pub async fn list_apps(&self) -> Answer<List<App>> {
+        self.get("/api/v1/apps").await
+    }
+
+    /// Imported files.
+    pub async fn list_artifacts(&self) -> Answer<List<Artifact>> {
+        self.get("/api/v1/artifacts").await
+    }
+
+    /// Imports a release.
+    pub async fn import_artifacts(&self, ask: &ImportRelease) -> Answer<List<Artifact>> {
+        self.post("/api/v1/artifacts", ask).await
+    }
+
+    /// Workloads, of one project where it is given.
+    pub async fn list_workloads(&self, project: Option<String>) -> Answer<List<Workload>> {
+        let query = query(&[("project", project)]);
+        self.get(&format!("/api/v1/workloads{query}")).await
+    }
+
+    /// Deploys an app.
+    pub async fn deploy_workload(&self, ask: &Deploy) -> Answer<Started> {
+        self.post("/api/v1/workloads", ask).await
+    }
+
+    /// A workload with its members, by name in a project or by id.
+    pub async fn get_workload(&self, project: Option<String>, workload: &str) -> Answer<WorkloadDetail> {
+        self.get(&workload_path(project, workload, "")).await
+    }
+
+    /// Adds members.
+    pub async fn add_members(&self, project: Option<String>, workload: &str, ask: &AddMembers) -> Answer<Started> {
+        self.post(&workload_path(project, workload, "/members"), ask).await
+    }
+
+    /// Removes a workload from all of its nodes.
+    pub async fn decommission_workload(&self, project: Option<String>, workload: &str) -> Answer<Started> {
+        self.post(&workload_path(project, workload, "/decommission"), &json!({})).await
+    }
+
+    /// Tries again what needs attention.
+    pub async fn resume_workload(&self, project: Option<String>, workload: &str) -> Answer<Started> {
+        self.post(&workload_path(project, workload, "/resume"), &json!({})).await
+    }
+
+    /// Delivers a credential for the workload's cluster.
+    pub async fn deliver_kubeconfig(
+        &self,
+        project: Option<String>,
+        workload: &str,
+        ask: &AskAccess,
+    ) -> Answer<AccessGranted> {
+        self.post(&workload_path(project, workload, "/kubeconfig"), ask).await
+    }
+
+    /// Operations that the caller sees.
+    pub async fn list_operations(&self) -> Answer<List<Operation>> {
+        self.get("/api/v1/operations").await
+    }
+
+    /// An operation with its steps.
+    pub async fn get_operation(&self, id: &str) -> Answer<OperationDetail> {
+        self.get(&format!("/api/v1/operations/{}", escaped(id))).await
+    }
+
+    /// Asks an operation to end.
+    pub async fn cancel_operation(&self, id: &str) -> Answer<Operation> {
+        self.post(&format!("/api/v1/operations/{}/cancel", escaped(id)), &json!({})).await
     }
 
     /// Audit records.

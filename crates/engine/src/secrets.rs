@@ -58,6 +58,12 @@ impl Engine {
         Ok(plain)
     }
 
+    /// Whether one of the node's open tasks names the artifact of that digest; for every other node it does not exist.
+    pub async fn names_artifact(&self, node: NodeId, sha256: &str) -> Result<bool, StoreError> {
+        let open = self.store().read().await?.open_tasks(node).await?;
+        Ok(open.iter().any(|task| names(&task.params, "sha256", sha256)))
+    }
+
     /// Takes the bytes of a secret that one of the node's open tasks was told to deposit, in place of its empty record.
     pub async fn deposit_for_node(&self, node: NodeId, secret: SecretId, plain: &[u8]) -> Result<(), StoreError> {
         let mut tx = self.store().begin().await?;
@@ -74,16 +80,18 @@ impl Engine {
 async fn named_by_open_task(tx: &mut Tx, node: NodeId, secret: SecretId) -> Result<TaskRecord, StoreError> {
     let id = secret.to_string();
     let open = tx.open_tasks(node).await?;
-    open.into_iter().find(|task| names(&task.params, &id)).ok_or(StoreError::NotFound { what: "secret", id })
+    open.into_iter()
+        .find(|task| names(&task.params, "secret_id", &id))
+        .ok_or(StoreError::NotFound { what: "secret", id })
 }
 
-/// Whether a `secret_id` anywhere in the parameters is that id.
-fn names(params: &Value, id: &str) -> bool {
+/// Whether a field of that name anywhere in the parameters holds that text.
+fn names(params: &Value, field: &str, text: &str) -> bool {
     match params {
         Value::Object(fields) => {
-            fields.iter().any(|(name, value)| (name == "secret_id" && value == id) || names(value, id))
+            fields.iter().any(|(name, value)| (name == field && value == text) || names(value, field, text))
         }
-        Value::Array(items) => items.iter().any(|item| names(item, id)),
+        Value::Array(items) => items.iter().any(|item| names(item, field, text)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use gpuaas_artifacts::ArtifactStore;
 use gpuaas_channel::{ArtifactBody, ChannelBackend, FetchError, Refused};
 use gpuaas_engine::{Engine, commands::node};
 use gpuaas_model::{Code, Coded, Connectivity, NodeId, NodeState, SecretId};
 use gpuaas_store::{NodeRecord, StoreError};
 use gpuaas_trust::NodeIdentity;
 use gpuaas_wire::{session::Hello, task::UnitReport};
+use tokio_util::io::StreamReader;
 use zeroize::Zeroizing;
 
 pub(crate) struct Backend {
     pub(crate) engine: Arc<Engine>,
+    pub(crate) artifacts: ArtifactStore,
 }
 
 impl Backend {
@@ -98,9 +101,14 @@ impl ChannelBackend for Backend {
         })
     }
 
-    async fn artifact(&self, _node: NodeId, _sha256: &str, _offset: u64) -> Result<ArtifactBody, FetchError> {
-        // No task of this version names an artifact, so no node has one to fetch.
-        Err(FetchError::NotFound)
+    async fn artifact(&self, id: NodeId, sha256: &str, offset: u64) -> Result<ArtifactBody, FetchError> {
+        if !self.engine.names_artifact(id, sha256).await.map_err(fetch_error)? {
+            return Err(FetchError::NotFound);
+        }
+        let found =
+            self.artifacts.get(sha256, offset).await.map_err(|error| FetchError::Internal(error.to_string()))?;
+        let (size_bytes, bytes) = found.ok_or(FetchError::NotFound)?;
+        Ok(ArtifactBody { size_bytes, bytes: Box::new(StreamReader::new(bytes)) })
     }
 
     async fn read_secret(&self, id: NodeId, secret: SecretId) -> Result<Zeroizing<Vec<u8>>, FetchError> {

@@ -1,6 +1,10 @@
 //! What the first start makes and every later one finds: the control plane's id, its keys, the first token.
 
-use gpuaas_engine::{Catalog, Keys, port::Ports};
+use std::sync::Arc;
+
+use gpuaas_app_rke2::Rke2;
+use gpuaas_app_rke2_effects::Rke2Effects;
+use gpuaas_engine::{AppEntry, Catalog, Keys, port::Ports};
 use gpuaas_model::{Role, TokenId};
 use gpuaas_store::{Store, TokenRecord};
 use gpuaas_trust::{ApiToken, Authority, SealingKey, TaskSigner};
@@ -16,7 +20,7 @@ const ADMIN: &str = "admin";
 
 /// The apps of this control plane.
 pub(crate) fn catalog() -> Catalog {
-    Catalog::default()
+    Catalog::default().with(AppEntry { app: Arc::new(Rke2::default()), effects: Arc::new(Rke2Effects::default()) })
 }
 
 /// The keys, sealed in the store by the key in the data directory.

@@ -18,6 +18,7 @@ pub use options::ServerOptions;
 use std::{net::SocketAddr, sync::Arc};
 
 use gpuaas_api::ApiState;
+use gpuaas_artifacts::ArtifactStore;
 use gpuaas_channel::{Channel, ChannelOptions};
 use gpuaas_engine::{Endpoints, Engine, EngineParts};
 use gpuaas_model::{Connectivity, NodeState};
@@ -77,7 +78,9 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
         tunnels: Arc::new(ChannelTunnels(late.clone())),
         endpoints: Endpoints { api_url: url.clone(), channel: options.channel_endpoint(channel_address) },
     });
-    let backend = Arc::new(Backend { engine: engine.clone() });
+    let artifacts =
+        ArtifactStore::in_folder(&data.join("artifacts")).map_err(|error| ServerError::Artifacts(error.to_string()))?;
+    let backend = Arc::new(Backend { engine: engine.clone(), artifacts: artifacts.clone() });
     let channel_options =
         ChannelOptions { listen: channel_address, unreachable_after: ChannelOptions::UNREACHABLE_AFTER };
     let (channel, service) = Channel::bind(&channel_options, channel_tls, backend)
@@ -89,7 +92,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let stop = CancellationToken::new();
     let mut running = tokio::task::JoinSet::new();
     running.spawn(service.run(stop.clone()));
-    let state = ApiState::new(engine.clone());
+    let state = ApiState::new(engine.clone(), artifacts);
     running.spawn(https::serve(api_listener, api_tls, gpuaas_api::router(state), stop.clone()));
     running.spawn(drive(engine, stop.clone(), data));
     Ok(ControlPlane { url, authority_pem, admin_token, stop, running })

@@ -1,15 +1,18 @@
 //! One file per resource; here is how they come together.
 
 mod allocations;
+mod artifacts;
 mod audit;
 mod enroll;
 mod events;
 mod health;
 mod nodes;
+mod operations;
 mod projects;
 mod tasks;
 mod tokens;
 mod whoami;
+mod workloads;
 
 use axum::{Json, Router, extract::DefaultBodyLimit, middleware, response::IntoResponse, routing::get};
 use gpuaas_model::Code;
@@ -34,6 +37,17 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(enroll::enroll))
         .routes(routes!(allocations::list_allocations, allocations::create_allocation))
         .routes(routes!(allocations::release_allocation))
+        .routes(routes!(artifacts::list_apps))
+        .routes(routes!(artifacts::list_artifacts, artifacts::import_artifacts))
+        .routes(routes!(workloads::list_workloads, workloads::deploy_workload))
+        .routes(routes!(workloads::get_workload))
+        .routes(routes!(workloads::add_members))
+        .routes(routes!(workloads::decommission_workload))
+        .routes(routes!(workloads::resume_workload))
+        .routes(routes!(workloads::deliver_kubeconfig))
+        .routes(routes!(operations::list_operations))
+        .routes(routes!(operations::get_operation))
+        .routes(routes!(operations::cancel_operation))
         .routes(routes!(tasks::list_tasks))
         .routes(routes!(tasks::get_task))
         .routes(routes!(events::list_events))

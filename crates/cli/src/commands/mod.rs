@@ -1,15 +1,18 @@
 //! What each verb does, one file per noun.
 
 mod allocation;
+mod app;
 mod audit;
 mod event;
 mod node;
+mod operation;
 mod project;
 mod sandbox;
 mod server;
 mod task;
 mod token;
 mod whoami;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -28,6 +31,10 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Project(verb) => project::run(&connection::client(&target)?, &target, verb).await?,
         Command::Allocation(verb) => allocation::run(&connection::client(&target)?, &target, verb).await?,
         Command::Token(verb) => token::run(&connection::client(&target)?, &target, verb).await?,
+        Command::App(verb) => app::apps(&connection::client(&target)?, &target, verb).await?,
+        Command::Artifact(verb) => app::artifacts(&connection::client(&target)?, &target, verb).await?,
+        Command::Workload(verb) => return workload::run(&connection::client(&target)?, &target, verb).await,
+        Command::Operation(verb) => return operation::run(&connection::client(&target)?, &target, verb).await,
         Command::Task(verb) => task::run(&connection::client(&target)?, &target, verb).await?,
         Command::Event(verb) => event::run(&connection::client(&target)?, &target, verb).await?,
         Command::Audit(verb) => audit::run(&connection::client(&target)?, &target, verb).await?,

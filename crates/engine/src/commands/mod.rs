@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod allocation;
+pub mod artifact;
 pub mod node;
 pub mod operation;
 pub mod ping;

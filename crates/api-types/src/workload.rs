@@ -1,0 +1,276 @@
+//! Apps, their releases, workloads and what is done with them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// An app of the catalog.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct App {
+    /// Its short name in commands.
+    pub slug: String,
+    /// Its label.
+    pub name: String,
+    /// One sentence.
+    pub summary: String,
+    /// Versions that are imported.
+    pub versions: Vec<String>,
+    /// What the platform promises.
+    pub promises: Vec<String>,
+    /// What it does not.
+    pub not_promised: Vec<String>,
+    /// JSON Schema of a placement.
+    pub placement_schema: Value,
+    /// JSON Schema of the settings.
+    pub config_schema: Value,
+}
+
+/// A file of an imported release.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Artifact {
+    /// The app's slug.
+    pub app: String,
+    /// The release's version.
+    pub version: String,
+    /// The release's own name for the file.
+    pub name: String,
+    /// SHA-256 of its bytes.
+    pub sha256: String,
+    /// Its length.
+    pub size_bytes: u64,
+    /// Where it came from.
+    pub source: String,
+    /// Whether the release says of itself that it is a stand-in.
+    pub stand_in: bool,
+}
+
+/// Imports a release from a folder of the control plane's machine.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImportRelease {
+    /// The app's slug.
+    pub app: String,
+    /// The release's version.
+    pub version: String,
+    /// The folder, laid out like a release of the app.
+    pub path: String,
+}
+
+/// A deployed app.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Workload {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// The id of its project.
+    pub project: String,
+    /// The app's slug.
+    pub app: String,
+    /// The version it runs.
+    pub version: String,
+    /// Where it is in its life.
+    pub lifecycle: String,
+    /// The app's phase.
+    pub phase: String,
+    /// Steps of its newest operation that succeeded.
+    pub completed: u32,
+    /// Steps of its newest operation.
+    pub total: u32,
+    /// How it is.
+    pub health: String,
+    /// What can be done.
+    pub recovery: String,
+    /// Where clients reach it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub endpoint: Option<String>,
+    /// Why, when it is not well.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fault: Option<Fault>,
+    /// Whether its release is a stand-in.
+    pub stand_in: bool,
+    /// Grows with what is asked of it.
+    pub generation: u64,
+    /// What was last carried out whole.
+    pub observed_generation: u64,
+    /// When it was accepted.
+    pub created_at: String,
+}
+
+/// Why something is not well.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Fault {
+    /// Stable code.
+    pub code: String,
+    /// What happened to whom.
+    pub summary: String,
+    /// Where it was seen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub evidence_source: Option<String>,
+    /// What was seen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub evidence: Option<String>,
+    /// What to do.
+    pub next: String,
+    /// A command that does it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub command: Option<String>,
+}
+
+/// A workload with its members.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WorkloadDetail {
+    /// The workload.
+    pub workload: Workload,
+    /// Its members, in the order of their placement.
+    pub members: Vec<Member>,
+    /// The id of its newest operation.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub operation: Option<String>,
+}
+
+/// A workload's part on one node.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Member {
+    /// For example `agent-2`.
+    pub name: String,
+    /// The id of its node.
+    pub node: String,
+    /// The name of its node.
+    pub node_name: String,
+    /// Where it is in its life.
+    pub state: String,
+    /// How it is.
+    pub health: String,
+    /// Why, when it is not well.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fault: Option<Fault>,
+}
+
+/// Deploys an app.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Deploy {
+    /// The project, by name or id; the caller's own when absent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub project: Option<String>,
+    /// The app's slug.
+    pub app: String,
+    /// The version; the newest imported one when absent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub version: Option<String>,
+    /// 1 to 63 of a-z, 0-9 and -.
+    pub name: String,
+    /// Where, in the app's own shape.
+    pub placement: Value,
+    /// Settings, in the app's own shape.
+    #[serde(default)]
+    pub config: Value,
+}
+
+/// Adds members.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddMembers {
+    /// Where, in the app's own shape.
+    pub placement: Value,
+}
+
+/// An accepted operation.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Started {
+    /// The workload as accepted.
+    pub workload: Workload,
+    /// The operation.
+    pub operation: Operation,
+}
+
+/// A durable operation.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Operation {
+    /// Its id.
+    pub id: String,
+    /// The id of its workload.
+    pub workload: String,
+    /// What it is for.
+    pub kind: String,
+    /// Where it is.
+    pub state: String,
+    /// Who asked.
+    pub requested_by: String,
+    /// The first fault, when it did not go well.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fault: Option<Fault>,
+    /// When it was accepted.
+    pub created_at: String,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ended_at: Option<String>,
+}
+
+/// An operation with its steps.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct OperationDetail {
+    /// The operation.
+    pub operation: Operation,
+    /// Its steps, in the order of the plan.
+    pub steps: Vec<Step>,
+}
+
+/// A step.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Step {
+    /// Its name inside the operation.
+    pub key: String,
+    /// The app's phase that it belongs to.
+    pub phase: String,
+    /// Where it is.
+    pub state: String,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// What it does or waits for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub detail: Option<String>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fault: Option<Fault>,
+    /// When its first attempt began, in milliseconds since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub started_at_ms: Option<i64>,
+    /// When it ended, in milliseconds since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ended_at_ms: Option<i64>,
+}
+
+/// Asks for access to a workload's cluster.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AskAccess {
+    /// `direct` or `break-glass`; the server's default when absent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kind: Option<String>,
+    /// `cluster-admin` or `cluster-view`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub role: Option<String>,
+    /// Life in seconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ttl_seconds: Option<u64>,
+    /// Why; needed for break-glass.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+}
+
+/// A delivered credential: shown here and never again.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AccessGranted {
+    /// The grant's id, for its withdrawal.
+    pub grant: String,
+    /// `direct` or `break-glass`.
+    pub kind: String,
+    /// Its role in the cluster.
+    pub role: String,
+    /// When it ends by itself.
+    pub expires_at: String,
+    /// The file for kubectl.
+    pub kubeconfig: String,
+}

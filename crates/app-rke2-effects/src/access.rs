@@ -1,0 +1,102 @@
+//! Credentials for people.
+
+use gpuaas_engine::effects::{AccessRequest, CallContext, Delivered};
+use gpuaas_kube::{AccessRole, AccessTerms, TOKEN_SECONDS_MAX, TOKEN_SECONDS_MIN};
+use gpuaas_model::{Code, Timestamp};
+use gpuaas_wire::task::TaskFailure;
+
+use crate::Rke2Effects;
+
+/// Longest life of a direct credential: a working day and the night after it.
+pub const DIRECT_SECONDS_MAX: u64 = TOKEN_SECONDS_MAX;
+/// Longest life of a break-glass credential: it has every right, so it ends within the hour.
+pub const BREAK_GLASS_SECONDS_MAX: u64 = 60 * 60;
+
+impl Rke2Effects {
+    pub(crate) async fn deliver(
+        &self,
+        request: &AccessRequest,
+        context: &CallContext,
+    ) -> Result<Delivered, TaskFailure> {
+        let terms = &terms(request, &context.workload.name.to_string())?;
+        let grant = self.on_cluster(context, |cluster| async move { cluster.grant_access(terms).await }).await?;
+        Ok(Delivered {
+            kubeconfig: grant.kubeconfig,
+            service_account: grant.service_account,
+            expires_at: Timestamp::from_millis(grant.expires_at_ms),
+        })
+    }
+
+    pub(crate) async fn revoke(&self, service_account: &str, context: &CallContext) -> Result<(), TaskFailure> {
+        let gone =
+            self.on_cluster(context, |cluster| async move { cluster.withdraw_access(service_account).await }).await?;
+        tracing::info!(workload = %context.workload.name, service_account, was_there = gone.service_account, "access withdrawn");
+        Ok(())
+    }
+}
+
+/// What is asked of the cluster, or why it is not.
+fn terms(request: &AccessRequest, workload: &str) -> Result<AccessTerms, TaskFailure> {
+    let longest = match request.kind.as_str() {
+        "direct" => DIRECT_SECONDS_MAX,
+        "break-glass" => BREAK_GLASS_SECONDS_MAX,
+        other => {
+            return Err(TaskFailure::new(
+                Code::AccessKindUnknown,
+                format!("no kubeconfig of kind {other:?} is offered"),
+            ));
+        }
+    };
+    if !(TOKEN_SECONDS_MIN..=longest).contains(&request.ttl_seconds) {
+        let message = format!(
+            "{} access lives {TOKEN_SECONDS_MIN} s to {longest} s; {} s were asked for",
+            request.kind, request.ttl_seconds
+        );
+        return Err(TaskFailure::new(Code::FieldInvalid, message));
+    }
+    let role: AccessRole = request.role.parse().map_err(|()| {
+        TaskFailure::new(
+            Code::FieldInvalid,
+            format!("no role {:?} is offered; cluster-admin and cluster-view are", request.role),
+        )
+    })?;
+    Ok(AccessTerms {
+        name: request.name.clone(),
+        role,
+        kind: request.kind.clone(),
+        requested_by: request.requested_by.clone(),
+        seconds: request.ttl_seconds,
+        context: workload.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(kind: &str, role: &str, ttl_seconds: u64) -> Result<AccessTerms, Code> {
+        let request = AccessRequest {
+            name: "access-1".into(),
+            kind: kind.into(),
+            role: role.into(),
+            ttl_seconds,
+            requested_by: "ann".into(),
+        };
+        terms(&request, "prod").map_err(|failure| failure.code)
+    }
+
+    #[test]
+    fn break_glass_ends_within_the_hour_and_direct_within_the_day() {
+        assert!(asked("break-glass", "cluster-admin", 3_600).is_ok());
+        assert_eq!(asked("break-glass", "cluster-admin", 3_601), Err(Code::FieldInvalid));
+        assert!(asked("direct", "cluster-view", 86_400).is_ok());
+        assert_eq!(asked("direct", "cluster-view", 86_401), Err(Code::FieldInvalid));
+        assert_eq!(asked("direct", "cluster-view", 599), Err(Code::FieldInvalid));
+    }
+
+    #[test]
+    fn what_is_not_offered_is_named() {
+        assert_eq!(asked("gateway", "cluster-admin", 600), Err(Code::AccessKindUnknown));
+        assert_eq!(asked("direct", "namespace-edit", 600), Err(Code::FieldInvalid));
+    }
+}

@@ -1,0 +1,107 @@
+//! The calls that plans name, each with the evidence that it returns.
+
+use std::time::{Duration, Instant};
+
+use gpuaas_engine::effects::CallContext;
+use gpuaas_kube::KubeNode;
+use gpuaas_model::Code;
+use gpuaas_planner::MemberView;
+use gpuaas_wire::task::TaskFailure;
+use serde_json::{Value, json};
+
+use crate::Rke2Effects;
+
+/// We end this long before the caller would drop us: only then can the last thing seen be told.
+const BEFORE_DEADLINE: Duration = Duration::from_millis(500);
+
+impl Rke2Effects {
+    pub(crate) async fn make(&self, call: &str, context: &CallContext) -> Result<Value, TaskFailure> {
+        match call {
+            "api_ready" => self.api_ready(context).await,
+            "kube_node_ready" => self.kube_node_ready(context).await,
+            "kube_nodes" => self.kube_nodes(context).await,
+            "delete_kube_node" => self.delete_kube_node(context).await,
+            "deliver_access" => self.try_delivery(context).await,
+            other => Err(TaskFailure::new(Code::TaskUnknown, format!("rke2 has no cluster call {other:?}"))),
+        }
+    }
+
+    /// Waits for `/readyz`; the version shows which cluster answered.
+    async fn api_ready(&self, context: &CallContext) -> Result<Value, TaskFailure> {
+        let (until, progress) = (patience_ends(context), &*context.progress);
+        self.on_cluster(context, |cluster| async move {
+            let waited = cluster.await_ready(left(until), progress).await?;
+            let version = cluster.version().await?.git_version;
+            Ok(json!({
+                "endpoint": cluster.endpoint().to_string(),
+                "version": version,
+                "waited_ms": u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            }))
+        })
+        .await
+    }
+
+    /// Waits for the member's KubeNode. The apiserver's own readiness comes first: before it, a KubeNode may still show what its
+    /// kubelet said before a restart.
+    async fn kube_node_ready(&self, context: &CallContext) -> Result<Value, TaskFailure> {
+        let name = &member(context)?.node.name.to_string();
+        let (until, progress) = (patience_ends(context), &*context.progress);
+        self.on_cluster(context, |cluster| async move {
+            cluster.await_ready(left(until), progress).await?;
+            let node = cluster.await_kube_node_ready(name, left(until), progress).await?;
+            Ok(evidence(&node))
+        })
+        .await
+    }
+
+    async fn kube_nodes(&self, context: &CallContext) -> Result<Value, TaskFailure> {
+        let nodes = self.on_cluster(context, |cluster| async move { cluster.kube_nodes().await }).await?;
+        Ok(json!({ "kube_nodes": nodes.iter().map(evidence).collect::<Vec<_>>() }))
+    }
+
+    async fn delete_kube_node(&self, context: &CallContext) -> Result<Value, TaskFailure> {
+        let name = &member(context)?.node.name.to_string();
+        let deleted = self.on_cluster(context, |cluster| async move { cluster.delete_kube_node(name).await }).await?;
+        Ok(json!({ "kube_node": name, "deleted": deleted }))
+    }
+
+    /// Proves that a delivery would work, by making one that has no right, using it through the tunnel, and withdrawing it.
+    async fn try_delivery(&self, context: &CallContext) -> Result<Value, TaskFailure> {
+        let workload = &context.workload.name.to_string();
+        self.on_cluster(context, |cluster| async move {
+            let seen = cluster.try_delivery(workload).await?;
+            Ok(json!({ "endpoint": cluster.endpoint().to_string(), "authenticated_as": seen.username }))
+        })
+        .await
+    }
+}
+
+/// A repeated attempt gets what the first one left.
+fn patience_ends(context: &CallContext) -> Instant {
+    Instant::now() + context.deadline.since(context.now).saturating_sub(BEFORE_DEADLINE)
+}
+
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
+}
+
+fn member(context: &CallContext) -> Result<&MemberView, TaskFailure> {
+    let member = context.member.and_then(|id| context.workload.member(id));
+    member.ok_or_else(|| TaskFailure::new(Code::Internal, "the call is for a member, and none was named"))
+}
+
+/// What is worth keeping of a KubeNode.
+fn evidence(node: &KubeNode) -> Value {
+    let ready = node.conditions.iter().find(|condition| condition.kind == "Ready");
+    json!({
+        "kube_node": node.name,
+        "uid": node.uid,
+        "ready": node.ready,
+        "unschedulable": node.unschedulable,
+        "kubelet_version": node.kubelet_version,
+        "container_runtime": node.container_runtime,
+        "internal_ip": node.internal_ip,
+        "reason": ready.map(|condition| condition.reason.as_str()),
+        "since": ready.map(|condition| condition.since.as_str()),
+    })
+}

@@ -1,0 +1,144 @@
+//! One connection per workload, kept between calls.
+//!
+//! A kept one is used only while all that it was made of is the same: the server's node and address, the admin kubeconfig's
+//! digest, and the tunnels. It is dropped when a call finds it broken.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, MutexGuard, PoisonError},
+};
+
+use gpuaas_app_rke2::names;
+use gpuaas_engine::effects::{CallContext, Tunnels};
+use gpuaas_kube::{ByteStream, Cluster, Endpoint, KubeError, Kubeconfig};
+use gpuaas_model::{Code, NodeId, WorkloadId};
+use gpuaas_planner::MemberView;
+use gpuaas_wire::task::TaskFailure;
+
+use crate::{Rke2Effects, failure};
+
+/// The apiserver's port on every RKE2 server.
+const APISERVER_PORT: u16 = 6443;
+/// Most workloads whose connection is kept; beyond it, one is dropped for each new one. Idle connections close by themselves.
+const KEPT_MAX: usize = 256;
+
+/// Connections by workload.
+pub(crate) type Connections = HashMap<WorkloadId, Kept>;
+
+/// A connection and what it was made of.
+pub(crate) struct Kept {
+    node: NodeId,
+    address: String,
+    kubeconfig_sha256: String,
+    tunnels: Arc<dyn Tunnels>,
+    cluster: Cluster,
+}
+
+impl Kept {
+    fn fits(&self, server: &MemberView, kubeconfig_sha256: &str, tunnels: &Arc<dyn Tunnels>) -> bool {
+        self.node == server.node.id
+            && self.address == server.node.address
+            && self.kubeconfig_sha256 == kubeconfig_sha256
+            && Arc::ptr_eq(&self.tunnels, tunnels)
+    }
+}
+
+impl Rke2Effects {
+    /// Makes `work` on the workload's cluster; once more over a new connection when a kept one turns out to be broken.
+    pub(crate) async fn on_cluster<T, W>(
+        &self,
+        context: &CallContext,
+        work: impl Fn(Cluster) -> W,
+    ) -> Result<T, TaskFailure>
+    where
+        W: Future<Output = Result<T, KubeError>>,
+    {
+        let node = &server(context)?.node;
+        let (cluster, kept) = self.cluster(context).await?;
+        let mut outcome = work(cluster).await;
+        if let Err(error) = &outcome
+            && error.is_transport()
+        {
+            self.lock().remove(&context.workload.id);
+            if kept {
+                tracing::debug!(workload = %context.workload.name, %error, "a kept connection broke; making a new one");
+                outcome = work(self.cluster(context).await?.0).await;
+            }
+        }
+        outcome.map_err(|error| failure::of(error, node))
+    }
+
+    /// The workload's cluster, and whether its connection was kept from an earlier call.
+    async fn cluster(&self, context: &CallContext) -> Result<(Cluster, bool), TaskFailure> {
+        let server = server(context)?;
+        let admin = context
+            .workload
+            .secrets
+            .get(names::ADMIN_KUBECONFIG)
+            .ok_or_else(|| no_kubeconfig("has not been read yet"))?;
+        if let Some(kept) = self.lock().get(&context.workload.id)
+            && kept.fits(server, &admin.sha256, &context.tunnels)
+        {
+            return Ok((kept.cluster.clone(), true));
+        }
+        let bytes =
+            context.secrets.open(admin.id).await.map_err(|why| no_kubeconfig(&format!("cannot be opened: {why}")))?;
+        let kubeconfig = Kubeconfig::parse(&bytes).map_err(|error| failure::of(error.into(), &server.node))?;
+        let endpoint = Endpoint { host: server.node.address.clone(), port: APISERVER_PORT };
+        let connector = Arc::new(connector(context.tunnels.clone(), server.node.id));
+        let cluster =
+            Cluster::new(&kubeconfig, endpoint, connector).map_err(|error| failure::of(error, &server.node))?;
+        let kept = Kept {
+            node: server.node.id,
+            address: server.node.address.clone(),
+            kubeconfig_sha256: admin.sha256.clone(),
+            tunnels: context.tunnels.clone(),
+            cluster: cluster.clone(),
+        };
+        self.keep(context.workload.id, kept);
+        Ok((cluster, false))
+    }
+
+    fn keep(&self, workload: WorkloadId, kept: Kept) {
+        let mut connections = self.lock();
+        if connections.len() >= KEPT_MAX
+            && !connections.contains_key(&workload)
+            && let Some(any) = connections.keys().next().copied()
+        {
+            connections.remove(&any);
+        }
+        connections.insert(workload, kept);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The first server that is part of the workload: its apiserver is the cluster's.
+fn server(context: &CallContext) -> Result<&MemberView, TaskFailure> {
+    let server = context.workload.component(names::SERVER).find(|member| member.is_present());
+    // In a decommission the server is the last to go, and its apiserver answers until then.
+    let server = server.or_else(|| context.workload.component(names::SERVER).next());
+    let server = server.ok_or_else(|| TaskFailure::new(Code::ClusterUnreachable, "the workload has no server"))?;
+    if server.node.address.is_empty() {
+        let message = format!("node {} has not told its address yet", server.node.name);
+        return Err(TaskFailure::new(Code::ClusterUnreachable, message));
+    }
+    Ok(server)
+}
+
+fn no_kubeconfig(why: &str) -> TaskFailure {
+    TaskFailure::new(Code::ClusterNotReady, format!("the cluster's admin kubeconfig {why}"))
+}
+
+fn connector(tunnels: Arc<dyn Tunnels>, node: NodeId) -> impl gpuaas_kube::Connector {
+    move || {
+        let tunnels = tunnels.clone();
+        async move {
+            let tunnel = tunnels.open(node, APISERVER_PORT).await?;
+            Ok::<Box<dyn ByteStream>, io::Error>(Box::new(tunnel))
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Kubernetes' failures as the engine's: a stable code and a sentence with what was seen.
+
+use gpuaas_kube::KubeError;
+use gpuaas_model::Code;
+use gpuaas_planner::NodeView;
+use gpuaas_wire::task::TaskFailure;
+
+/// The failure of a call to the cluster whose server runs on `node`.
+pub(crate) fn of(error: KubeError, node: &NodeView) -> TaskFailure {
+    let code = match &error {
+        KubeError::NotReady { .. } => Code::ClusterNotReady,
+        KubeError::Refused
+        | KubeError::Unreachable(_)
+        | KubeError::Interrupted(_)
+        | KubeError::Silent { .. }
+        | KubeError::Untrusted(_)
+        | KubeError::Unauthorized
+        | KubeError::Unreadable(_)
+        | KubeError::Kubeconfig(_) => Code::ClusterUnreachable,
+        // 5xx and 429: it answers, but cannot do it now.
+        KubeError::Answered { status: 429 | 500.., .. } => Code::ClusterNotReady,
+        KubeError::Answered { .. } | KubeError::Forbidden(_) | KubeError::Conflict(_) | KubeError::NotFound(_) => {
+            Code::StateConflict
+        }
+        KubeError::Refusal(_) => Code::FieldInvalid,
+    };
+    let mut message = format!("{}:6443 on {}: {error}", node.address, node.name);
+    if message.len() > TaskFailure::MESSAGE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(TaskFailure::MESSAGE_BYTES_MAX));
+    }
+    TaskFailure::new(code, message)
+}

@@ -1,0 +1,199 @@
+//! The calls of a plan, against a genuine apiserver behind tunnels that can be counted and cut.
+#![allow(clippy::unwrap_used)] // Also outside of test functions, a failed step is a failed test.
+
+#[path = "../../kube/tests/genuine/mod.rs"]
+mod genuine;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use genuine::Genuine;
+use gpuaas_app_rke2_effects::Rke2Effects;
+use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Secrets, Tunnel, Tunnels};
+use gpuaas_model::{
+    AllocationId, Code, Health, MemberId, MemberState, NodeId, ProjectId, SecretId, Timestamp, WorkloadId,
+};
+use gpuaas_planner::{MemberView, NodeView, ReleaseView, SecretView, WorkloadView};
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+/// Enough for a cold start beside other tests.
+const DEADLINE_MS: i64 = 120_000;
+
+struct OneSecret(String);
+
+#[async_trait]
+impl Secrets for OneSecret {
+    async fn open(&self, _: SecretId) -> Result<Zeroizing<Vec<u8>>, String> {
+        Ok(Zeroizing::new(self.0.clone().into_bytes()))
+    }
+}
+
+struct Tcp {
+    address: IpAddr,
+    opened: AtomicUsize,
+    node_is_away: Mutex<bool>,
+}
+
+#[async_trait]
+impl Tunnels for Tcp {
+    async fn open(&self, _: NodeId, port: u16) -> io::Result<Box<dyn Tunnel>> {
+        if *self.node_is_away.lock().unwrap() {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the node has no channel"));
+        }
+        self.opened.fetch_add(1, Ordering::SeqCst);
+        let stream = tokio::net::TcpStream::connect((self.address, port)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Box::new(stream))
+    }
+}
+
+struct World {
+    genuine: Genuine,
+    tunnels: Arc<Tcp>,
+    effects: Rke2Effects,
+    told: Arc<Mutex<Vec<String>>>,
+    workload: WorkloadView,
+}
+
+impl World {
+    async fn new() -> Option<Self> {
+        let genuine = Genuine::start().await?;
+        let tunnels = Tcp { address: genuine.address, opened: AtomicUsize::new(0), node_is_away: Mutex::new(false) };
+        let workload = workload(genuine.address);
+        Some(Self { genuine, tunnels: Arc::new(tunnels), effects: Rke2Effects::new(), told: Arc::default(), workload })
+    }
+
+    fn context(&self, deadline_ms: i64) -> CallContext {
+        let told = self.told.clone();
+        CallContext {
+            workload: self.workload.clone(),
+            member: Some(self.workload.members[0].id),
+            secrets: Arc::new(OneSecret(self.genuine.admin_kubeconfig.clone())),
+            tunnels: self.tunnels.clone(),
+            progress: Arc::new(move |text| told.lock().unwrap().push(text)),
+            now: Timestamp::from_millis(0),
+            deadline: Timestamp::from_millis(deadline_ms),
+        }
+    }
+
+    async fn call(&self, call: &str) -> Result<serde_json::Value, gpuaas_wire::task::TaskFailure> {
+        self.effects.call(call, self.context(DEADLINE_MS)).await
+    }
+}
+
+fn workload(address: IpAddr) -> WorkloadView {
+    let id = Uuid::from_u128;
+    let server = MemberView {
+        id: MemberId::from_uuid(id(1)),
+        name: "server-1".into(),
+        component_key: "server".into(),
+        ordinal: 1,
+        allocation: AllocationId::from_uuid(id(2)),
+        node: NodeView { id: NodeId::from_uuid(id(3)), name: "gpu-1".parse().unwrap(), address: address.to_string() },
+        state: MemberState::Pending,
+        health: Health::Progressing,
+    };
+    let secret = SecretView { id: SecretId::from_uuid(id(4)), sha256: "0".repeat(64) };
+    WorkloadView {
+        id: WorkloadId::from_uuid(id(5)),
+        project: ProjectId::from_uuid(id(6)),
+        name: "prod".parse().unwrap(),
+        config: serde_json::json!({}),
+        release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: vec![] },
+        members: vec![server],
+        facts: BTreeMap::new(),
+        secrets: BTreeMap::from([("admin-kubeconfig".to_owned(), secret)]),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_s_calls_succeed_in_order_with_evidence_over_one_tunnel() {
+    let Some(world) = World::new().await else { return };
+    let ready = world.call("api_ready").await.unwrap();
+    assert_eq!(ready["version"], "v1.36.3+rke2r1");
+    assert_eq!(ready["endpoint"], format!("https://{}:6443", world.genuine.address));
+    let before = world.tunnels.opened.load(Ordering::SeqCst);
+
+    let waits = world.effects.call("kube_node_ready", world.context(2_500)).await.unwrap_err();
+    assert_eq!(waits.code, Code::ClusterNotReady);
+    assert!(waits.message.contains("no KubeNode yet") && waits.message.contains("gpu-1"), "{}", waits.message);
+    assert!(world.told.lock().unwrap().iter().any(|text| text.starts_with("no KubeNode yet")));
+
+    let proof = world.call("deliver_access").await.unwrap();
+    assert_eq!(proof["authenticated_as"], "system:serviceaccount:gpuaas-access:delivery-probe");
+    assert_eq!(world.call("delete_kube_node").await.unwrap()["deleted"], false);
+    assert_eq!(world.call("kube_nodes").await.unwrap()["kube_nodes"], serde_json::json!([]));
+    // One more for the probe's own credentials; all else went over the kept connection.
+    assert_eq!(world.tunnels.opened.load(Ordering::SeqCst), before + 1);
+    assert_eq!(world.call("restart").await.unwrap_err().code, Code::TaskUnknown);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivered_kubeconfig_works_until_it_is_revoked() {
+    let Some(world) = World::new().await else { return };
+    world.call("api_ready").await.unwrap();
+    let request = AccessRequest {
+        name: "access-1".into(),
+        kind: "direct".into(),
+        role: "cluster-admin".into(),
+        ttl_seconds: 3_600,
+        requested_by: "ann@example".into(),
+    };
+    let delivered = world.effects.deliver_access(request, world.context(DEADLINE_MS)).await.unwrap();
+    let person = world.genuine.cluster_with(&delivered.kubeconfig);
+    person.kube_nodes().await.unwrap();
+    for _ in 0..2 {
+        world.effects.revoke_access(&delivered.service_account, world.context(DEADLINE_MS)).await.unwrap();
+    }
+    assert!(person.kube_nodes().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_connection_that_broke_heals_and_an_absent_node_is_named() {
+    let Some(mut world) = World::new().await else { return };
+    world.call("api_ready").await.unwrap();
+    world.genuine.stop_apiserver();
+    let refused = world.call("kube_nodes").await.unwrap_err();
+    assert_eq!(refused.code, Code::ClusterUnreachable);
+    assert!(refused.message.contains("gpu-1"), "{}", refused.message);
+    world.genuine.start_apiserver();
+    world.call("api_ready").await.unwrap();
+    world.call("kube_nodes").await.unwrap();
+
+    world.genuine.stop_apiserver();
+    *world.tunnels.node_is_away.lock().unwrap() = true;
+    let away = world.effects.call("api_ready", world.context(1_500)).await.unwrap_err();
+    assert_eq!(away.code, Code::ClusterUnreachable);
+    assert!(away.message.contains("the node has no channel"), "{}", away.message);
+}
+
+#[tokio::test]
+async fn without_a_kubeconfig_or_an_address_nothing_is_opened() {
+    let address = "127.0.0.1".parse().unwrap();
+    let tunnels = Arc::new(Tcp { address, opened: AtomicUsize::new(0), node_is_away: Mutex::new(false) });
+    let mut context = CallContext {
+        workload: workload(address),
+        member: None,
+        secrets: Arc::new(OneSecret("kind: Config\n".into())),
+        tunnels: tunnels.clone(),
+        progress: Arc::new(|_| {}),
+        now: Timestamp::from_millis(0),
+        deadline: Timestamp::from_millis(1_000),
+    };
+    let effects = Rke2Effects::new();
+    assert_eq!(effects.call("api_ready", context.clone()).await.unwrap_err().code, Code::ClusterUnreachable);
+    context.workload.secrets.clear();
+    assert_eq!(effects.call("api_ready", context.clone()).await.unwrap_err().code, Code::ClusterNotReady);
+    context.workload.members[0].node.address.clear();
+    assert_eq!(effects.call("api_ready", context).await.unwrap_err().code, Code::ClusterUnreachable);
+    assert_eq!(tunnels.opened.load(Ordering::SeqCst), 0);
+}

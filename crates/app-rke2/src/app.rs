@@ -1,0 +1,135 @@
+//! The app as the core knows it.
+
+use gpuaas_model::{
+    AllocationId, Code, Evidence, Fault, FaultClass, Health, MemberId, NextAction, OperationKind, Reason, TaskType,
+};
+use gpuaas_planner::{
+    App, Learned, MemberView, Plan, PlanRefusal, RenderError, SecretSpec, StepAction, StepSpec, WorkloadView,
+    app::Manifest,
+    placement::{Candidate, Placed},
+};
+use gpuaas_wire::task::{TaskFailure, UnitReport};
+use serde_json::Value;
+
+use crate::{config, faults, learn, manifest, names, placement, plan, plan::Deadlines, render};
+
+/// Random bytes in a token: as many as RKE2's own have.
+const TOKEN_BYTES: usize = 16;
+
+/// *Self-managed Kubernetes (RKE2)*.
+pub struct Rke2 {
+    manifest: Manifest,
+    deadlines: Deadlines,
+}
+
+impl Default for Rke2 {
+    fn default() -> Self {
+        Self::with_deadlines(Deadlines::default())
+    }
+}
+
+impl Rke2 {
+    /// With other deadlines than the usual ones.
+    pub fn with_deadlines(deadlines: Deadlines) -> Self {
+        Self { manifest: manifest::manifest(), deadlines }
+    }
+}
+
+impl App for Rke2 {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn place(
+        &self,
+        intent: &Value,
+        candidates: &[Candidate],
+        existing: &[MemberView],
+    ) -> Result<Vec<Placed>, Vec<Reason>> {
+        placement::place(intent, candidates, existing, &self.manifest)
+    }
+
+    fn named_allocations(&self, intent: &Value) -> Vec<AllocationId> {
+        placement::named(intent)
+    }
+
+    fn check_config(&self, config: &Value) -> Vec<Reason> {
+        config::check(config)
+    }
+
+    fn initial_secrets(&self) -> Vec<SecretSpec> {
+        let secret = |name: &str, random_bytes| SecretSpec { name: name.to_owned(), random_bytes };
+        vec![
+            secret(names::SERVER_TOKEN, TOKEN_BYTES),
+            secret(names::AGENT_TOKEN, TOKEN_BYTES),
+            // Deposited by the server's node later.
+            secret(names::ADMIN_KUBECONFIG, 0),
+        ]
+    }
+
+    fn plan(&self, kind: OperationKind, workload: &WorkloadView, targets: &[MemberId]) -> Result<Plan, PlanRefusal> {
+        plan::plan(kind, workload, targets, &self.deadlines)
+    }
+
+    fn render(&self, step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError> {
+        render::render(step, workload)
+    }
+
+    fn learn(&self, step: &StepSpec, result: &Value, workload: &WorkloadView) -> Result<Vec<Learned>, Box<Fault>> {
+        learn::learn(step, result, workload)
+    }
+
+    fn diagnose(&self, step: &StepSpec, failure: &TaskFailure, workload: &WorkloadView) -> Fault {
+        let member = step.member.and_then(|id| workload.member(id));
+        let resume = Some(format!("gpuaas workload resume {}", workload.name));
+        if let (StepAction::NodeTask { task: TaskType::Rke2Start, .. }, Some(member)) = (&step.action, member)
+            && matches!(failure.code, Code::HostFailed | Code::TaskTimedOut)
+        {
+            return faults::of_start(failure, render::role(member).unit(), &member.name, resume);
+        }
+        let whom = member.map_or_else(|| workload.name.to_string(), |member| member.name.clone());
+        Fault {
+            code: failure.code.to_string(),
+            class: class(failure.code),
+            summary: format!("{whom}: {}", failure.message),
+            evidence: Some(Evidence::new(format!("step {}", step.key), None, &failure.message)),
+            next: NextAction { text: "see what it says, then resume".to_owned(), command: resume },
+        }
+    }
+
+    fn units(&self, component_key: &str) -> Vec<String> {
+        let role = if component_key == names::SERVER { "rke2-server.service" } else { "rke2-agent.service" };
+        vec![role.to_owned()]
+    }
+
+    fn judge(&self, member: &MemberView, report: &UnitReport) -> (Health, Option<Fault>) {
+        if report.active == "active" && report.sub == "running" {
+            return (Health::Healthy, None);
+        }
+        let text = format!(
+            "{} is {}/{} (result {}, {} restarts, last status {})",
+            report.unit, report.active, report.sub, report.result, report.n_restarts, report.exec_main_status
+        );
+        let evidence = Evidence::new(format!("unit {}", report.unit), Some(report.since), &text);
+        (Health::Degraded, Some(faults::SERVICE_DOWN.fault(&member.name, None, Some(evidence))))
+    }
+}
+
+/// What a failure allows that RKE2 has no say in.
+fn class(code: Code) -> FaultClass {
+    match code {
+        Code::NodeUnreachable
+        | Code::ServerUnreachable
+        | Code::ClusterUnreachable
+        | Code::ClusterNotReady
+        | Code::Unavailable
+        | Code::ArtifactTruncated
+        | Code::EnvelopeExpired
+        | Code::FenceTooLow
+        | Code::TaskTimedOut => FaultClass::Retryable,
+        Code::ArtifactDigestMismatch | Code::ArtifactUnsafePath | Code::HostFailed | Code::AllocationUnreachable => {
+            FaultClass::Manual
+        }
+        _ => FaultClass::Repairable,
+    }
+}

@@ -1,0 +1,185 @@
+//! The settings a tenant may make, and RKE2's configuration files.
+
+use std::{fmt::Write, net::IpAddr};
+
+use gpuaas_model::{Code, Reason};
+use gpuaas_planner::{MemberView, WorkloadView};
+use gpuaas_wire::task::Rke2Configure;
+use serde_json::Value;
+
+use crate::names;
+
+/// Most entries of a list or map of settings.
+const ENTRIES_MAX: usize = 64;
+/// Longest text among settings, in bytes.
+const TEXT_BYTES_MAX: usize = 253;
+
+/// Every setting that is not taken, with the reason.
+pub(crate) fn check(config: &Value) -> Vec<Reason> {
+    let fields = match config {
+        Value::Null => return Vec::new(),
+        Value::Object(fields) => fields,
+        _ => return vec![refused("config", "settings are an object", "see the app's config schema")],
+    };
+    fields.iter().flat_map(|(name, value)| check_one(name, value)).collect()
+}
+
+fn refused(field: &str, detail: &str, next: &str) -> Reason {
+    let (field, detail, next) = (field.to_owned(), detail.to_owned(), Some(next.to_owned()));
+    Reason { field, code: Code::ConfigRefused, detail, next }
+}
+
+fn check_one(name: &str, value: &Value) -> Vec<Reason> {
+    match (name, value) {
+        ("tls_san", Value::Array(names)) if names.len() <= ENTRIES_MAX => names
+            .iter()
+            .filter(|san| !san.as_str().is_some_and(is_san))
+            .map(|san| {
+                refused("tls_san", &format!("{san} is neither a DNS name nor an address"), "send names or addresses")
+            })
+            .collect(),
+        ("node_labels", Value::Object(labels)) if labels.len() <= ENTRIES_MAX => labels
+            .iter()
+            .filter(|(key, value)| !(is_label_key(key) && value.as_str().is_some_and(is_label_value)))
+            .map(|(key, _)| {
+                refused(
+                    "node_labels",
+                    &format!("{key} is no label that a node may have"),
+                    "see Kubernetes' label syntax",
+                )
+            })
+            .collect(),
+        ("cluster_cidr" | "service_cidr", Value::String(cidr)) if is_cidr(cidr) => Vec::new(),
+        ("cluster_cidr" | "service_cidr", _) => vec![refused(name, "this is no CIDR", "send for example 10.42.0.0/16")],
+        ("tls_san", _) => vec![refused(name, "this is a list of names", "send a list of at most 64 names")],
+        ("node_labels", _) => vec![refused(name, "this is a map of labels", "send a map of at most 64 labels")],
+        ("cni", _) => vec![refused(name, "the network is canal", "leave it out")],
+        ("write-kubeconfig-mode" | "write_kubeconfig_mode", _) => {
+            vec![refused(name, "kubeconfig files on nodes stay 0600: they hold an admin key", "leave it out")]
+        }
+        _ => vec![refused(name, "this setting is not offered", "see the app's config schema")],
+    }
+}
+
+fn is_san(text: &str) -> bool {
+    let dns = |text: &str| {
+        !text.is_empty()
+            && text.len() <= TEXT_BYTES_MAX
+            && text.split('.').all(|label| label.parse::<gpuaas_model::Name>().is_ok())
+    };
+    text.parse::<IpAddr>().is_ok() || dns(text) || text.strip_prefix("*.").is_some_and(dns)
+}
+
+fn is_label_value(text: &str) -> bool {
+    let edge = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+        && edge(bytes.first())
+        && edge(bytes.last())
+}
+
+/// A label that a kubelet may give its own node: none of Kubernetes' own namespaces.
+fn is_label_key(text: &str) -> bool {
+    let (prefix, name) = text.rsplit_once('/').unwrap_or(("", text));
+    let reserved = prefix == "kubernetes.io" || prefix.ends_with(".kubernetes.io") || prefix.ends_with("k8s.io");
+    !reserved && !name.is_empty() && is_label_value(name) && (prefix.is_empty() || is_san(prefix))
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else { return false };
+    match (address.parse(), bits.parse::<u8>()) {
+        (Ok(IpAddr::V4(_)), Ok(bits)) => (8..=28).contains(&bits),
+        (Ok(IpAddr::V6(_)), Ok(bits)) => (32..=120).contains(&bits),
+        _ => false,
+    }
+}
+
+/// The server's `config.yaml`. Keys in a fixed order; every text quoted, so that nothing in it can be anything but a text.
+pub(crate) fn server(workload: &WorkloadView, member: &MemberView) -> String {
+    let mut yaml = common(workload, member);
+    line(&mut yaml, "agent-token-file", Rke2Configure::AGENT_TOKEN_PATH);
+    line(&mut yaml, "advertise-address", &member.node.address);
+    line(&mut yaml, "cni", "canal");
+    line(&mut yaml, "write-kubeconfig-mode", "0600");
+    for (key, setting) in [("cluster-cidr", "cluster_cidr"), ("service-cidr", "service_cidr")] {
+        if let Some(cidr) = workload.config.get(setting).and_then(Value::as_str) {
+            line(&mut yaml, key, cidr);
+        }
+    }
+    let sans = workload.config.get("tls_san").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    list(&mut yaml, "tls-san", std::iter::once(member.node.address.as_str()).chain(sans));
+    yaml
+}
+
+/// An agent's `config.yaml`, which joins the server at its own address.
+pub(crate) fn agent(workload: &WorkloadView, member: &MemberView) -> Option<String> {
+    let server = workload.component(names::SERVER).find(|member| member.is_present())?;
+    let mut yaml = common(workload, member);
+    line(&mut yaml, "server", &format!("https://{}:9345", server.node.address));
+    Some(yaml)
+}
+
+/// Always with the node's own address: RKE2 would choose one by the default route, and not always the same.
+fn common(workload: &WorkloadView, member: &MemberView) -> String {
+    let mut yaml = String::new();
+    line(&mut yaml, "token-file", Rke2Configure::TOKEN_PATH);
+    line(&mut yaml, "node-name", member.node.name.as_str());
+    line(&mut yaml, "node-ip", &member.node.address);
+    line(&mut yaml, "bind-address", &member.node.address);
+    let labels = workload.config.get("node_labels").and_then(Value::as_object).into_iter().flatten();
+    let labels: Vec<String> = labels.filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))).collect();
+    if !labels.is_empty() {
+        list(&mut yaml, "node-label", labels.iter().map(String::as_str));
+    }
+    yaml
+}
+
+fn line(yaml: &mut String, key: &str, value: &str) {
+    // A String takes every write.
+    let _ = writeln!(yaml, "{key}: {}", quoted(value));
+}
+
+fn list<'a>(yaml: &mut String, key: &str, values: impl Iterator<Item = &'a str>) {
+    let _ = writeln!(yaml, "{key}:");
+    for value in values {
+        let _ = writeln!(yaml, "  - {}", quoted(value));
+    }
+}
+
+/// A JSON string is a YAML string.
+fn quoted(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_offered_is_refused_with_the_reason_and_what_is_passes() {
+        let good = json!({
+            "tls_san": ["k8s.example", "10.0.0.1", "*.k8s.example"], "node_labels": {"rack": "b12", "example.com/tier": "gold"},
+            "cluster_cidr": "10.52.0.0/16", "service_cidr": "10.53.0.0/16",
+        });
+        assert_eq!(check(&good), []);
+        assert_eq!(check(&Value::Null), []);
+        for (bad, field) in [
+            (json!({"storage_class": "x"}), "storage_class"),
+            (json!({"write-kubeconfig-mode": "0644"}), "write-kubeconfig-mode"),
+            (json!({"cni": "cilium"}), "cni"),
+            (json!({"tls_san": ["a b"]}), "tls_san"),
+            (json!({"tls_san": "x"}), "tls_san"),
+            (json!({"node_labels": {"node-role.kubernetes.io/master": "true"}}), "node_labels"),
+            (json!({"node_labels": {"a": "b\nc"}}), "node_labels"),
+            (json!({"cluster_cidr": "10.0.0.0"}), "cluster_cidr"),
+            (json!({"service_cidr": "10.0.0.0/99"}), "service_cidr"),
+            (json!([]), "config"),
+        ] {
+            let reasons = check(&bad);
+            assert_eq!(reasons.first().map(|reason| reason.field.as_str()), Some(field), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! What RKE2's failures look like, what they are called, and what helps: a table, read from top to bottom, the first match wins.
+//!
+//! Numbers in comments are the rows of the public issue survey that this table follows. Lines are matched anywhere and at any level:
+//! several decisive ones come as `level=info`.
+
+use gpuaas_model::{Evidence, Fault, FaultClass, NextAction};
+use gpuaas_wire::task::{GiveUp, TaskFailure};
+
+/// One kind of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultRow {
+    /// Stable code with a page under `docs/errors/`.
+    pub code: &'static str,
+    /// What it allows.
+    pub class: FaultClass,
+    /// Texts of which any one in a journal line means this.
+    pub symptoms: &'static [&'static str],
+    /// How often a symptom must be seen before waiting longer is pointless; `None` where only time decides.
+    pub decisive_after: Option<u32>,
+    /// What happened.
+    pub summary: &'static str,
+    /// What to do.
+    pub next: &'static str,
+}
+
+use FaultClass::{Manual, Repairable};
+
+/// Every kind that is known.
+pub const FAULTS: &[FaultRow] = &[
+    // 1
+    row(
+        "rke2_node_password_rejected",
+        Repairable,
+        &["Node password rejected"],
+        Some(3),
+        "another node has used this name, or this node was reinstalled",
+        "remove the old KubeNode of that name, then resume",
+    ),
+    // 2
+    row(
+        "rke2_duplicate_member",
+        Repairable,
+        &["duplicate node name found"],
+        Some(2),
+        "the etcd cluster still lists a member of this name",
+        "remove the stale KubeNode, then resume",
+    ),
+    // 4
+    row(
+        "rke2_token_ca_mismatch",
+        Repairable,
+        &["token CA hash does not match"],
+        Some(2),
+        "its token is for another cluster",
+        "decommission and deploy again, so that the token is made anew",
+    ),
+    // 5
+    row(
+        "rke2_bootstrap_token_mismatch",
+        Manual,
+        &["bootstrap data already found and encrypted with different token"],
+        Some(1),
+        "the node holds data of a cluster with another token",
+        "clean the node of the earlier cluster, then resume",
+    ),
+    // 6
+    row(
+        "rke2_config_mismatch",
+        Manual,
+        &["critical configuration value mismatch"],
+        Some(1),
+        "this server's settings differ from the cluster's",
+        "make the settings equal, then resume",
+    ),
+    // 9
+    row(
+        "rke2_not_a_member",
+        Repairable,
+        &["is a not a member of the etcd cluster", "is not a member of the etcd cluster"],
+        Some(1),
+        "the node's address changed since it joined",
+        "give the node its address back, or decommission and deploy again",
+    ),
+    // 11
+    row(
+        "rke2_cluster_id_mismatch",
+        Repairable,
+        &["cluster ID mismatch", "newer than datastore"],
+        Some(2),
+        "the node holds data of another cluster",
+        "clean the node of the earlier cluster, then resume",
+    ),
+    // 12, 13: one text, told apart by its end
+    row(
+        "rke2_clock_skew",
+        Manual,
+        &["is before"],
+        None,
+        "a certificate is not yet valid: a clock is wrong",
+        "set the node's clock by NTP, then resume",
+    ),
+    row(
+        "rke2_certificate_expired",
+        Repairable,
+        &["is after"],
+        None,
+        "a certificate has expired",
+        "resume: certificates are renewed when the service starts",
+    ),
+    // 17
+    row(
+        "rke2_address_in_use",
+        Manual,
+        &["bind: address already in use"],
+        Some(2),
+        "a port that RKE2 needs is taken",
+        "stop what listens there, then resume",
+    ),
+    // 19
+    row(
+        "rke2_etcd_out_of_space",
+        Manual,
+        &["database space exceeded", "alarm:NOSPACE"],
+        Some(1),
+        "etcd has no space left",
+        "free some disk space, then resume",
+    ),
+    // 22
+    row(
+        "rke2_exec_forbidden",
+        Manual,
+        &["operation not permitted", "avc:  denied"],
+        Some(2),
+        "the host forbids what containers need",
+        "allow it in fapolicyd or SELinux, then resume",
+    ),
+    // 23
+    row(
+        "rke2_kubelet_exited",
+        Manual,
+        &["Kubelet exited"],
+        Some(2),
+        "the kubelet ends at once",
+        "see kubelet.log on the node for the argument that it refuses",
+    ),
+    // 24
+    row(
+        "rke2_network_not_ready",
+        Repairable,
+        &["cni plugin not initialized"],
+        None,
+        "the node's network did not come up",
+        "see the logs of the node, then resume",
+    ),
+    // 3, 8: the wrapper of many; so nearly last
+    row(
+        "rke2_server_unreachable",
+        Repairable,
+        &["Failed to validate connection to cluster", "failed to get CA certs"],
+        Some(15),
+        "the node cannot reach its server",
+        "open port 9345 between the nodes, then resume",
+    ),
+    row(
+        "rke2_waiting_for_server",
+        Repairable,
+        &["Waiting to retrieve agent configuration; server is not ready"],
+        Some(20),
+        "its server does not accept the node",
+        "see the logs of the server, then resume",
+    ),
+    // 7
+    row(
+        "rke2_etcd_not_ready",
+        Repairable,
+        &["Waiting for etcd server to become available", "Waiting for etcd"],
+        None,
+        "etcd does not become ready",
+        "see the logs of the server, then resume",
+    ),
+];
+
+/// The unit loops: it ends again and again without one of the lines above.
+const EXITS: FaultRow =
+    row("rke2_exits", Repairable, &[], None, "its service ends again and again", "see the logs, then resume");
+/// The deadline passed without one of the lines above.
+const NOT_READY: FaultRow = row(
+    "rke2_not_ready",
+    Repairable,
+    &[],
+    None,
+    "its service did not become ready in time",
+    "see the logs, then resume",
+);
+/// A condition of the unit said no.
+const SKIPPED: FaultRow = row(
+    "rke2_start_skipped",
+    Manual,
+    &["Skipped due to 'exec-condition'"],
+    None,
+    "the other RKE2 service runs on this node",
+    "stop it, then resume",
+);
+/// What an uninstall left.
+pub(crate) const RESIDUE: FaultRow =
+    row("rke2_residue", Manual, &[], None, "the uninstall left something behind", "remove what is listed, then resume");
+/// What a preflight found.
+pub(crate) const PREFLIGHT: FaultRow = row(
+    "rke2_preflight_blocked",
+    Manual,
+    &[],
+    None,
+    "the node is not fit for it",
+    "do what the finding says, then resume",
+);
+/// The service of a ready member is down.
+pub(crate) const SERVICE_DOWN: FaultRow =
+    row("rke2_service_down", Repairable, &[], None, "its service is down", "see the logs of the member");
+
+const fn row(
+    code: &'static str,
+    class: FaultClass,
+    symptoms: &'static [&'static str],
+    decisive_after: Option<u32>,
+    summary: &'static str,
+    next: &'static str,
+) -> FaultRow {
+    FaultRow { code, class, symptoms, decisive_after, summary, next }
+}
+
+impl FaultRow {
+    /// The fault of that kind for `whom`.
+    pub(crate) fn fault(&self, whom: &str, command: Option<String>, evidence: Option<Evidence>) -> Fault {
+        Fault {
+            code: self.code.to_owned(),
+            class: self.class,
+            summary: format!("{whom}: {}", self.summary),
+            evidence,
+            next: NextAction { text: self.next.to_owned(), command },
+        }
+    }
+}
+
+/// What ends the wait for a unit early.
+pub(crate) fn give_up_on() -> Vec<GiveUp> {
+    let decisive = FAULTS.iter().filter_map(|row| row.decisive_after.map(|times| (row, times)));
+    decisive
+        .flat_map(|(row, times)| row.symptoms.iter().map(move |text| GiveUp { text: (*text).to_owned(), times }))
+        .collect()
+}
+
+/// What a failed start means, with the line that says so.
+pub(crate) fn of_start(failure: &TaskFailure, unit: &str, whom: &str, command: Option<String>) -> Fault {
+    let source = format!("journal {}", unit.trim_end_matches(".service"));
+    let evidence = |text: &str, at| Some(Evidence::new(source.clone(), at, text));
+    for row in FAULTS.iter().chain([&SKIPPED]) {
+        let line =
+            failure.journal.iter().rev().find(|line| row.symptoms.iter().any(|symptom| line.text.contains(symptom)));
+        if let Some(line) = line {
+            return row.fault(whom, command, evidence(&line.text, Some(line.at)));
+        }
+    }
+    let exits = failure.unit.as_ref().is_some_and(|unit| unit.n_restarts > 0 || unit.exec_main_status != 0);
+    let telling = failure
+        .journal
+        .iter()
+        .rev()
+        .find(|line| line.text.contains("level=fatal") || line.text.contains("level=error"));
+    let line = telling.or(failure.journal.last());
+    let evidence = line.map_or_else(|| evidence(&failure.message, None), |line| evidence(&line.text, Some(line.at)));
+    if exits { EXITS } else { NOT_READY }.fault(whom, command, evidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_model::{Code, Timestamp};
+    use gpuaas_wire::task::{JournalExcerpt, UnitReport};
+
+    use super::*;
+
+    fn failure(lines: &[&str]) -> TaskFailure {
+        let at = Timestamp::from_millis(5);
+        let journal = lines.iter().map(|text| JournalExcerpt { at, text: (*text).to_owned() }).collect();
+        TaskFailure { journal, ..TaskFailure::new(Code::TaskTimedOut, "late") }
+    }
+
+    #[test]
+    fn every_row_is_told_by_each_of_its_symptoms() {
+        for row in FAULTS {
+            for symptom in row.symptoms {
+                let line = format!("time=x level=info msg=\"{symptom} and more\"");
+                let fault = of_start(&failure(&[&line]), "rke2-agent.service", "agent-1", None);
+                assert_eq!(fault.code, row.code, "{symptom}");
+                assert!(fault.evidence.expect("a line").text.contains(symptom));
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrapper_does_not_hide_what_is_inside_of_it() {
+        let line =
+            "Waiting to retrieve agent configuration; server is not ready: Node password rejected, duplicate hostname";
+        assert_eq!(of_start(&failure(&[line]), "u", "a", None).code, "rke2_node_password_rejected");
+        let line = "Failed to validate connection to cluster at https://127.0.0.1:6444: token CA hash does not match the Cluster CA";
+        assert_eq!(of_start(&failure(&[line]), "u", "a", None).code, "rke2_token_ca_mismatch");
+    }
+
+    #[test]
+    fn a_program_that_ends_and_one_that_never_gets_ready_are_told_apart_without_any_line() {
+        let silent = of_start(&failure(&["not running in CIS mode"]), "u", "a", None);
+        assert_eq!(silent.code, "rke2_not_ready");
+        let unit = UnitReport {
+            unit: "u".into(),
+            active: "activating".into(),
+            sub: "auto-restart".into(),
+            result: "exit-code".into(),
+            n_restarts: 3,
+            exec_main_status: 1,
+            since: Timestamp::from_millis(1),
+        };
+        let looping = TaskFailure { unit: Some(Box::new(unit)), ..failure(&["level=fatal msg=boom"]) };
+        let fault = of_start(&looping, "u", "a", None);
+        assert_eq!(
+            (fault.code.as_str(), fault.evidence.unwrap().text.as_str()),
+            ("rke2_exits", "level=fatal msg=boom")
+        );
+    }
+
+    #[test]
+    fn lines_of_a_healthy_start_end_no_wait() {
+        let healthy = [
+            "level=warning msg=\"not running in CIS mode\"",
+            "level=info msg=\"Waiting for etcd server to become available\"",
+            "level=error msg=\"error syncing 'kube-system/rke2-canal'\"",
+            "level=info msg=\"bootstrap key already exists\"",
+        ];
+        for line in healthy {
+            assert!(give_up_on().iter().all(|text| !line.contains(&text.text)), "{line}");
+        }
+    }
+}

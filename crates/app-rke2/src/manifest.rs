@@ -1,0 +1,100 @@
+//! What the catalog shows of it.
+
+use gpuaas_model::{OperationKind, TaskType};
+use gpuaas_planner::app::Manifest;
+use serde_json::json;
+
+use crate::placement::AGENTS_MAX;
+
+/// Phases in the order of seed 000, and what a decommission adds.
+pub(crate) mod phase {
+    pub(crate) const PLACEMENT_VALIDATED: &str = "placement_validated";
+    pub(crate) const SERVER_BOOTSTRAP_REQUESTED: &str = "server_bootstrap_requested";
+    pub(crate) const SERVER_BOOTSTRAPPING: &str = "server_bootstrapping";
+    pub(crate) const SERVER_READY_FOR_AGENT_JOIN: &str = "server_ready_for_agent_join";
+    pub(crate) const AGENT_JOIN_REQUESTED: &str = "agent_join_requested";
+    pub(crate) const AGENT_JOINING: &str = "agent_joining";
+    pub(crate) const KUBECONFIG_DELIVERY_REQUESTED: &str = "kubeconfig_delivery_requested";
+    pub(crate) const READY: &str = "ready";
+    pub(crate) const AGENTS_REMOVING: &str = "agents_removing";
+    pub(crate) const SERVER_REMOVING: &str = "server_removing";
+    pub(crate) const REMOVED: &str = "removed";
+
+    pub(crate) const ALL: [&str; 11] = [
+        PLACEMENT_VALIDATED,
+        SERVER_BOOTSTRAP_REQUESTED,
+        SERVER_BOOTSTRAPPING,
+        SERVER_READY_FOR_AGENT_JOIN,
+        AGENT_JOIN_REQUESTED,
+        AGENT_JOINING,
+        KUBECONFIG_DELIVERY_REQUESTED,
+        READY,
+        AGENTS_REMOVING,
+        SERVER_REMOVING,
+        REMOVED,
+    ];
+}
+
+/// The release's archive of program, scripts and units.
+pub(crate) const ARCHIVE: &str = "rke2.linux-amd64.tar.gz";
+/// The release's container images.
+pub(crate) const IMAGES: &str = "rke2-images.linux-amd64.tar.zst";
+/// The release's list of digests.
+const SUMS: &str = "sha256sum-amd64.txt";
+
+pub(crate) fn manifest() -> Manifest {
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    let uuid = json!({ "type": "string", "format": "uuid" });
+    Manifest {
+        slug: "rke2".to_owned(),
+        name: "Self-managed Kubernetes (RKE2)".to_owned(),
+        summary: "One server, any number of agents, a kubeconfig; you operate the cluster.".to_owned(),
+        placement_schema: json!({
+            "type": "object", "additionalProperties": false, "required": ["server_allocation_id"],
+            "properties": {
+                "server_allocation_id": uuid,
+                "agent_allocation_ids": { "type": "array", "items": uuid, "uniqueItems": true, "maxItems": AGENTS_MAX },
+            },
+        }),
+        config_schema: json!({
+            "type": "object", "additionalProperties": false,
+            "properties": {
+                "tls_san": { "type": "array", "items": { "type": "string" } },
+                "node_labels": { "type": "object", "additionalProperties": { "type": "string" } },
+                "cluster_cidr": { "type": "string" },
+                "service_cidr": { "type": "string" },
+            },
+        }),
+        promises: texts(&[
+            "node placement",
+            "ordered cluster bootstrap",
+            "kubeconfig delivery",
+            "basic workload and member status",
+        ]),
+        not_promised: texts(&[
+            "managed cluster operations",
+            "SRE ownership of cluster health",
+            "in-place version upgrades",
+            "embedded cluster dashboard",
+            "storage classes or persistent volumes",
+            "a stable external endpoint",
+        ]),
+        phases: texts(&phase::ALL),
+        tasks: [
+            TaskType::Preflight,
+            TaskType::Residue,
+            TaskType::ArtifactFetch,
+            TaskType::Rke2Install,
+            TaskType::Rke2Configure,
+            TaskType::Rke2Start,
+            TaskType::Rke2Stop,
+            TaskType::Rke2KubeconfigRead,
+            TaskType::Rke2Uninstall,
+        ]
+        .map(|task| (task, 1))
+        .to_vec(),
+        operations: vec![OperationKind::Deploy, OperationKind::AddMember, OperationKind::Decommission],
+        release_files: texts(&[ARCHIVE, IMAGES]),
+        release_sums: SUMS.to_owned(),
+    }
+}

@@ -1,0 +1,264 @@
+//! The order of things: the server first, agents when it is really ready, the kubeconfig as soon as the server allows it.
+
+use std::time::Duration;
+
+use gpuaas_model::{MemberEvent, MemberId, OperationKind, TaskType};
+use gpuaas_planner::{
+    FailureScope, MemberView, Plan, PlanRefusal, RecordKind, Retry, StepAction, StepKey, StepSpec, WorkloadView,
+};
+
+use crate::{manifest::phase, names};
+
+/// How long each step may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Steps that only look, write a few files, or ask a cluster that answers.
+    pub short: Duration,
+    /// Fetching and laying out a release: a gigabyte at 10 MB/s.
+    pub fetch: Duration,
+    /// From a unit's start to READY=1 with preloaded images: upstream's own tests allow four minutes; ten suits slow disks.
+    pub start: Duration,
+    /// From READY=1 to a KubeNode that is Ready: the network's images may still be unpacked.
+    pub node_ready: Duration,
+    /// RKE2's uninstall script: measured at 2.3 s.
+    pub uninstall: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            short: Duration::from_secs(60),
+            fetch: Duration::from_secs(120),
+            start: Duration::from_secs(600),
+            node_ready: Duration::from_secs(300),
+            uninstall: Duration::from_secs(180),
+        }
+    }
+}
+
+/// The steps of an operation.
+pub(crate) fn plan(
+    kind: OperationKind,
+    workload: &WorkloadView,
+    targets: &[MemberId],
+    deadlines: &Deadlines,
+) -> Result<Plan, PlanRefusal> {
+    let planning = Planning { workload, targets, deadlines };
+    match kind {
+        OperationKind::Deploy => planning.deploy(),
+        OperationKind::AddMember => Ok(planning.add_members()),
+        OperationKind::Decommission => Ok(planning.decommission()),
+        OperationKind::DrainMember
+        | OperationKind::RemoveMember
+        | OperationKind::ReplaceMember
+        | OperationKind::Stop
+        | OperationKind::Start
+        | OperationKind::Reconcile
+        | OperationKind::Repair
+        | OperationKind::Upgrade
+        | OperationKind::Snapshot
+        | OperationKind::Restore
+        | OperationKind::RotateCertificates => Err(PlanRefusal::Unsupported {
+            app: "rke2".to_owned(),
+            kind,
+            next: "resume a failed operation, or decommission the workload".to_owned(),
+        }),
+    }
+}
+
+struct Planning<'a> {
+    workload: &'a WorkloadView,
+    targets: &'a [MemberId],
+    deadlines: &'a Deadlines,
+}
+
+impl Planning<'_> {
+    fn deploy(&self) -> Result<Plan, PlanRefusal> {
+        let server = self.workload.component(names::SERVER).next();
+        let server = server.ok_or_else(|| PlanRefusal::NotNow("the workload has no server".to_owned()))?;
+        let mut plan = Plan::of(OperationKind::Deploy).then(self.record(
+            "placement",
+            phase::PLACEMENT_VALIDATED,
+            RecordKind::ConfirmPlacement,
+        ));
+        for step in self.bootstrap(server) {
+            plan = plan.then(step);
+        }
+        let ready = StepKey::named("server-ready");
+        plan = plan.then(self.record("server-ready", phase::SERVER_READY_FOR_AGENT_JOIN, RecordKind::Milestone));
+        let mut ends = Vec::new();
+        for agent in self.agents() {
+            let (joined, end) = self.join(plan, agent, &ready);
+            plan = joined;
+            ends.push(end);
+        }
+        let mut deliver =
+            self.cluster("deliver_access", None, phase::KUBECONFIG_DELIVERY_REQUESTED, self.deadlines.short);
+        // The kubeconfig depends on the server alone: an agent that fails does not withhold it.
+        deliver.needs = vec![ready];
+        let mut done = self.record("ready", phase::READY, RecordKind::Milestone);
+        done.needs = vec![deliver.key.clone()];
+        done.after = ends;
+        Ok(plan.beside(deliver).beside(done))
+    }
+
+    fn add_members(&self) -> Plan {
+        let mut plan = Plan::of(OperationKind::AddMember)
+            .then(self.record("placement", phase::PLACEMENT_VALIDATED, RecordKind::ConfirmPlacement))
+            .then(self.cluster("api_ready", None, phase::SERVER_READY_FOR_AGENT_JOIN, self.deadlines.short));
+        let ready = StepKey::named("api_ready");
+        let mut ends = Vec::new();
+        for agent in self.agents() {
+            let (joined, end) = self.join(plan, agent, &ready);
+            plan = joined;
+            ends.push(end);
+        }
+        let mut done = self.record("ready", phase::READY, RecordKind::Milestone);
+        done.after = ends;
+        plan.beside(done)
+    }
+
+    /// Agents first, side by side; each step goes on however the one before it ended, because what is gone cannot be stopped.
+    fn decommission(&self) -> Plan {
+        let mut plan = Plan::of(OperationKind::Decommission);
+        let mut ends = Vec::new();
+        for agent in self.agents() {
+            let mut before = Vec::new();
+            for step in self.removal(agent, phase::AGENTS_REMOVING) {
+                let (key, step) = (step.key.clone(), StepSpec { after: before, ..step });
+                plan = plan.beside(step);
+                before = vec![key];
+            }
+            ends.extend(before);
+        }
+        for server in self.targeted(names::SERVER) {
+            let mut before = ends.clone();
+            for step in self.removal(server, phase::SERVER_REMOVING) {
+                let (key, step) = (step.key.clone(), StepSpec { after: before, ..step });
+                plan = plan.beside(step);
+                before = vec![key];
+            }
+            ends.extend(before);
+        }
+        let mut done = self.record("removed", phase::REMOVED, RecordKind::Milestone);
+        done.needs = ends;
+        plan.beside(done)
+    }
+
+    fn bootstrap(&self, server: &MemberView) -> Vec<StepSpec> {
+        let start = StepSpec {
+            begins: Some(MemberEvent::Bootstrap),
+            retry: Retry::SLOW,
+            ..self.task(server, "start", TaskType::Rke2Start, phase::SERVER_BOOTSTRAPPING, self.deadlines.start)
+        };
+        let node_ready =
+            self.cluster("kube_node_ready", Some(server), phase::SERVER_BOOTSTRAPPING, self.deadlines.node_ready);
+        vec![
+            StepSpec {
+                begins: Some(MemberEvent::Prepare),
+                ..self.task(
+                    server,
+                    "preflight",
+                    TaskType::Preflight,
+                    phase::SERVER_BOOTSTRAP_REQUESTED,
+                    self.deadlines.short,
+                )
+            },
+            self.task(server, "fetch", TaskType::ArtifactFetch, phase::SERVER_BOOTSTRAPPING, self.deadlines.fetch),
+            self.task(server, "install", TaskType::Rke2Install, phase::SERVER_BOOTSTRAPPING, self.deadlines.fetch),
+            self.task(server, "configure", TaskType::Rke2Configure, phase::SERVER_BOOTSTRAPPING, self.deadlines.short),
+            start,
+            self.task(
+                server,
+                "kubeconfig",
+                TaskType::Rke2KubeconfigRead,
+                phase::SERVER_BOOTSTRAPPING,
+                self.deadlines.short,
+            ),
+            self.cluster("api_ready", None, phase::SERVER_BOOTSTRAPPING, self.deadlines.node_ready),
+            StepSpec { ends: Some(MemberEvent::BecameReady), ..node_ready },
+        ]
+    }
+
+    /// Adds an agent's steps to the plan: nothing on its node is touched before `ready`. Returns the last one's key too.
+    fn join(&self, mut plan: Plan, agent: &MemberView, ready: &StepKey) -> (Plan, StepKey) {
+        let start = StepSpec {
+            begins: Some(MemberEvent::Join),
+            retry: Retry::SLOW,
+            ..self.task(agent, "start", TaskType::Rke2Start, phase::AGENT_JOINING, self.deadlines.start)
+        };
+        let node_ready = self.cluster("kube_node_ready", Some(agent), phase::AGENT_JOINING, self.deadlines.node_ready);
+        let steps = [
+            StepSpec {
+                begins: Some(MemberEvent::Prepare),
+                ..self.task(agent, "preflight", TaskType::Preflight, phase::AGENT_JOIN_REQUESTED, self.deadlines.short)
+            },
+            self.task(agent, "fetch", TaskType::ArtifactFetch, phase::AGENT_JOINING, self.deadlines.fetch),
+            self.task(agent, "install", TaskType::Rke2Install, phase::AGENT_JOINING, self.deadlines.fetch),
+            self.task(agent, "configure", TaskType::Rke2Configure, phase::AGENT_JOINING, self.deadlines.short),
+            start,
+            StepSpec { ends: Some(MemberEvent::BecameReady), ..node_ready },
+        ];
+        let mut before = ready.clone();
+        for step in steps {
+            let key = step.key.clone();
+            plan = plan.beside(StepSpec { needs: vec![before], scope: FailureScope::Member, ..step });
+            before = key;
+        }
+        (plan, before)
+    }
+
+    fn removal(&self, member: &MemberView, phase: &str) -> [StepSpec; 3] {
+        let step = |what, task, deadline| self.task(member, what, task, phase, deadline);
+        [
+            StepSpec {
+                begins: Some(MemberEvent::Remove),
+                scope: FailureScope::Member,
+                ..step("stop", TaskType::Rke2Stop, self.deadlines.uninstall)
+            },
+            StepSpec {
+                scope: FailureScope::Member,
+                ..step("uninstall", TaskType::Rke2Uninstall, self.deadlines.uninstall)
+            },
+            StepSpec { ends: Some(MemberEvent::Removed), ..step("residue", TaskType::Residue, self.deadlines.short) },
+        ]
+    }
+
+    fn agents(&self) -> impl Iterator<Item = &MemberView> {
+        self.targeted(names::AGENT)
+    }
+
+    fn targeted<'s>(&'s self, component: &'s str) -> impl Iterator<Item = &'s MemberView> {
+        self.workload.component(component).filter(|member| self.targets.contains(&member.id))
+    }
+
+    fn task(&self, member: &MemberView, what: &str, task: TaskType, phase: &str, deadline: Duration) -> StepSpec {
+        let action = StepAction::NodeTask { node: member.node.id, task };
+        step(StepKey::of(&member.name, what), Some(member), phase, action, deadline)
+    }
+
+    fn cluster(&self, call: &str, member: Option<&MemberView>, phase: &str, deadline: Duration) -> StepSpec {
+        let key = member.map_or_else(|| StepKey::named(call), |member| StepKey::of(&member.name, "wait-ready"));
+        step(key, member, phase, StepAction::ClusterCall { call: call.to_owned() }, deadline)
+    }
+
+    fn record(&self, key: &str, phase: &str, record: RecordKind) -> StepSpec {
+        step(StepKey::named(key), None, phase, StepAction::Record { record }, self.deadlines.short)
+    }
+}
+
+fn step(key: StepKey, member: Option<&MemberView>, phase: &str, action: StepAction, deadline: Duration) -> StepSpec {
+    StepSpec {
+        key,
+        phase: phase.to_owned(),
+        member: member.map(|member| member.id),
+        action,
+        needs: Vec::new(),
+        after: Vec::new(),
+        begins: None,
+        ends: None,
+        deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+        retry: Retry::QUICK,
+        scope: FailureScope::Workload,
+    }
+}

@@ -1,0 +1,73 @@
+//! Imported releases.
+
+use gpuaas_model::{ArtifactId, AuditAction, Code, EventKind};
+use gpuaas_store::ArtifactRecord;
+use serde_json::json;
+
+use super::audit;
+use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
+
+/// Longest name of a version, in bytes.
+const VERSION_BYTES_MAX: usize = 64;
+
+/// A release whose files were verified and lie in the artifact store.
+#[derive(Clone, Debug)]
+pub struct VerifiedRelease {
+    /// The app's slug.
+    pub app: String,
+    /// Its version.
+    pub version: String,
+    /// Name, digest and length of every file.
+    pub files: Vec<(String, String, u64)>,
+    /// Where it came from, as the importer named it.
+    pub source: String,
+    /// Whether it says of itself that it is a stand-in.
+    pub stand_in: bool,
+}
+
+/// Whether `version` can name a release of `app`; asked before anything is read.
+pub fn check_version(engine: &Engine, caller: &Caller, app: &str, version: &str) -> Result<(), CommandError> {
+    caller.must_be_platform_admin()?;
+    engine.catalog().app(app).ok_or_else(|| CommandError::not_found("app", app))?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".+-~".contains(&byte);
+    if version.is_empty() || version.len() > VERSION_BYTES_MAX || !version.bytes().all(plain) {
+        let detail = format!("a version has 1 to {VERSION_BYTES_MAX} of letters, digits and . + - ~");
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("version"));
+    }
+    Ok(())
+}
+
+/// Offers the release from now on. Recording it again changes nothing.
+pub async fn record(
+    engine: &Engine,
+    caller: &Caller,
+    release: VerifiedRelease,
+) -> Result<Vec<ArtifactRecord>, CommandError> {
+    check_version(engine, caller, &release.app, &release.version)?;
+    let ports = engine.ports();
+    let records: Vec<ArtifactRecord> = release
+        .files
+        .into_iter()
+        .map(|(name, sha256, size_bytes)| ArtifactRecord {
+            id: ArtifactId::generate(&*ports.clock, &*ports.entropy),
+            app: release.app.clone(),
+            version: release.version.clone(),
+            name,
+            sha256,
+            size_bytes,
+            source: release.source.clone(),
+            stand_in: release.stand_in,
+            imported_at: ports.clock.now(),
+        })
+        .collect();
+    let mut tx = engine.store().begin().await?;
+    tx.insert_artifacts(&records).await?;
+    let data =
+        json!({ "app": release.app, "version": release.version, "stand_in": release.stand_in, "files": records.len() });
+    let (subject, correlation) = (format!("{}/{}", release.app, release.version), Some(caller.correlation));
+    platform_event(&mut tx, EventKind::ArtifactImported, "release", subject.clone(), correlation, data.clone()).await?;
+    audit(&mut tx, caller, AuditAction::ArtifactImport, format!("release/{subject}"), None, data).await?;
+    let stored = tx.release(&release.app, &release.version).await?;
+    tx.commit().await?;
+    Ok(stored)
+}

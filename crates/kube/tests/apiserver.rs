@@ -1,0 +1,267 @@
+//! Everything this crate does, against a genuine apiserver.
+#![allow(clippy::unwrap_used)] // Also outside of test functions, a failed step is a failed test.
+
+mod genuine;
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use futures::FutureExt as _;
+use genuine::{Authority, Genuine};
+use gpuaas_kube::{AccessRole, AccessTerms, Cluster, KubeError, Kubeconfig, Readiness};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+
+/// The apiserver starts in 3 to 9 s on two idle cores; tests share them.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a wait told, and an event for each telling.
+#[derive(Clone, Default)]
+struct Told {
+    texts: Arc<Mutex<Vec<String>>>,
+    more: Arc<tokio::sync::Notify>,
+}
+
+impl Told {
+    fn sink(&self) -> impl Fn(String) + Send + Sync + use<> {
+        let told = self.clone();
+        move |text| {
+            told.texts.lock().unwrap().push(text);
+            told.more.notify_one();
+        }
+    }
+
+    fn has(&self, part: &str) -> bool {
+        self.texts.lock().unwrap().iter().any(|text| text.contains(part))
+    }
+
+    async fn until(&self, part: &str) {
+        let seen = async {
+            while !self.has(part) {
+                self.more.notified().await;
+            }
+        };
+        let texts = self.texts.clone();
+        tokio::time::timeout(PATIENCE, seen)
+            .await
+            .unwrap_or_else(|_| panic!("no {part:?} in {:?}", texts.lock().unwrap()));
+    }
+}
+
+fn quiet(_: String) {}
+
+async fn ready(genuine: &Genuine) -> Cluster {
+    let cluster = genuine.cluster();
+    cluster.await_ready(PATIENCE, &quiet).await.unwrap();
+    cluster
+}
+
+async fn add_node(cluster: &Cluster, name: &str) {
+    let node = serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+    let api: Api<Node> = Api::all(cluster.client());
+    api.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+}
+
+async fn report(cluster: &Cluster, name: &str, status: &str, message: &str) {
+    let ready = serde_json::json!({"type": "Ready", "status": status, "reason": "Test", "message": message});
+    let patch = serde_json::json!({"status": {
+        "conditions": [ready],
+        "addresses": [{"type": "InternalIP", "address": "127.9.9.9"}],
+    }});
+    let api: Api<Node> = Api::all(cluster.client());
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readiness_is_waited_for_from_a_closed_port_to_ok_and_tells_what_is_missing() {
+    let Some(mut genuine) = Genuine::prepare().await else { return };
+    let cluster = genuine.cluster();
+    assert!(matches!(cluster.readyz().await, Err(KubeError::Refused)));
+    let refused = cluster.await_ready(Duration::from_millis(600), &quiet).await;
+    assert!(matches!(refused, Err(KubeError::Refused)), "{refused:?}");
+
+    // Without etcd the apiserver's port stays closed or its checks fail for as long as one waits.
+    let told = Told::default();
+    let sink = told.sink();
+    genuine.start_apiserver();
+    let waiting = {
+        let cluster = cluster.clone();
+        tokio::spawn(async move { cluster.await_ready(PATIENCE, &sink).await })
+    };
+    told.until("waiting for the apiserver: ").await;
+    genuine.start_etcd();
+    let took = waiting.await.unwrap().unwrap();
+    println!("ready after {took:?}; told {:?}", told.texts.lock().unwrap());
+    assert!(told.has("refuses connections"));
+    assert_eq!(cluster.readyz().await.unwrap(), Readiness::Ready);
+    assert_eq!(cluster.version().await.unwrap().git_version, "v1.36.3+rke2r1");
+    let me = cluster.whoami().await.unwrap();
+    assert_eq!(me.username, "system:admin");
+    assert!(me.groups.contains(&"system:masters".to_owned()));
+
+    // etcd freezes: the port still answers, and the failing checks are named.
+    genuine.freeze_etcd();
+    // The apiserver asks etcd anew about once a second.
+    let frozen = async {
+        loop {
+            match cluster.readyz().await.unwrap() {
+                Readiness::Ready => {}
+                Readiness::NotReady { failing } => break failing,
+            }
+        }
+    };
+    let failing = tokio::time::timeout(PATIENCE, frozen).await.unwrap();
+    assert!(failing.iter().any(|check| check == "etcd"), "{failing:?}");
+    let told = cluster.await_ready(Duration::from_secs(1), &quiet).await.unwrap_err();
+    assert!(
+        matches!(&told, KubeError::NotReady { last, .. } if last.contains("not ready")) || told.is_transport(),
+        "{told}"
+    );
+    genuine.thaw_etcd();
+    cluster.await_ready(PATIENCE, &quiet).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neither_a_foreign_certificate_nor_a_foreign_server_is_waited_for() {
+    let Some(genuine) = Genuine::start().await else { return };
+    ready(&genuine).await;
+    let foreign = genuine.cluster_with(&genuine.foreign_kubeconfig());
+    assert!(matches!(foreign.readyz().await, Err(KubeError::Unauthorized)));
+    let began = Instant::now();
+    assert!(matches!(foreign.await_ready(PATIENCE, &quiet).await, Err(KubeError::Unauthorized)));
+    let other = Authority::new();
+    let impostor = genuine.cluster_with(&other.admin_kubeconfig(&other.pem));
+    let error = impostor.await_ready(PATIENCE, &quiet).await.unwrap_err();
+    assert!(matches!(error, KubeError::Untrusted(_)), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(20), "ends at once, not with the patience");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kube_node_is_watched_until_it_is_ready_through_a_restart_of_the_apiserver() {
+    let Some(mut genuine) = Genuine::start().await else { return };
+    let cluster = ready(&genuine).await;
+    let told = Told::default();
+    let sink = told.sink();
+    let waiting = {
+        let cluster = cluster.clone();
+        tokio::spawn(async move { cluster.await_kube_node_ready("gpu-1", PATIENCE, &sink).await })
+    };
+    told.until("no KubeNode yet").await;
+    add_node(&cluster, "gpu-2").await;
+    report(&cluster, "gpu-2", "True", "somebody else's").await;
+    add_node(&cluster, "gpu-1").await;
+    told.until("kubelet has not reported yet").await;
+    report(&cluster, "gpu-1", "False", "cni plugin not initialized").await;
+    told.until("kubelet not ready: cni plugin not initialized").await;
+
+    genuine.stop_apiserver();
+    told.until("refuses connections").await;
+    genuine.start_apiserver();
+    let after = ready(&genuine).await;
+    let reported = Instant::now();
+    report(&after, "gpu-1", "True", "kubelet is posting ready status").await;
+    let node = waiting.await.unwrap().unwrap();
+    println!("seen {:?} after the report", reported.elapsed());
+    assert_eq!((node.name.as_str(), node.internal_ip.as_str()), ("gpu-1", "127.9.9.9"));
+    assert!(node.ready);
+
+    // Patience ends with what was missing.
+    report(&after, "gpu-1", "Unknown", "Kubelet stopped posting node status.").await;
+    let over = cluster.await_kube_node_ready("gpu-1", Duration::from_secs(2), &quiet).await.unwrap_err();
+    assert!(over.to_string().contains("Kubelet stopped posting node status."), "{over}");
+
+    let names: Vec<_> = cluster.kube_nodes().await.unwrap().into_iter().map(|node| node.name).collect();
+    assert_eq!(names, ["gpu-1", "gpu-2"]);
+    assert!(cluster.delete_kube_node("gpu-1").await.unwrap());
+    assert!(!cluster.delete_kube_node("gpu-1").await.unwrap());
+}
+
+fn terms(name: &str, role: AccessRole) -> AccessTerms {
+    AccessTerms {
+        name: name.into(),
+        role,
+        kind: "direct".into(),
+        requested_by: "https://idp.example sub=ann".into(),
+        seconds: 600,
+        context: "prod".into(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_delivery_is_its_own_account_with_its_own_right_and_its_own_end() {
+    let Some(genuine) = Genuine::start().await else { return };
+    let cluster = ready(&genuine).await;
+    // No controller-manager runs here.
+    let probed = cluster.try_delivery("prod").await.unwrap();
+    assert_eq!(probed.username, "system:serviceaccount:gpuaas-access:delivery-probe");
+
+    let began = Instant::now();
+    let admin = cluster.grant_access(&terms("access-1", AccessRole::ClusterAdmin)).await.unwrap();
+    println!("granted in {:?}", began.elapsed());
+    let view = cluster.grant_access(&terms("access-2", AccessRole::ClusterView)).await.unwrap();
+    let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
+    assert!((admin.expires_at_ms - now_ms - 600_000).abs() < 60_000);
+    assert!(admin.kubeconfig.contains(&format!("server: \"https://{}:6443\"", genuine.address)));
+    assert!(admin.kubeconfig.contains("current-context: \"prod\""));
+
+    let (as_admin, as_viewer) = (genuine.cluster_with(&admin.kubeconfig), genuine.cluster_with(&view.kubeconfig));
+    assert_eq!(as_admin.whoami().await.unwrap().username, "system:serviceaccount:gpuaas-access:access-1");
+    as_admin.kube_nodes().await.unwrap();
+    let refused = as_viewer.delete_kube_node("gpu-1").await.unwrap_err();
+    assert!(matches!(refused, KubeError::Forbidden(_)), "{refused}");
+
+    // The same terms again: a second token of the same account.
+    let again = cluster.grant_access(&terms("access-1", AccessRole::ClusterAdmin)).await.unwrap();
+    genuine.cluster_with(&again.kubeconfig).kube_nodes().await.unwrap();
+    // The same name with less right: the binding follows.
+    let lesser = cluster.grant_access(&terms("access-1", AccessRole::ClusterView)).await.unwrap();
+    assert!(genuine.cluster_with(&lesser.kubeconfig).delete_kube_node("gpu-1").await.is_err());
+    cluster.grant_access(&terms("access-1", AccessRole::ClusterAdmin)).await.unwrap();
+
+    // Withdrawing one leaves the other.
+    let gone = cluster.withdraw_access("access-1").await.unwrap();
+    assert!(gone.service_account && gone.binding);
+    let after = as_admin.kube_nodes().await.unwrap_err();
+    assert!(matches!(after, KubeError::Unauthorized | KubeError::Forbidden(_)), "{after}");
+    assert_eq!(as_viewer.whoami().await.unwrap().username, "system:serviceaccount:gpuaas-access:access-2");
+    let gone = cluster.withdraw_access("access-1").await.unwrap();
+    assert!(!gone.service_account && !gone.binding);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_life_out_of_bounds_is_refused_before_anything_is_made() {
+    let Some(genuine) = Genuine::prepare().await else { return };
+    for seconds in [0, 599, 86_401, u64::MAX] {
+        let asked = AccessTerms { seconds, ..terms("access-1", AccessRole::ClusterAdmin) };
+        let error = genuine.cluster().grant_access(&asked).await.unwrap_err();
+        assert!(matches!(error, KubeError::Refusal(_)), "{error}");
+    }
+}
+
+/// A tunnel that dies in silence takes no reset with it: the next call must not hang on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_broke_is_replaced() {
+    let Some(mut genuine) = Genuine::start().await else { return };
+    let cluster = ready(&genuine).await;
+    cluster.kube_nodes().await.unwrap();
+    genuine.stop_apiserver();
+    let gone = cluster.kube_nodes().await.unwrap_err();
+    assert!(gone.is_transport(), "{gone}");
+    genuine.start_apiserver();
+    cluster.await_ready(PATIENCE, &quiet).await.unwrap();
+    cluster.kube_nodes().await.unwrap();
+}
+
+#[tokio::test]
+async fn nobody_answering_is_not_a_refusal() {
+    let authority = Authority::new();
+    let kubeconfig = Kubeconfig::parse(authority.admin_kubeconfig(&authority.pem).as_bytes()).unwrap();
+    let endpoint = gpuaas_kube::Endpoint { host: "127.0.0.1".into(), port: 6443 };
+    let away =
+        || async { Err(std::io::Error::new(std::io::ErrorKind::NotConnected, "the node has no channel")) }.boxed();
+    let cluster = Cluster::new(&kubeconfig, endpoint, Arc::new(away)).unwrap();
+    let error = cluster.readyz().await.unwrap_err();
+    assert!(matches!(&error, KubeError::Unreachable(why) if why.contains("no channel")), "{error}");
+}

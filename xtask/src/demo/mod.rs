@@ -1,0 +1,130 @@
+//! `cargo xtask demo`: the main job as a user walks it, through the command line alone: a control plane, three sandbox nodes, a cluster
+//! on two of them, the third added, and kubectl answering through the kubeconfig that the platform delivered.
+
+mod report;
+mod verify;
+mod world;
+
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use camino::Utf8PathBuf;
+
+use crate::{components, release, shell};
+use report::Report;
+use world::World;
+
+/// How to run it.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Check everything, tear down and exit.
+    #[arg(long)]
+    once: bool,
+    /// Write a JSON report.
+    #[arg(long, value_name = "FILE")]
+    report: Option<Utf8PathBuf>,
+    /// Break the world for one verification, to see that it notices.
+    #[arg(long, value_name = "VERIFICATION", requires = "once")]
+    sabotage: Option<String>,
+    /// The cargo profile of everything that runs.
+    #[arg(long, default_value = "dev")]
+    profile: String,
+    /// Remove what earlier runs left, and exit.
+    #[arg(long)]
+    clean: bool,
+}
+
+impl Options {
+    /// What the tests end with.
+    pub(crate) fn once() -> Self {
+        Self { once: true, report: None, sabotage: None, profile: "dev".to_owned(), clean: false }
+    }
+}
+
+/// Walks it.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let folder = components::root()?.join("target/demo");
+    if options.clean {
+        return remove(&folder);
+    }
+    if let Some(name) = &options.sabotage {
+        verify::must_exist(name)?;
+    }
+    let components = components::ensure(&components::ComponentsOptions { download: false, dir: None })?;
+    let kubectl = components.program("kubectl");
+    let release_options =
+        release::ReleaseOptions { components, rke2: None, profile: options.profile.clone(), out: None };
+    let release = release::build(&release_options)?;
+    let build =
+        ["build", "--locked", "--package", "gpuaas-cli", "--package", "gpuaas-agent", "--profile", &options.profile];
+    shell::run("building gpuaas and gpuaas-agent", &mut shell::cargo(&build))?;
+    remove(&folder)?;
+    let mut world = World::start(&folder, &options.profile, kubectl)?;
+    let mut report = Report::default();
+    main_job(&mut world, &release, &mut report)?;
+    if !options.once {
+        println!("  Left running; in another terminal:  export GPUAAS_READY_FILE={}", world.ready_file);
+        println!("  Ctrl-C stops everything and removes nothing; `cargo xtask demo --clean` removes target/demo.");
+        return world.wait();
+    }
+    if let Some(name) = &options.sabotage {
+        println!("  sabotage        {name}");
+        verify::sabotage(&world, name)?;
+    }
+    verify::running(&world, &mut report)?;
+    world.measure(&mut report)?;
+    world.stop()?;
+    verify::stopped(&world, options.sabotage.as_deref(), &mut report)?;
+    if let Some(path) = &options.report {
+        std::fs::write(path, serde_json::to_vec_pretty(&report)?).with_context(|| format!("writing {path}"))?;
+    }
+    report.print();
+    match report.failed() {
+        failed if failed.is_empty() => Ok(()),
+        failed => bail!("these verifications failed: {}", failed.join(", ")),
+    }
+}
+
+fn remove(folder: &camino::Utf8Path) -> anyhow::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {folder}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn main_job(world: &mut World, release: &Utf8PathBuf, report: &mut Report) -> anyhow::Result<()> {
+    world.gpuaas(&["artifact", "import", "rke2", release.as_str()])?;
+    world.gpuaas(&["project", "create", world::PROJECT])?;
+    for node in world.nodes()? {
+        world.gpuaas(&["allocation", "create", "--node", &node])?;
+    }
+    world.await_allocations()?;
+    let began = Instant::now();
+    println!("  deploy          rke2 (stand-in) · server demo-1 · agent demo-2");
+    let deployed = world.gpuaas(&[
+        "workload",
+        "deploy",
+        "rke2",
+        "--name",
+        world::WORKLOAD,
+        "--server-node",
+        "demo-1",
+        "--agent-node",
+        "demo-2",
+        "--wait",
+    ])?;
+    report.take_deploy(&deployed, began.elapsed());
+    report.print_deploy();
+    let began = Instant::now();
+    let added = world.gpuaas(&["workload", "add-member", world::WORKLOAD, "--agent-node", "demo-3", "--wait"])?;
+    report.take_steps(&added);
+    println!("  add member      demo-3 joined in {:.1} s", began.elapsed().as_secs_f64());
+    world.fetch_kubeconfig()?;
+    println!("  $ kubectl --kubeconfig target/demo/kubeconfig get nodes");
+    for line in world.kubectl(&["get", "nodes"])?.lines() {
+        println!("    {line}");
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! What the demo saw and measured.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// The report. Times in milliseconds unless a name says otherwise.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Report {
+    pub(super) steps: Vec<Step>,
+    /// As kubectl saw them.
+    pub(super) nodes: Vec<Value>,
+    /// The deploy, from the command to its end.
+    pub(super) deploy_ms: u64,
+    /// The part of it in which the distribution starts or joins.
+    pub(super) distribution_ms: u64,
+    /// The rest.
+    pub(super) platform_ms: u64,
+    pub(super) dispatch_p50_ms: f64,
+    pub(super) dispatch_p99_ms: f64,
+    pub(super) agent_rss_bytes: u64,
+    pub(super) server_rss_bytes: u64,
+    pub(super) verifications: Vec<Verification>,
+}
+
+/// A step of an operation.
+#[derive(Debug, Serialize)]
+pub(super) struct Step {
+    operation: String,
+    key: String,
+    phase: String,
+    ms: i64,
+    #[serde(skip)]
+    span: (i64, i64),
+}
+
+/// Something that was looked at.
+#[derive(Debug, Serialize)]
+pub(super) struct Verification {
+    pub(super) name: String,
+    pub(super) ok: bool,
+    pub(super) evidence: String,
+}
+
+impl Report {
+    pub(super) fn take_steps(&mut self, operation: &Value) {
+        let kind = operation.pointer("/operation/kind").and_then(Value::as_str).unwrap_or_default();
+        for step in operation.get("steps").and_then(Value::as_array).into_iter().flatten() {
+            let text = |name: &str| step.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let time = |name: &str| step.get(name).and_then(Value::as_i64).unwrap_or_default();
+            let span = (time("started_at_ms"), time("ended_at_ms"));
+            self.steps.push(Step {
+                operation: kind.to_owned(),
+                key: text("key"),
+                phase: text("phase"),
+                ms: span.1 - span.0,
+                span,
+            });
+        }
+    }
+
+    pub(super) fn take_deploy(&mut self, operation: &Value, took: Duration) {
+        self.take_steps(operation);
+        self.deploy_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let distribution =
+            |step: &&Step| step.key.ends_with("/start") || step.key.ends_with("ready") && step.key != "ready";
+        let mut spans: Vec<(i64, i64)> = self.steps.iter().filter(distribution).map(|step| step.span).collect();
+        spans.sort_unstable();
+        let (mut covered, mut until) = (0, i64::MIN);
+        for (start, end) in spans {
+            covered += (end - start.max(until)).max(0);
+            until = until.max(end);
+        }
+        self.distribution_ms = u64::try_from(covered).unwrap_or(0);
+        self.platform_ms = self.deploy_ms.saturating_sub(self.distribution_ms);
+    }
+
+    pub(super) fn take_dispatch(&mut self, mut trips_us: Vec<u64>) {
+        trips_us.sort_unstable();
+        let at = |percent: usize| trips_us.get(trips_us.len().saturating_sub(1) * percent / 100).copied().unwrap_or(0);
+        self.dispatch_p50_ms = at(50) as f64 / 1_000.0;
+        self.dispatch_p99_ms = at(99) as f64 / 1_000.0;
+    }
+
+    pub(super) fn verify(&mut self, name: &str, ok: bool, evidence: impl Into<String>) {
+        self.verifications.push(Verification { name: name.to_owned(), ok, evidence: evidence.into() });
+    }
+
+    pub(super) fn failed(&self) -> Vec<String> {
+        self.verifications.iter().filter(|one| !one.ok).map(|one| one.name.clone()).collect()
+    }
+
+    /// The deploy, phase by phase.
+    pub(super) fn print_deploy(&self) {
+        let mut phases: Vec<(&str, i64, i64)> = Vec::new();
+        for step in self.steps.iter().filter(|step| step.operation == "deploy") {
+            match phases.iter_mut().find(|(phase, _, _)| *phase == step.phase) {
+                Some((_, start, end)) => (*start, *end) = ((*start).min(step.span.0), (*end).max(step.span.1)),
+                None => phases.push((&step.phase, step.span.0, step.span.1)),
+            }
+        }
+        for (phase, start, end) in phases {
+            println!("    ✓ {phase:<32} {:>7} ms", end - start);
+        }
+        println!(
+            "  active in {:.1} s, of which {:.2} s ours",
+            self.deploy_ms as f64 / 1e3,
+            self.platform_ms as f64 / 1e3
+        );
+    }
+
+    pub(super) fn print(&self) {
+        println!(
+            "  platform {} ms · distribution {} ms · dispatch p50 {:.2} ms p99 {:.2} ms · agent {:.1} MB · control plane {:.1} MB",
+            self.platform_ms,
+            self.distribution_ms,
+            self.dispatch_p50_ms,
+            self.dispatch_p99_ms,
+            self.agent_rss_bytes as f64 / 1e6,
+            self.server_rss_bytes as f64 / 1e6
+        );
+        for one in &self.verifications {
+            println!("  {} {:<28} {}", if one.ok { "✓" } else { "✗" }, one.name, one.evidence);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What the demo checks by looking, and how each check's world can be broken to see that it notices.
+
+use std::{os::unix::fs::PermissionsExt, process::Command};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use super::{
+    report::Report,
+    world::{WORKLOAD, World},
+};
+
+const KUBE_NODES_READY: &str = "kube_nodes_ready";
+const NODES_SPEAK_FOR_THEMSELVES: &str = "nodes_speak_for_themselves";
+const WORKLOAD_HEALTHY: &str = "workload_healthy";
+const KUBECONFIG_SCOPED: &str = "kubeconfig_scoped";
+const TASKS_AUDITED: &str = "tasks_audited";
+const NODE_FILES_PRIVATE: &str = "node_files_private";
+const NOTHING_LEFT: &str = "nothing_left";
+
+const ALL: [&str; 7] = [
+    KUBE_NODES_READY,
+    NODES_SPEAK_FOR_THEMSELVES,
+    WORKLOAD_HEALTHY,
+    KUBECONFIG_SCOPED,
+    TASKS_AUDITED,
+    NODE_FILES_PRIVATE,
+    NOTHING_LEFT,
+];
+
+/// Where the stand-in's apiserver writes who did what.
+const AUDIT_LOG: &str = "var/lib/rancher/rke2/server/logs/audit.log";
+
+pub(super) fn must_exist(name: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(ALL.contains(&name), "there is no verification {name}; there are {}", ALL.join(", "));
+    Ok(())
+}
+
+/// Breaks the world for one verification.
+pub(super) fn sabotage(world: &World, name: &str) -> anyhow::Result<()> {
+    match name {
+        KUBE_NODES_READY => world.kubectl(&["delete", "node", "demo-3"]).map(|_| ()),
+        NODES_SPEAK_FOR_THEMSELVES => {
+            let path = world.root("demo-1").join(AUDIT_LOG);
+            let forged = std::fs::read_to_string(&path)?.replace("system:node:demo-2", "system:admin");
+            Ok(std::fs::write(path, forged)?)
+        }
+        WORKLOAD_HEALTHY => stop_agent(world, "demo-3"),
+        KUBECONFIG_SCOPED => {
+            let admin = std::fs::read(world.root("demo-1").join("etc/rancher/rke2/rke2.yaml"))?;
+            Ok(std::fs::write(world.kubeconfig(), admin)?)
+        }
+        TASKS_AUDITED => {
+            stop_unit(world, "demo-2", "gpuaas-agent")?;
+            // A task that is sent and never answered.
+            let _ = world.gpuaas(&["node", "ping", "demo-2"]);
+            Ok(())
+        }
+        NODE_FILES_PRIVATE => {
+            let token = world.root("demo-2").join("etc/rancher/rke2/token");
+            Ok(std::fs::set_permissions(token, std::fs::Permissions::from_mode(0o644))?)
+        }
+        NOTHING_LEFT => Ok(()),
+        other => bail!("nothing breaks {other}"),
+    }
+}
+
+/// What can be seen while everything runs.
+pub(super) fn running(world: &World, report: &mut Report) -> anyhow::Result<()> {
+    kube_nodes_ready(world, report);
+    nodes_speak_for_themselves(world, report)?;
+    workload_healthy(world, report)?;
+    kubeconfig_scoped(world, report)?;
+    tasks_audited(world, report)?;
+    node_files_private(world, report);
+    Ok(())
+}
+
+/// What can be seen after everything ended.
+pub(super) fn stopped(world: &World, sabotage: Option<&str>, report: &mut Report) -> anyhow::Result<()> {
+    let mut planted = match sabotage {
+        Some(NOTHING_LEFT) => {
+            let mark = ("GPUAAS_SANDBOX_ROOT", world.root("demo-1"));
+            Some(Command::new("sleep").arg("60").env(mark.0, mark.1).spawn().context("planting a process")?)
+        }
+        _ => None,
+    };
+    let left = world.processes()?;
+    let names: Vec<String> = left.iter().map(|process| format!("{} {}", process.pid, process.command.trim())).collect();
+    let evidence = if names.is_empty() { "no process carries the demo's folder".to_owned() } else { names.join("; ") };
+    report.verify(NOTHING_LEFT, names.is_empty(), evidence);
+    if let Some(planted) = &mut planted {
+        planted.kill()?;
+        planted.wait()?;
+    }
+    Ok(())
+}
+
+fn kube_nodes_ready(world: &World, report: &mut Report) {
+    let seen =
+        world.kubectl(&["get", "nodes", "-o", "json"]).and_then(|json| Ok(serde_json::from_str::<Value>(&json)?));
+    let nodes = match seen {
+        Ok(list) => list.get("items").and_then(Value::as_array).cloned().unwrap_or_default(),
+        Err(error) => return report.verify(KUBE_NODES_READY, false, error.to_string()),
+    };
+    let mut told = Vec::new();
+    for node in &nodes {
+        let name = node.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+        let ready =
+            conditions.filter(|condition| condition["type"] == "Ready").any(|condition| condition["status"] == "True");
+        let version = node.pointer("/status/nodeInfo/kubeletVersion").cloned().unwrap_or_default();
+        report.nodes.push(serde_json::json!({ "name": name, "ready": ready, "kubelet_version": version }));
+        told.push(format!("{name} {}", if ready { "Ready" } else { "NotReady" }));
+    }
+    let ok = nodes.len() == 3 && told.iter().all(|one| one.ends_with(" Ready"));
+    report.verify(KUBE_NODES_READY, ok, told.join(", "));
+}
+
+/// From the apiserver's own audit log: each node wrote its own KubeNode and Lease, under its own certificate.
+fn nodes_speak_for_themselves(world: &World, report: &mut Report) -> anyhow::Result<()> {
+    let log =
+        std::fs::read_to_string(world.root("demo-1").join(AUDIT_LOG)).context("reading the apiserver's audit log")?;
+    let records: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let mut missing = Vec::new();
+    for node in ["demo-1", "demo-2", "demo-3"] {
+        for resource in ["nodes", "leases"] {
+            let wrote = records.iter().any(|record| {
+                record["user"]["username"] == format!("system:node:{node}")
+                    && record["objectRef"]["resource"] == resource
+                    && record["verb"] == "create"
+                    && record["responseStatus"]["code"] == 201
+            });
+            if !wrote {
+                missing.push(format!("{node} did not create its own {resource}"));
+            }
+        }
+    }
+    let evidence = if missing.is_empty() {
+        "system:node:NAME created each KubeNode and Lease".to_owned()
+    } else {
+        missing.join("; ")
+    };
+    report.verify(NODES_SPEAK_FOR_THEMSELVES, missing.is_empty(), evidence);
+    Ok(())
+}
+
+fn workload_healthy(world: &World, report: &mut Report) -> anyhow::Result<()> {
+    let detail = world.gpuaas(&["workload", "show", WORKLOAD])?;
+    let text = |path: &str| detail.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (lifecycle, health) = (text("/workload/lifecycle"), text("/workload/health"));
+    let members = detail.get("members").and_then(Value::as_array).cloned().unwrap_or_default();
+    let ready = members.iter().filter(|member| member["state"] == "ready" && member["health"] == "healthy").count();
+    let ok = lifecycle == "running" && health == "healthy" && ready == 3;
+    report.verify(WORKLOAD_HEALTHY, ok, format!("{lifecycle}, {health}, {ready} of {} members ready", members.len()));
+    Ok(())
+}
+
+/// The delivered file carries a ServiceAccount's token and no client key, and only its owner can read it.
+fn kubeconfig_scoped(world: &World, report: &mut Report) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(world.kubeconfig())?;
+    let mode = std::fs::metadata(world.kubeconfig())?.permissions().mode() & 0o777;
+    let who = world.kubectl(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).unwrap_or_default();
+    let ok = mode == 0o600 && !text.contains("client-key-data") && who.starts_with("system:serviceaccount:");
+    report.verify(KUBECONFIG_SCOPED, ok, format!("mode {mode:o}, acts as {who:?}"));
+    Ok(())
+}
+
+/// Every task that was sent has a key, a digest and both of its audit records.
+fn tasks_audited(world: &World, report: &mut Report) -> anyhow::Result<()> {
+    let tasks = world.gpuaas(&["task", "list"])?;
+    let tasks = tasks.as_array().cloned().unwrap_or_default();
+    let count = |action: &str| -> anyhow::Result<usize> {
+        let records = world.gpuaas(&["audit", "list", "--action", action])?;
+        Ok(records.as_array().map_or(0, Vec::len))
+    };
+    let (sent, ended) = (count("task.dispatch")?, count("task.complete")?);
+    let signed = tasks.iter().filter(|task| task["key_id"].is_string() && task["envelope_sha256"].is_string()).count();
+    let succeeded = tasks.iter().filter(|task| task["state"] == "succeeded").count();
+    let ok = !tasks.is_empty() && [sent, ended, signed, succeeded].iter().all(|&number| number == tasks.len());
+    let evidence = format!("{} tasks: {signed} signed, {sent} sent, {ended} ended, {succeeded} succeeded", tasks.len());
+    report.verify(TASKS_AUDITED, ok, evidence);
+    Ok(())
+}
+
+fn node_files_private(world: &World, report: &mut Report) {
+    let mut open = Vec::new();
+    let mut seen = 0;
+    for node in ["demo-1", "demo-2", "demo-3"] {
+        for file in ["etc/rancher/rke2/config.yaml", "etc/rancher/rke2/token", "var/lib/gpuaas-agent/key.pem"] {
+            let path = world.root(node).join(file);
+            match std::fs::metadata(&path).map(|metadata| metadata.permissions().mode() & 0o777) {
+                Ok(0o600) => seen += 1,
+                Ok(mode) => open.push(format!("{node}:/{file} is {mode:o}")),
+                Err(error) => open.push(format!("{node}:/{file}: {error}")),
+            }
+        }
+    }
+    let evidence = if open.is_empty() { format!("{seen} files of secrets are 0600") } else { open.join("; ") };
+    report.verify(NODE_FILES_PRIVATE, open.is_empty(), evidence);
+}
+
+/// Stops a node's agent service of the distribution and waits until the platform has noticed.
+fn stop_agent(world: &World, node: &str) -> anyhow::Result<()> {
+    stop_unit(world, node, "rke2-agent")?;
+    for _ in 0..200 {
+        let detail = world.gpuaas(&["workload", "show", WORKLOAD])?;
+        if detail.pointer("/workload/health").and_then(Value::as_str) == Some("degraded") {
+            return Ok(());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    bail!("the workload does not become degraded")
+}
+
+fn stop_unit(world: &World, node: &str, unit: &str) -> anyhow::Result<()> {
+    let root = world.root(node);
+    let status = Command::new(root.join(".sandbox/bin/systemctl"))
+        .args(["stop", unit])
+        .env("GPUAAS_SANDBOX_ROOT", &root)
+        .env("GPUAAS_SANDBOX_ADDRESS", "127.0.0.1")
+        .env("GPUAAS_SANDBOX_HOSTNAME", node)
+        .env("GPUAAS_SANDBOX_SOCKET", root.join("run/sandbox-init.sock"))
+        .status()
+        .context("stopping a unit")?;
+    anyhow::ensure!(status.success(), "systemctl stop {unit} on {node}: {status}");
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! What the demo runs: `gpuaas dev` and commands against it.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use camino::{Utf8Path, Utf8PathBuf};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::report::Report;
+use crate::components;
+
+/// The project of everything.
+pub(super) const PROJECT: &str = "demo";
+/// The workload.
+pub(super) const WORKLOAD: &str = "train";
+/// Sandbox nodes.
+const NODES: usize = 3;
+/// Longest wait for something that takes seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// No-ops whose round trip is measured.
+const PINGS: usize = 200;
+
+/// A running demo.
+pub(super) struct World {
+    dev: Child,
+    program: Utf8PathBuf,
+    kubectl: Utf8PathBuf,
+    pub(super) folder: Utf8PathBuf,
+    pub(super) ready_file: Utf8PathBuf,
+}
+
+impl World {
+    pub(super) fn start(folder: &Utf8Path, profile: &str, kubectl: Utf8PathBuf) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(folder).with_context(|| format!("making {folder}"))?;
+        let built = components::root()?.join("target").join(if profile == "dev" { "debug" } else { profile });
+        let (program, ready_file) = (built.join("gpuaas"), folder.join("ready.json"));
+        let dev = Command::new(&program)
+            .args(["dev", "--nodes", &NODES.to_string(), "--data-dir", folder.as_str(), "--listen", "127.0.0.1:0"])
+            .args(["--ready-file", ready_file.as_str()])
+            .stdin(Stdio::null())
+            .spawn()
+            .context("starting gpuaas dev")?;
+        let mut world = Self { dev, program, kubectl, folder: folder.to_owned(), ready_file };
+        let began = Instant::now();
+        while !world.ready_file.exists() {
+            if let Some(status) = world.dev.try_wait()? {
+                bail!("gpuaas dev ended: {status}");
+            }
+            anyhow::ensure!(began.elapsed() < PATIENCE, "gpuaas dev does not become ready");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(world)
+    }
+
+    /// Runs a command of `gpuaas` and returns what it prints as JSON.
+    pub(super) fn gpuaas(&self, arguments: &[&str]) -> anyhow::Result<Value> {
+        let output = Command::new(&self.program)
+            .args(arguments)
+            .args(["--output", "json"])
+            .env("GPUAAS_READY_FILE", &self.ready_file)
+            .env("GPUAAS_PROJECT", PROJECT)
+            .env_remove("GPUAAS_TOKEN")
+            .output()
+            .with_context(|| format!("running gpuaas {}", arguments.join(" ")))?;
+        if !output.status.success() {
+            let (said, shown) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+            bail!("gpuaas {} ended with {}:\n{said}{shown}", arguments.join(" "), output.status);
+        }
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("gpuaas {} printed no JSON", arguments.join(" ")))
+    }
+
+    /// Runs the genuine kubectl with the delivered kubeconfig.
+    pub(super) fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let output = Command::new(&self.kubectl)
+            .args(arguments)
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .env("HOME", &self.folder)
+            .output()
+            .context("running kubectl")?;
+        anyhow::ensure!(output.status.success(), "kubectl: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    pub(super) fn kubeconfig(&self) -> Utf8PathBuf {
+        self.folder.join("kubeconfig")
+    }
+
+    /// A node's own files.
+    pub(super) fn root(&self, node: &str) -> Utf8PathBuf {
+        self.folder.join("nodes").join(node)
+    }
+
+    pub(super) fn nodes(&self) -> anyhow::Result<Vec<String>> {
+        let nodes = self.gpuaas(&["node", "list"])?;
+        Ok(strings(&nodes, "name"))
+    }
+
+    pub(super) fn await_allocations(&self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while strings(&self.gpuaas(&["allocation", "list"])?, "state").iter().any(|state| state != "active") {
+            anyhow::ensure!(began.elapsed() < PATIENCE, "the allocations do not become active");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    pub(super) fn fetch_kubeconfig(&self) -> anyhow::Result<()> {
+        let granted = self.gpuaas(&["workload", "kubeconfig", WORKLOAD])?;
+        let text = granted.get("kubeconfig").and_then(Value::as_str).context("no kubeconfig was delivered")?;
+        let path = self.kubeconfig();
+        std::fs::write(&path, "")
+            .and_then(|()| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)))?;
+        std::fs::write(&path, text).with_context(|| format!("writing {path}"))
+    }
+
+    /// Dispatch times and memory.
+    pub(super) fn measure(&self, report: &mut Report) -> anyhow::Result<()> {
+        let pings = self.gpuaas(&["node", "ping", "demo-3", "--count", &PINGS.to_string()])?;
+        let trips = pings.as_array().into_iter().flatten().filter_map(|ping| ping.get("round_trip_us")?.as_u64());
+        report.take_dispatch(trips.collect());
+        for process in self.processes()? {
+            if process.command.contains("gpuaas-agent") {
+                report.agent_rss_bytes = report.agent_rss_bytes.max(process.rss_bytes);
+            } else if process.command.contains(" server ") {
+                report.server_rss_bytes = process.rss_bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// Processes that carry the demo's folder in their command or environment, this one left out.
+    pub(super) fn processes(&self) -> anyhow::Result<Vec<Process>> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc")?.flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+            let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
+            let (command, environment) = (read("cmdline"), read("environ"));
+            let marked = [&command, &environment]
+                .iter()
+                .any(|text| String::from_utf8_lossy(text).contains(self.folder.as_str()));
+            if pid != std::process::id() && marked && !command.is_empty() {
+                let pages: u64 =
+                    String::from_utf8_lossy(&read("statm")).split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+                let command = String::from_utf8_lossy(&command).replace('\0', " ");
+                found.push(Process { pid, command, rss_bytes: pages * rustix::param::page_size() as u64 });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Ends `gpuaas dev` as Ctrl-C does, and waits.
+    pub(super) fn stop(&mut self) -> anyhow::Result<()> {
+        let pid = Pid::from_child(&self.dev);
+        kill_process(pid, Signal::TERM).context("ending gpuaas dev")?;
+        self.dev.wait().context("waiting for gpuaas dev")?;
+        Ok(())
+    }
+
+    /// Waits until somebody ends `gpuaas dev`.
+    pub(super) fn wait(&mut self) -> anyhow::Result<()> {
+        self.dev.wait().context("waiting for gpuaas dev")?;
+        Ok(())
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if matches!(self.dev.try_wait(), Ok(None)) {
+            // A demo that failed half-way leaves nothing running either.
+            let _ = self.stop();
+        }
+    }
+}
+
+/// A process of the demo.
+pub(super) struct Process {
+    pub(super) pid: u32,
+    pub(super) command: String,
+    pub(super) rss_bytes: u64,
+}
+
+fn strings(list: &Value, field: &str) -> Vec<String> {
+    let items = list.as_array().into_iter().flatten();
+    items.filter_map(|item| Some(item.get(field)?.as_str()?.to_owned())).collect()
+}
