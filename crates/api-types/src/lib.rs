@@ -1,4 +1,4 @@
-//! The public API's shapes. Ids are UUIDs as text, times RFC 3339 in UTC with milliseconds, enums the words that `docs/states.md` lists.
+//! The public API's shapes. Ids are UUIDs as text, times RFC 3339 in UTC with milliseconds, enums the words of the model.
 //!
 //! Deliberately absent: conversions from rows (`api`), and anything that only a node or the store sees.
 

@@ -7,7 +7,7 @@ use crate::{
     state::{IllegalTransition, text_enum},
 };
 
-/// Where a member is in its life. `docs/states.md` holds the table that the test below prints.
+/// Where a member is in its life. The table of transitions is [`MemberState::on`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case")]
 pub enum MemberState {

@@ -1,6 +1,10 @@
 //! What the demo checks by looking, and how each check's world can be broken to see that it notices.
 
-use std::{os::unix::fs::PermissionsExt, process::Command};
+use std::{
+    io::Read,
+    os::unix::fs::PermissionsExt,
+    process::{Child, Command, Stdio},
+};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -79,10 +83,7 @@ pub(super) fn running(world: &World, report: &mut Report) -> anyhow::Result<()> 
 /// What can be seen after everything ended.
 pub(super) fn stopped(world: &World, sabotage: Option<&str>, report: &mut Report) -> anyhow::Result<()> {
     let mut planted = match sabotage {
-        Some(NOTHING_LEFT) => {
-            let mark = ("GPUAAS_SANDBOX_ROOT", world.root("demo-1"));
-            Some(Command::new("sleep").arg("60").env(mark.0, mark.1).spawn().context("planting a process")?)
-        }
+        Some(NOTHING_LEFT) => Some(plant(world)?),
         _ => None,
     };
     let left = world.processes()?;
@@ -94,6 +95,20 @@ pub(super) fn stopped(world: &World, sabotage: Option<&str>, report: &mut Report
         planted.wait()?;
     }
     Ok(())
+}
+
+/// Leaves a process behind, and returns when it can be seen: a fresh one shows its environment a moment after it was started.
+fn plant(world: &World) -> anyhow::Result<Child> {
+    let mut planted = Command::new("sh")
+        .args(["-c", "echo; read nothing"])
+        .env("GPUAAS_SANDBOX_ROOT", world.root("demo-1"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("planting a process")?;
+    let mut said = [0_u8; 1];
+    planted.stdout.as_mut().context("its output is piped")?.read_exact(&mut said)?;
+    Ok(planted)
 }
 
 fn kube_nodes_ready(world: &World, report: &mut Report) {
