@@ -67,7 +67,9 @@ pub(crate) fn build(options: &ReleaseOptions) -> anyhow::Result<Utf8PathBuf> {
     let root = components::root()?;
     let program = match &options.rke2 {
         Some(path) => path.clone(),
-        None => build_program(root, &options.profile)?,
+        None => Utf8PathBuf::from_path_buf(shell::build_programs(&options.profile)?.join("rke2"))
+            .ok()
+            .context("the path is not UTF-8")?,
     };
     let out = options.out.clone().unwrap_or_else(|| target_dir(root).join("release-stand-in").join(VERSION));
     let package = root.join("crates/standin/package");
@@ -91,15 +93,6 @@ pub(crate) fn build(options: &ReleaseOptions) -> anyhow::Result<Utf8PathBuf> {
     }
     fs::rename(staging.keep(), &out)?;
     Ok(out)
-}
-
-fn build_program(root: &Utf8Path, profile: &str) -> anyhow::Result<Utf8PathBuf> {
-    shell::run(
-        "stand-in",
-        &mut shell::cargo(&["build", "--quiet", "--package", "gpuaas-standin", "--profile", profile]),
-    )?;
-    // Cargo's own exception: the profile `dev` builds into `debug`.
-    Ok(target_dir(root).join(if profile == "dev" { "debug" } else { profile }).join("rke2"))
 }
 
 fn target_dir(root: &Utf8Path) -> Utf8PathBuf {

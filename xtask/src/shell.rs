@@ -1,6 +1,10 @@
 //! Runs other programs: says what it runs, fails with what failed.
 
-use std::{path::Path, process::Command, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
 
 use anyhow::{Context, bail};
 
@@ -14,6 +18,15 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     command
+}
+
+/// Builds every program of the workspace with the features that its tests have too: nothing is compiled twice.
+pub(crate) fn build_programs(profile: &str) -> anyhow::Result<PathBuf> {
+    let arguments = ["build", "--quiet", "--workspace", "--bins", "--all-features", "--locked", "--profile", profile];
+    run("building gpuaas, gpuaas-agent and the stand-in", &mut cargo(&arguments))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir));
+    // Cargo's own exception: the profile `dev` builds into `debug`.
+    Ok(target.join(if profile == "dev" { "debug" } else { profile }))
 }
 
 /// Runs `command` under the heading `what`, its output going where ours goes; tells the seconds it took.

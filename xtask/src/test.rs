@@ -8,8 +8,9 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use camino::Utf8Path;
 
-use crate::{components, demo, lint, shell};
+use crate::{components, demo, lint, release, shell};
 
 /// How much of it.
 #[derive(clap::Args)]
@@ -23,12 +24,13 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let began = Instant::now();
     lint::run()?;
-    if !options.quick {
-        // Tests that need genuine Kubernetes parts find them in the cache.
-        components::ensure(&components::ComponentsOptions { download: false, dir: None })?;
-    }
+    // Tests that deploy need genuine Kubernetes parts: minutes once, then they lie in the cache.
+    let components = components::ensure(&components::ComponentsOptions { download: false, dir: None })?;
+    let release_options = release::ReleaseOptions { components, rke2: None, profile: "dev".to_owned(), out: None };
+    let release = release::build(&release_options)?;
     let mut counts = Counts::default();
-    cargo_test(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"], options, &mut counts)?;
+    let arguments = ["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"];
+    cargo_test(&arguments, options, &release, &mut counts)?;
     if !options.quick {
         eprintln!("==> demo --once");
         demo::run(&demo::Options::once())?;
@@ -81,9 +83,10 @@ fn kind(binary: &str, name: &str) -> &'static str {
     }
 }
 
-fn cargo_test(arguments: &[&str], options: &Options, counts: &mut Counts) -> anyhow::Result<()> {
+fn cargo_test(arguments: &[&str], options: &Options, release: &Utf8Path, counts: &mut Counts) -> anyhow::Result<()> {
     eprintln!("==> cargo {}", arguments.join(" "));
     let mut command = shell::cargo(arguments);
+    command.env("GPUAAS_TEST_RELEASE", release);
     if options.quick {
         command.env("GPUAAS_TEST_QUICK", "1");
     }

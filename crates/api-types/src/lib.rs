@@ -1,15 +1,27 @@
-//! The public API's shapes. Ids are UUIDs as text, times RFC 3339 in UTC with milliseconds, enums the words of the model.
+//! The public API's shapes. Ids are UUIDs as text, times RFC 3339 in UTC with milliseconds, enums the words that `docs/states.md` lists.
+//!
+//! [`coverage`] holds what the OpenAPI document says of itself against the rest of the project.
 //!
 //! Deliberately absent: conversions from rows (`api`), and anything that only a node or the store sees.
 
+mod access;
+pub mod coverage;
 mod list;
+mod logs;
 mod node;
+mod plan;
 mod platform;
 mod problem;
 mod workload;
 
+pub use access::{AccessAnswer, AccessGrant, AccessKind};
 pub use list::List;
-pub use node::{Allocation, CreateAllocation, Enrollment, Node, NodeFacts, Ping, RegisterNode, RegisteredNode, Task};
+pub use logs::LogLine;
+pub use node::{
+    Allocation, CreateAllocation, Enrollment, Node, NodeFacts, Ping, Preflight, PreflightFinding, RegisterNode,
+    RegisteredNode, Task,
+};
+pub use plan::{PlacementOption, PlannedMember, PlannedStep, Preview};
 pub use platform::{AuditEntry, CreateProject, CreateToken, CreatedToken, Event, Project, Token, WhoAmI};
 pub use problem::{Problem, ProblemReason};
 pub use workload::{

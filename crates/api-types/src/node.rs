@@ -30,8 +30,33 @@ pub struct Node {
     /// What it said of itself.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub facts: Option<NodeFacts>,
+    /// What its newest preflight found.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub preflight: Option<Preflight>,
     /// When it was registered.
     pub created_at: String,
+}
+
+/// What a preflight found.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Preflight {
+    /// Checks that passed.
+    pub passed: u32,
+    /// Those that did not.
+    pub findings: Vec<PreflightFinding>,
+}
+
+/// A check that did not pass.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PreflightFinding {
+    /// Its stable name.
+    pub check: String,
+    /// `warning`, or `blocking` when nothing may be installed.
+    pub severity: String,
+    /// What was found.
+    pub detail: String,
+    /// What to do.
+    pub fix: String,
 }
 
 /// What a node said of itself.

@@ -13,8 +13,14 @@ pub struct App {
     pub name: String,
     /// One sentence.
     pub summary: String,
+    /// `published` once a release is imported, else `draft`.
+    #[serde(default)]
+    pub status: String,
     /// Versions that are imported.
     pub versions: Vec<String>,
+    /// Those of them whose release says of itself that it is a stand-in.
+    #[serde(default)]
+    pub stand_ins: Vec<String>,
     /// What the platform promises.
     pub promises: Vec<String>,
     /// What it does not.
@@ -44,16 +50,17 @@ pub struct Artifact {
     pub stand_in: bool,
 }
 
-/// Imports a release from a folder of the control plane's machine.
+/// Imports a release.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportRelease {
     /// The app's slug.
     pub app: String,
-    /// The release's version.
-    pub version: String,
-    /// The folder, laid out like a release of the app.
-    pub path: String,
+    /// The release's version; what the release says itself when absent, else the last part of its source.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub version: Option<String>,
+    /// A folder of the control plane's machine by its absolute path, or an `https` URL; laid out like a release of the app.
+    pub source: String,
 }
 
 /// A deployed app.
@@ -87,6 +94,18 @@ pub struct Workload {
     /// Why, when it is not well.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
+    /// Where lists show it: `needs_attention`, `active`, `stopped` or `history`.
+    #[serde(default)]
+    pub section: String,
+    /// What its open operation does or waits for now.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting_for: Option<String>,
+    /// Members that are ready and healthy.
+    #[serde(default)]
+    pub members_ready: u32,
+    /// Members that are not removed.
+    #[serde(default)]
+    pub members_total: u32,
     /// Whether its release is a stand-in.
     pub stand_in: bool,
     /// Grows with what is asked of it.
@@ -107,6 +126,9 @@ pub struct Fault {
     /// Where it was seen.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub evidence_source: Option<String>,
+    /// When it was seen, where its source says so.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub evidence_at: Option<String>,
     /// What was seen.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub evidence: Option<String>,
@@ -198,6 +220,15 @@ pub struct Operation {
     pub state: String,
     /// Who asked.
     pub requested_by: String,
+    /// The id of the operation that it tries again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub resumes: Option<String>,
+    /// The request behind it.
+    #[serde(default)]
+    pub correlation_id: String,
+    /// Whether somebody asked for its end.
+    #[serde(default)]
+    pub cancel_requested: bool,
     /// The first fault, when it did not go well.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
@@ -228,6 +259,9 @@ pub struct Step {
     pub state: String,
     /// Attempts begun.
     pub attempts: u32,
+    /// The id of its present attempt's task, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub task: Option<String>,
     /// What it does or waits for.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub detail: Option<String>,

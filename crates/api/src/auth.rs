@@ -2,7 +2,7 @@
 
 use axum::{
     extract::FromRequestParts,
-    http::{header, request::Parts},
+    http::{HeaderMap, header, request::Parts},
 };
 use gpuaas_engine::Caller;
 use gpuaas_model::{Code, Principal};
@@ -19,25 +19,29 @@ impl FromRequestParts<ApiState> for Authenticated {
     type Rejection = ApiProblem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiProblem> {
-        let refuse = |why: &str| {
-            ApiProblem::new(Code::Unauthenticated, why).then("send a valid token as `Authorization: Bearer …`")
-        };
-        let header = parts.headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("no token was sent"))?;
-        let secret = header.to_str().ok().and_then(|header| header.strip_prefix("Bearer "));
-        let secret = secret.ok_or_else(|| refuse("the Authorization header holds no bearer token"))?;
-        let sha256 = gpuaas_trust::sha256_hex(secret.trim().as_bytes());
-        let token = state.engine.store().read().await?.token_by_sha256(&sha256).await?;
-        let now = state.engine.ports().clock.now();
-        let token = token.ok_or_else(|| refuse("this token is unknown"))?;
-        if token.revoked_at.is_some() {
-            return Err(refuse("this token was revoked"));
-        }
-        if token.expires_at.is_some_and(|at| at <= now) {
-            return Err(refuse("this token has expired"));
-        }
-        let principal = Principal { token: token.id, name: token.name, role: token.role, project: token.project };
+        let principal = principal(&parts.headers, state).await?;
         Ok(Self(Caller { principal, correlation: correlation::current_id(state) }))
     }
+}
+
+/// Whose token the request carries.
+pub(crate) async fn principal(headers: &HeaderMap, state: &ApiState) -> Result<Principal, ApiProblem> {
+    let refuse =
+        |why: &str| ApiProblem::new(Code::Unauthenticated, why).then("send a valid token as `Authorization: Bearer …`");
+    let header = headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("no token was sent"))?;
+    let secret = header.to_str().ok().and_then(|header| header.strip_prefix("Bearer "));
+    let secret = secret.ok_or_else(|| refuse("the Authorization header holds no bearer token"))?;
+    let sha256 = gpuaas_trust::sha256_hex(secret.trim().as_bytes());
+    let token = state.engine.store().read().await?.token_by_sha256(&sha256).await?;
+    let now = state.engine.ports().clock.now();
+    let token = token.ok_or_else(|| refuse("this token is unknown"))?;
+    if token.revoked_at.is_some() {
+        return Err(refuse("this token was revoked"));
+    }
+    if token.expires_at.is_some_and(|at| at <= now) {
+        return Err(refuse("this token has expired"));
+    }
+    Ok(Principal { token: token.id, name: token.name, role: token.role, project: token.project })
 }
 
 impl FromRequestParts<ApiState> for PlatformAdmin {

@@ -1,7 +1,10 @@
 //! Rows as the API shows them.
 
-use gpuaas_api_types::{Allocation, AuditEntry, Event, Node, NodeFacts, Project, Task, Token};
+use gpuaas_api_types::{
+    Allocation, AuditEntry, Event, Node, NodeFacts, Preflight, PreflightFinding, Project, Task, Token,
+};
 use gpuaas_store::{AllocationRecord, AuditRecord, EventRecord, NodeRecord, ProjectRecord, TaskRecord, TokenRecord};
+use gpuaas_wire::task::{PreflightReport, Severity};
 
 pub(crate) fn project(record: ProjectRecord) -> Project {
     Project { id: record.id.to_string(), name: record.name.to_string(), created_at: record.created_at.to_string() }
@@ -38,8 +41,23 @@ pub(crate) fn node(record: NodeRecord) -> Node {
             addresses: facts.addresses,
             sandbox: facts.sandbox,
         }),
+        preflight: record.preflight.map(preflight),
         created_at: record.created_at.to_string(),
     }
+}
+
+fn preflight(report: PreflightReport) -> Preflight {
+    let finding = |finding: gpuaas_wire::task::Finding| PreflightFinding {
+        check: finding.check,
+        severity: match finding.severity {
+            Severity::Warning => "warning",
+            Severity::Blocking => "blocking",
+        }
+        .to_owned(),
+        detail: finding.detail,
+        fix: finding.fix,
+    };
+    Preflight { passed: report.passed, findings: report.findings.into_iter().map(finding).collect() }
 }
 
 pub(crate) fn allocation(record: AllocationRecord, node: &NodeRecord) -> Allocation {

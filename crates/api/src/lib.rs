@@ -10,7 +10,10 @@ mod body;
 mod convert;
 mod correlation;
 mod document;
+mod idempotency;
+mod journals;
 mod lookup;
+mod metrics;
 mod page;
 mod problem;
 mod routes;
@@ -18,6 +21,7 @@ mod shown;
 mod state;
 
 pub use document::document;
+pub use journals::Journals;
 pub use problem::ApiProblem;
 pub use routes::router;
 pub use state::ApiState;

@@ -3,7 +3,7 @@
 use gpuaas_engine::Caller;
 use gpuaas_engine::CommandError;
 use gpuaas_model::{Code, NodeId, ProjectId, WorkloadId};
-use gpuaas_store::{NodeRecord, ProjectRecord, Reader, WorkloadRecord};
+use gpuaas_store::{AllocationFilter, NodeRecord, ProjectRecord, Reader, WorkloadRecord};
 
 use crate::problem::ApiProblem;
 
@@ -13,6 +13,17 @@ pub(crate) async fn node(reader: &mut Reader, key: &str) -> Result<NodeRecord, A
         return Ok(reader.node(id).await?);
     }
     Ok(reader.node_by_name(key).await?.ok_or_else(|| CommandError::not_found("node", key))?)
+}
+
+/// The node of that name or id, if the caller's project holds it; what the caller does not see looks absent.
+pub(crate) async fn visible_node(reader: &mut Reader, caller: &Caller, key: &str) -> Result<NodeRecord, ApiProblem> {
+    let found = node(reader, key).await?;
+    let Some(project) = caller.principal.project else { return Ok(found) };
+    let filter = AllocationFilter { project: Some(project), node: Some(found.id), ..AllocationFilter::default() };
+    if reader.allocations(&filter).await?.is_empty() {
+        return Err(CommandError::not_found("node", key).into());
+    }
+    Ok(found)
 }
 
 /// The project of that name or id.

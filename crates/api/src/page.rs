@@ -4,9 +4,9 @@ use axum::{
     extract::{FromRequestParts, Query},
     http::request::Parts,
 };
-use gpuaas_model::Code;
+use gpuaas_model::{Code, Timestamp};
 use gpuaas_store::Page;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use utoipa::IntoParams;
 
 use crate::{problem::ApiProblem, state::ApiState};
@@ -29,8 +29,12 @@ impl<T: DeserializeOwned> FromRequestParts<ApiState> for Params<T> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct PageParams {
     /// `next_cursor` of the page before.
+    #[serde(default, deserialize_with = "crate::page::cursor")]
+    #[param(value_type = Option<String>)]
     pub(crate) cursor: Option<String>,
     /// At most so many, up to 1,000.
+    #[serde(default, deserialize_with = "crate::page::limit")]
+    #[param(value_type = Option<u32>)]
     pub(crate) limit: Option<u32>,
 }
 
@@ -45,4 +49,41 @@ impl PageParams {
         let full = u32::try_from(items.len()).is_ok_and(|length| length >= limit);
         items.last().filter(|_| full).map(id)
     }
+}
+
+/// A limit between 1 and [`Page::LIMIT_MAX`].
+pub(crate) fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let limit = Option::<u32>::deserialize(deserializer)?;
+    match limit {
+        Some(out) if !(1..=Page::LIMIT_MAX).contains(&out) => {
+            Err(serde::de::Error::custom(format!("a page has 1 to {} items, not {out}", Page::LIMIT_MAX)))
+        }
+        within => Ok(within),
+    }
+}
+
+/// A cursor that an earlier page gave: the id of its last item.
+pub(crate) fn cursor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let cursor = Option::<String>::deserialize(deserializer)?;
+    match cursor {
+        Some(foreign) if uuid::Uuid::try_parse(&foreign).is_err() => {
+            Err(serde::de::Error::custom("the cursor is none that a page gave"))
+        }
+        ours => Ok(ours),
+    }
+}
+
+/// A parameter that is said by its name alone: `?dry_run`, `?dry_run=true`.
+pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    match Option::<String>::deserialize(deserializer)?.as_deref() {
+        Some("" | "true") => Ok(true),
+        Some("false") | None => Ok(false),
+        Some(other) => Err(serde::de::Error::custom(format!("{other:?} is neither true nor false"))),
+    }
+}
+
+/// The moment so many seconds before `now`, and never one before time began.
+pub(crate) fn seconds_ago(now: Timestamp, seconds: u64) -> Timestamp {
+    let milliseconds = i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
+    Timestamp::from_millis(now.as_millis().saturating_sub(milliseconds).max(0))
 }

@@ -69,6 +69,29 @@ impl IntoResponse for ApiProblem {
         };
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let media_type = HeaderValue::from_static("application/problem+json");
-        (status, [(header::CONTENT_TYPE, media_type)], body).into_response()
+        let mut response = (status, [(header::CONTENT_TYPE, media_type)], body).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
     }
+}
+
+/// Turns what the framework refuses by itself, in its own words, into a problem as any other.
+pub(crate) async fn explained(response: Response) -> Response {
+    let status = response.status();
+    let is_problem =
+        response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/problem+json");
+    if is_problem || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let (code, detail) = match status {
+        StatusCode::NOT_FOUND => (Code::NotFound, "there is no such route"),
+        StatusCode::METHOD_NOT_ALLOWED => (Code::MethodNotAllowed, "this route has no such method"),
+        StatusCode::PAYLOAD_TOO_LARGE => (Code::BodyTooLarge, "the body is too long"),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => (Code::MediaTypeUnsupported, "the body is not declared as JSON"),
+        status if status.is_client_error() => (Code::QueryInvalid, "the address of the request cannot be read"),
+        _ => (Code::Internal, "the control plane failed on this request"),
+    };
+    ApiProblem::new(code, detail).then("see /api/v1/openapi.json").into_response()
 }

@@ -1,14 +1,55 @@
 //! Workloads and what is done with them, as the API shows them.
 
-use gpuaas_api_types::{Fault, Member, Operation, Step, Workload};
-use gpuaas_store::{MemberRecord, NodeRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadRecord};
+use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessKind, Fault, Member, Operation, Step, Workload};
+use gpuaas_engine::commands::access;
+use gpuaas_model::{Health, Lifecycle, MemberState, OperationState, Recovery, StepState, Timestamp};
+use gpuaas_store::{
+    AccessGrantRecord, MemberRecord, NodeRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadRecord,
+};
 
-pub(crate) async fn workload(reader: &mut Reader, record: WorkloadRecord) -> Result<Workload, StoreError> {
+/// Where lists show a workload. Whatever is under way or waits for a person comes first.
+pub(crate) const SECTIONS: [&str; 4] = ["needs_attention", "active", "stopped", "history"];
+
+/// The section of a workload that is so.
+pub(crate) fn section(lifecycle: Lifecycle, health: Health, recovery: Option<Recovery>) -> &'static str {
+    let waits_for_a_person = match recovery {
+        Some(Recovery::RepairAvailable | Recovery::ManualIntervention | Recovery::Terminal) => true,
+        Some(Recovery::None | Recovery::Retrying | Recovery::Reconciling) | None => false,
+    };
+    match (lifecycle, health) {
+        (Lifecycle::Decommissioned, _) => "history",
+        (Lifecycle::Stopped, _) => "stopped",
+        (Lifecycle::Running, Health::Healthy) if !waits_for_a_person => "active",
+        (
+            Lifecycle::Requested
+            | Lifecycle::Deploying
+            | Lifecycle::Running
+            | Lifecycle::Stopping
+            | Lifecycle::Starting
+            | Lifecycle::Decommissioning
+            | Lifecycle::Failed,
+            _,
+        ) => "needs_attention",
+    }
+}
+
+pub(crate) async fn workload(
+    reader: &mut Reader,
+    record: WorkloadRecord,
+    now: Timestamp,
+) -> Result<Workload, StoreError> {
     let release = reader.release(&record.app, &record.version).await?;
+    let members = reader.members_of(record.id).await?;
+    let present: Vec<_> = members.iter().filter(|member| member.state != MemberState::Removed).collect();
+    let ready = present.iter().filter(|member| is_ready(member)).count();
     Ok(Workload {
         id: record.id.to_string(),
         name: record.name.to_string(),
         project: record.project.to_string(),
+        section: section(record.lifecycle, record.health, Some(record.recovery)).to_owned(),
+        waiting_for: waiting_for(reader, &record, now).await?,
+        members_ready: u32::try_from(ready).unwrap_or(u32::MAX),
+        members_total: u32::try_from(present.len()).unwrap_or(u32::MAX),
         stand_in: release.iter().any(|artifact| artifact.stand_in),
         app: record.app,
         version: record.version,
@@ -24,6 +65,35 @@ pub(crate) async fn workload(reader: &mut Reader, record: WorkloadRecord) -> Res
         observed_generation: record.observed_generation,
         created_at: record.created_at.to_string(),
     })
+}
+
+fn is_ready(member: &MemberRecord) -> bool {
+    matches!(member.state, MemberState::Ready { .. }) && member.health == Health::Healthy
+}
+
+/// What the open operation of a workload does or waits for, by its first step that is under way.
+async fn waiting_for(
+    reader: &mut Reader,
+    record: &WorkloadRecord,
+    now: Timestamp,
+) -> Result<Option<String>, StoreError> {
+    let newest = reader.newest_operation(record.id).await?;
+    let Some(open) = newest.filter(|operation| !operation.state.is_final()) else { return Ok(None) };
+    let steps = reader.steps_of(open.id).await?;
+    let under_way = steps.iter().find(|step| matches!(step.state, StepState::Running | StepState::Backoff));
+    Ok(match under_way {
+        Some(step) => Some(waits(step, now)),
+        None if open.state == OperationState::Queued => Some("its operation to begin".to_owned()),
+        None => None,
+    })
+}
+
+fn waits(step: &StepRecord, now: Timestamp) -> String {
+    let what = step.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+    let age = step.started_at.map(|at| format!(" ({} s)", now.since(at).as_secs())).unwrap_or_default();
+    let again = step.not_before.filter(|at| step.state == StepState::Backoff && *at > now);
+    let again = again.map(|at| format!(" · retry in {} s", at.since(now).as_millis().div_ceil(1_000)));
+    format!("{}{what}{age}{}", step.spec.key, again.unwrap_or_default())
 }
 
 pub(crate) fn member(record: MemberRecord, node: &NodeRecord) -> Member {
@@ -44,6 +114,9 @@ pub(crate) fn operation(record: OperationRecord) -> Operation {
         kind: record.kind.to_string(),
         state: record.state.to_string(),
         requested_by: record.requested_by,
+        resumes: record.resumes.map(|id| id.to_string()),
+        correlation_id: record.correlation.to_string(),
+        cancel_requested: record.cancel_requested,
         fault: record.fault.map(fault),
         created_at: record.created_at.to_string(),
         ended_at: record.ended_at.map(|at| at.to_string()),
@@ -56,10 +129,43 @@ pub(crate) fn step(record: StepRecord) -> Step {
         phase: record.spec.phase,
         state: record.state.to_string(),
         attempts: record.attempts,
+        task: record.task.map(|id| id.to_string()),
         detail: record.detail,
         fault: record.fault.map(fault),
-        started_at_ms: record.started_at.map(gpuaas_model::Timestamp::as_millis),
-        ended_at_ms: record.ended_at.map(gpuaas_model::Timestamp::as_millis),
+        started_at_ms: record.started_at.map(Timestamp::as_millis),
+        ended_at_ms: record.ended_at.map(Timestamp::as_millis),
+    }
+}
+
+pub(crate) fn grant(record: AccessGrantRecord) -> AccessGrant {
+    AccessGrant {
+        id: record.id.to_string(),
+        workload: record.workload.to_string(),
+        kind: record.kind,
+        role: record.role,
+        requested_by: record.requested_by,
+        reason: record.reason,
+        created_at: record.created_at.to_string(),
+        expires_at: record.expires_at.to_string(),
+        revoked_at: record.revoked_at.map(|at| at.to_string()),
+    }
+}
+
+pub(crate) fn access(answer: access::AccessAnswer) -> AccessAnswer {
+    let kind = |kind: access::AccessKind| AccessKind {
+        name: kind.name.to_owned(),
+        default: kind.default,
+        ttl_seconds: kind.ttl_seconds,
+        ttl_seconds_max: kind.ttl_seconds_max,
+        roles: kind.roles.iter().map(ToString::to_string).collect(),
+        note: kind.note.to_owned(),
+    };
+    AccessAnswer {
+        endpoint: answer.endpoint,
+        reachability: answer.reachability.to_owned(),
+        notes: answer.notes,
+        kinds: answer.kinds.into_iter().map(kind).collect(),
+        grants: answer.grants.into_iter().map(grant).collect(),
     }
 }
 
@@ -69,8 +175,25 @@ fn fault(fault: gpuaas_model::Fault) -> Fault {
         code: fault.code,
         summary: fault.summary,
         evidence_source: evidence.as_ref().map(|evidence| evidence.source.clone()),
+        evidence_at: evidence.as_ref().and_then(|evidence| evidence.at).map(|at| at.to_string()),
         evidence: evidence.map(|evidence| evidence.text),
         next: fault.next.text,
         command: fault.next.command,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_well_is_active_and_what_waits_for_a_person_is_not() {
+        let of = |lifecycle, health, recovery| section(lifecycle, health, Some(recovery));
+        assert_eq!(of(Lifecycle::Running, Health::Healthy, Recovery::None), "active");
+        assert_eq!(of(Lifecycle::Running, Health::Degraded, Recovery::RepairAvailable), "needs_attention");
+        assert_eq!(of(Lifecycle::Running, Health::Healthy, Recovery::ManualIntervention), "needs_attention");
+        assert_eq!(of(Lifecycle::Deploying, Health::Progressing, Recovery::None), "needs_attention");
+        assert_eq!(of(Lifecycle::Decommissioned, Health::Failed, Recovery::None), "history");
+        assert!(Lifecycle::ALL.iter().all(|lifecycle| SECTIONS.contains(&section(*lifecycle, Health::Healthy, None))));
     }
 }

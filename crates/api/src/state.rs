@@ -2,19 +2,24 @@
 
 use std::sync::Arc;
 
-use gpuaas_artifacts::ArtifactStore;
+use gpuaas_artifacts::Importer;
 use gpuaas_engine::Engine;
+
+use crate::{idempotency::UnderWay, journals::Journals, metrics::Metrics};
 
 /// What every route works with. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiState {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) artifacts: ArtifactStore,
+    pub(crate) importer: Arc<Importer>,
+    pub(crate) journals: Arc<dyn Journals>,
+    pub(crate) metrics: Metrics,
+    pub(crate) under_way: Arc<UnderWay>,
 }
 
 impl ApiState {
-    /// Over that engine and its artifacts.
-    pub fn new(engine: Arc<Engine>, artifacts: ArtifactStore) -> Self {
-        Self { engine, artifacts }
+    /// Over that engine, what imports releases, and the way to its nodes' journals.
+    pub fn new(engine: Arc<Engine>, importer: Importer, journals: Arc<dyn Journals>) -> Self {
+        Self { engine, importer: Arc::new(importer), journals, metrics: Metrics::new(), under_way: Arc::default() }
     }
 }

@@ -101,6 +101,7 @@ fn workload(address: IpAddr) -> WorkloadView {
         node: NodeView { id: NodeId::from_uuid(id(3)), name: "gpu-1".parse().unwrap(), address: address.to_string() },
         state: MemberState::Pending,
         health: Health::Progressing,
+        touched: false,
     };
     let secret = SecretView { id: SecretId::from_uuid(id(4)), sha256: "0".repeat(64) };
     WorkloadView {

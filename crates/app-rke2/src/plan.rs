@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{MemberEvent, MemberId, OperationKind, TaskType};
+use gpuaas_model::{MemberEvent, MemberId, MemberState, OperationKind, TaskType};
 use gpuaas_planner::{
     FailureScope, MemberView, Plan, PlanRefusal, RecordKind, Retry, StepAction, StepKey, StepSpec, WorkloadView,
 };
@@ -81,13 +81,18 @@ impl Planning<'_> {
             phase::PLACEMENT_VALIDATED,
             RecordKind::ConfirmPlacement,
         ));
-        for step in self.bootstrap(server) {
-            plan = plan.then(step);
+        if is_ready(server) {
+            // A deploy that is tried again: what it reached is looked at, not done anew.
+            plan = plan.then(self.cluster("api_ready", None, phase::SERVER_BOOTSTRAPPING, self.deadlines.short));
+        } else {
+            for step in self.bootstrap(server) {
+                plan = plan.then(step);
+            }
         }
         let ready = StepKey::named("server-ready");
         plan = plan.then(self.record("server-ready", phase::SERVER_READY_FOR_AGENT_JOIN, RecordKind::Milestone));
         let mut ends = Vec::new();
-        for agent in self.agents() {
+        for agent in self.agents().filter(|agent| !is_ready(agent)) {
             let (joined, end) = self.join(plan, agent, &ready);
             plan = joined;
             ends.push(end);
@@ -108,7 +113,7 @@ impl Planning<'_> {
             .then(self.cluster("api_ready", None, phase::SERVER_READY_FOR_AGENT_JOIN, self.deadlines.short));
         let ready = StepKey::named("api_ready");
         let mut ends = Vec::new();
-        for agent in self.agents() {
+        for agent in self.agents().filter(|agent| !is_ready(agent)) {
             let (joined, end) = self.join(plan, agent, &ready);
             plan = joined;
             ends.push(end);
@@ -245,6 +250,10 @@ impl Planning<'_> {
     fn record(&self, key: &str, phase: &str, record: RecordKind) -> StepSpec {
         step(StepKey::named(key), None, phase, StepAction::Record { record }, self.deadlines.short)
     }
+}
+
+fn is_ready(member: &MemberView) -> bool {
+    matches!(member.state, MemberState::Ready { .. })
 }
 
 fn step(key: StepKey, member: Option<&MemberView>, phase: &str, action: StepAction, deadline: Duration) -> StepSpec {

@@ -49,9 +49,14 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
     let role = role(member);
     use gpuaas_model::TaskType as T;
     match task {
+        // On a node that this member has touched before, files and listeners are its own.
         T::Preflight => value(&Preflight {
-            ports: if role == Rke2Role::Server { SERVER_PORTS } else { AGENT_PORTS }.to_vec(),
-            absent_paths: texts(LEFTOVERS),
+            ports: match role {
+                _ if member.touched => Vec::new(),
+                Rke2Role::Server => SERVER_PORTS.to_vec(),
+                Rke2Role::Agent => AGENT_PORTS.to_vec(),
+            },
+            absent_paths: if member.touched { Vec::new() } else { texts(LEFTOVERS) },
             endangered_paths: texts(ENDANGERED),
             free_bytes_min: FREE_BYTES_MIN,
         }),

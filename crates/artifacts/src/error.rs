@@ -15,7 +15,7 @@ pub enum ArtifactError {
         /// What they should be.
         expected: String,
     },
-    /// The sum file does not list a file that is needed.
+    /// The sum file does not list a file that is needed, or lists it with two digests.
     #[error("the release's {sums} does not list {name}")]
     Unlisted {
         /// The sum file.
@@ -29,7 +29,7 @@ pub enum ArtifactError {
         /// Which file.
         name: String,
     },
-    /// An archive ends early.
+    /// A file ends early.
     #[error("{name} ends early: {why}")]
     Truncated {
         /// Which file.
@@ -37,15 +37,49 @@ pub enum ArtifactError {
         /// What the unpacker said.
         why: String,
     },
-    /// An archive names a path that leads elsewhere.
-    #[error("{name} names {path}")]
+    /// An archive holds an entry that leads out of it, or that is no file, directory or link.
+    #[error("{name} holds {entry:?}, {why}")]
     UnsafePath {
         /// Which file.
         name: String,
-        /// The path.
-        path: String,
+        /// The entry's path.
+        entry: String,
+        /// What is wrong with it.
+        why: &'static str,
     },
-    /// The artifact store failed.
+    /// A file with the right digest that is not the archive its name says.
+    #[error("{name} cannot be read as what its name says: {why}")]
+    Malformed {
+        /// Which file.
+        name: String,
+        /// What the unpacker said.
+        why: String,
+    },
+    /// More than a named limit allows.
+    #[error("{name} has more than {limit} {unit}")]
+    TooLarge {
+        /// Which file.
+        name: String,
+        /// The limit.
+        limit: u64,
+        /// Of what.
+        unit: &'static str,
+    },
+    /// A release lies in a folder or at a URL.
+    #[error("a release's source is the absolute path of a folder, or an https URL")]
+    Source,
+    /// That is no SHA-256.
+    #[error("{0:?} is no SHA-256 in lower-case hex")]
+    NoDigest(String),
+    /// The release's server cannot be reached or does not answer as it should.
+    #[error("{name} could not be fetched: {why}")]
+    Fetch {
+        /// Which file.
+        name: String,
+        /// What happened. Never holds a URL's query: servers put credentials there.
+        why: String,
+    },
+    /// The artifact store, or the folder that is imported from, failed.
     #[error("the artifact store: {0}")]
     Store(String),
 }
@@ -58,14 +92,32 @@ impl Coded for ArtifactError {
             Self::Missing { .. } => Code::ArtifactMissing,
             Self::Truncated { .. } => Code::ArtifactTruncated,
             Self::UnsafePath { .. } => Code::ArtifactUnsafePath,
+            Self::Malformed { .. } | Self::NoDigest(_) | Self::Source => Code::FieldInvalid,
+            Self::TooLarge { .. } => Code::BodyTooLarge,
+            Self::Fetch { .. } => Code::Unavailable,
             Self::Store(_) => Code::Internal,
         }
     }
 
     fn next(&self) -> Option<String> {
         match self {
-            Self::Store(_) => None,
-            _ => Some("get the release anew, with its sum file".to_owned()),
+            Self::Store(_) | Self::NoDigest(_) => None,
+            Self::Source => Some("give the folder's whole path, or a URL that begins with https://".to_owned()),
+            Self::Fetch { .. } => Some("try again: what was fetched is kept and continued".to_owned()),
+            Self::TooLarge { .. } => Some("this is not a release of that app".to_owned()),
+            Self::DigestMismatch { .. }
+            | Self::Unlisted { .. }
+            | Self::Missing { .. }
+            | Self::Truncated { .. }
+            | Self::UnsafePath { .. }
+            | Self::Malformed { .. } => Some("get the release anew, with its sum file".to_owned()),
         }
+    }
+}
+
+impl ArtifactError {
+    /// A failure of our own disk, with the path it is about.
+    pub(crate) fn disk(path: &std::path::Path, error: impl std::fmt::Display) -> Self {
+        Self::Store(format!("{}: {error}", path.display()))
     }
 }

@@ -1,19 +1,29 @@
-//! Importing a release from a folder: every needed file listed in the sum file, there, whole and with its digest.
+//! Importing a release from a folder: every needed file listed in the sum file, there, whole, with its digest, and harmless.
 
-use std::path::Path;
+use std::{
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
 
-use futures::TryStreamExt;
-use tokio::io::AsyncReadExt;
+use serde::Deserialize;
 use tokio_util::io::ReaderStream;
 
-use crate::{error::ArtifactError, store::ArtifactStore};
+use crate::{
+    archive::{self, Packing},
+    digest,
+    error::ArtifactError,
+    store::{ARTIFACT_BYTES_MAX, ArtifactStore},
+    sums::{SUMS_BYTES_MAX, Sums},
+};
 
 /// Bytes read at once.
-const CHUNK_BYTES: usize = 256 * 1_024;
-/// Longest sum file.
-const SUMS_BYTES_MAX: u64 = 1_024 * 1_024;
+const CHUNK_BYTES: usize = 256 * 1024;
+/// Most files of one release.
+const FILES_MAX: usize = 256;
 /// The file by which a release says that it is a stand-in.
-const STAND_IN: &str = "STAND-IN";
+pub(crate) const STAND_IN: &str = "STAND-IN";
+/// Longest text of that file that is read.
+pub(crate) const STAND_IN_BYTES_MAX: u64 = 4096;
 
 /// A file that was imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,82 +41,125 @@ pub struct ImportedFile {
 pub struct ImportedRelease {
     /// Its files.
     pub files: Vec<ImportedFile>,
+    /// Its version, where the release tells it: a stand-in in its marker, a release URL in its path.
+    pub version: Option<String>,
     /// Whether it says of itself that it is a stand-in.
     pub stand_in: bool,
 }
 
 /// Imports `wanted` files of the release in `folder`, verified against its sum file `sums`.
+///
+/// All files are looked through before the first one is taken, so a refused release leaves nothing visible. Each is verified
+/// once more while it is taken: a folder that changes meanwhile is noticed.
 pub async fn import_release(
     store: &ArtifactStore,
     folder: &Path,
     wanted: &[String],
     sums: &str,
 ) -> Result<ImportedRelease, ArtifactError> {
-    let listed = read_sums(folder, sums).await?;
-    let mut files = Vec::new();
-    for name in wanted {
-        let sha256 = listed.iter().find(|(_, listed)| listed == name).map(|(sha256, _)| sha256.clone());
-        let sha256 = sha256.ok_or_else(|| ArtifactError::Unlisted { sums: sums.to_owned(), name: name.clone() })?;
-        let file = tokio::fs::File::open(folder.join(name)).await;
-        let file = file.map_err(|_| ArtifactError::Missing { name: name.clone() })?;
-        let bytes = ReaderStream::with_capacity(file, CHUNK_BYTES).map_ok(Into::into);
-        let size_bytes = store.put_verified(name, &sha256, Box::pin(bytes)).await?;
-        files.push(ImportedFile { name: name.clone(), sha256, size_bytes });
+    let checking = Checking { folder: folder.to_owned(), wanted: wanted.to_vec(), sums: sums.to_owned() };
+    let checked = tokio::task::spawn_blocking(move || checking.run());
+    let mut release = checked.await.map_err(|error| ArtifactError::Store(error.to_string()))??;
+    for file in &mut release.files {
+        let opened = tokio::fs::File::open(folder.join(&file.name)).await;
+        let opened = opened.map_err(|_| ArtifactError::Missing { name: file.name.clone() })?;
+        let bytes = ReaderStream::with_capacity(opened, CHUNK_BYTES);
+        file.size_bytes = store.put_verified(&file.name, &file.sha256, bytes).await?;
     }
-    Ok(ImportedRelease { files, stand_in: folder.join(STAND_IN).exists() })
+    Ok(release)
 }
 
-/// Lines of `DIGEST  NAME`; a star before the name, as for binary files, is taken off.
-async fn read_sums(folder: &Path, sums: &str) -> Result<Vec<(String, String)>, ArtifactError> {
-    let missing = |_| ArtifactError::Missing { name: sums.to_owned() };
-    let file = tokio::fs::File::open(folder.join(sums)).await.map_err(missing)?;
-    let mut text = String::new();
-    file.take(SUMS_BYTES_MAX).read_to_string(&mut text).await.map_err(missing)?;
-    let line = |line: &str| {
-        let (sha256, name) = line.split_once(char::is_whitespace)?;
-        Some((sha256.to_ascii_lowercase(), name.trim().trim_start_matches('*').to_owned()))
-    };
-    Ok(text.lines().filter_map(line).collect())
+/// The first pass, which takes nothing. Blocks.
+struct Checking {
+    folder: PathBuf,
+    wanted: Vec<String>,
+    sums: String,
+}
+
+impl Checking {
+    fn run(&self) -> Result<ImportedRelease, ArtifactError> {
+        if self.wanted.len() > FILES_MAX {
+            return Err(ArtifactError::TooLarge { name: "the release".into(), limit: FILES_MAX as u64, unit: "files" });
+        }
+        let text = self.read(&self.sums, SUMS_BYTES_MAX)?;
+        let sums = Sums::parse(&self.sums, &text);
+        // What is cheap to see is seen first: a gigabyte is not hashed to say that another file is missing.
+        let mut files = Vec::with_capacity(self.wanted.len());
+        for name in &self.wanted {
+            let sha256 = sums.digest(name)?.to_owned();
+            let size_bytes = self.size(name)?;
+            files.push(ImportedFile { name: name.clone(), sha256, size_bytes });
+        }
+        for file in &files {
+            self.look_through(file)?;
+        }
+        let marker = self.marker()?;
+        let stand_in = marker.is_some();
+        Ok(ImportedRelease { files, version: marker.and_then(|marker| marker.version), stand_in })
+    }
+
+    fn look_through(&self, file: &ImportedFile) -> Result<(), ArtifactError> {
+        let (name, path) = (&file.name, self.folder.join(&file.name));
+        let (found, length) = digest::of_file(&path).map_err(|error| ArtifactError::disk(&path, error))?;
+        if found == file.sha256 {
+            return archive::look_through(name, &path);
+        }
+        // Bytes that nobody vouches for are unpacked, with bounds, only to say what is wrong: cut off, or other ones.
+        if length == 0 {
+            return Err(ArtifactError::Truncated { name: name.clone(), why: "it is empty".into() });
+        }
+        if matches!(Packing::of(name), Packing::TarGzip | Packing::TarZstd)
+            && let Err(early @ ArtifactError::Truncated { .. }) = archive::look_through(name, &path)
+        {
+            return Err(early);
+        }
+        Err(ArtifactError::DigestMismatch { name: name.clone(), found, expected: file.sha256.clone() })
+    }
+
+    /// The length of a regular file directly in the folder. Others (a pipe, say) would be waited for without end.
+    fn size(&self, name: &str) -> Result<u64, ArtifactError> {
+        let missing = || ArtifactError::Missing { name: name.to_owned() };
+        if name.is_empty() || name.contains('/') || name == ".." {
+            return Err(missing());
+        }
+        let meta = std::fs::metadata(self.folder.join(name)).map_err(|_| missing())?;
+        if !meta.is_file() {
+            return Err(missing());
+        }
+        if meta.len() > ARTIFACT_BYTES_MAX {
+            return Err(ArtifactError::TooLarge { name: name.to_owned(), limit: ARTIFACT_BYTES_MAX, unit: "bytes" });
+        }
+        Ok(meta.len())
+    }
+
+    fn read(&self, name: &str, limit: u64) -> Result<String, ArtifactError> {
+        if self.size(name)? > limit {
+            return Err(ArtifactError::TooLarge { name: name.to_owned(), limit, unit: "bytes" });
+        }
+        let path = self.folder.join(name);
+        let read = || -> io::Result<String> {
+            let mut text = Vec::new();
+            std::fs::File::open(&path)?.take(limit).read_to_end(&mut text)?;
+            Ok(String::from_utf8_lossy(&text).into_owned())
+        };
+        read().map_err(|error| ArtifactError::disk(&path, error))
+    }
+
+    /// `None` without a marker; a marker that says nothing is one.
+    fn marker(&self) -> Result<Option<Marker>, ArtifactError> {
+        match self.read(STAND_IN, STAND_IN_BYTES_MAX) {
+            Ok(text) => Ok(Some(serde_json::from_str(&text).unwrap_or_default())),
+            Err(ArtifactError::Missing { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct Marker {
+    version: Option<String>,
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HELLO: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
-
-    async fn import(files: &[(&str, &str)]) -> Result<ImportedRelease, ArtifactError> {
-        let (folder, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        for (name, content) in files {
-            std::fs::write(folder.path().join(name), content).unwrap();
-        }
-        let store = ArtifactStore::in_folder(kept.path()).unwrap();
-        let imported = import_release(&store, folder.path(), &["a.tar".to_owned()], "sums.txt").await;
-        if imported.is_err() {
-            assert!(store.get(HELLO, 0).await.unwrap().is_none(), "nothing of a refused release is visible");
-        }
-        imported
-    }
-
-    #[tokio::test]
-    async fn a_sound_release_is_imported_and_says_whether_it_is_a_stand_in() {
-        let sums = format!("{HELLO}  a.tar\n");
-        let plain = import(&[("a.tar", "hello"), ("sums.txt", &sums)]).await.unwrap();
-        assert_eq!((plain.files[0].size_bytes, plain.stand_in), (5, false));
-        assert!(import(&[("a.tar", "hello"), ("sums.txt", &sums), (STAND_IN, "")]).await.unwrap().stand_in);
-    }
-
-    #[tokio::test]
-    async fn bad_input_is_refused_with_its_own_reason() {
-        let sums = format!("{HELLO}  a.tar\n");
-        let wrong = import(&[("a.tar", "hallo"), ("sums.txt", &sums)]).await;
-        assert!(matches!(wrong, Err(ArtifactError::DigestMismatch { .. })), "{wrong:?}");
-        let cut = import(&[("a.tar", "hel"), ("sums.txt", &sums)]).await;
-        assert!(matches!(cut, Err(ArtifactError::DigestMismatch { .. })), "{cut:?}");
-        let unlisted = import(&[("a.tar", "hello"), ("sums.txt", "")]).await;
-        assert!(matches!(unlisted, Err(ArtifactError::Unlisted { .. })), "{unlisted:?}");
-        let missing = import(&[("sums.txt", &sums)]).await;
-        assert!(matches!(missing, Err(ArtifactError::Missing { .. })), "{missing:?}");
-        assert!(matches!(import(&[("a.tar", "hello")]).await, Err(ArtifactError::Missing { .. })));
-    }
-}
+#[path = "release_tests.rs"]
+mod tests;

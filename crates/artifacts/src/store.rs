@@ -1,18 +1,33 @@
 //! The content-addressed store.
 
-use std::{path::Path, sync::Arc};
-
-use aws_lc_rs::digest::{Context, SHA256};
-use bytes::Bytes;
-use futures::{Stream, StreamExt, TryStreamExt};
-use object_store::{
-    GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutPayload, local::LocalFileSystem, path::Path as Key,
+use std::{
+    io::{self, Seek as _, SeekFrom},
+    path::Path,
+    sync::Arc,
 };
 
-use crate::error::ArtifactError;
+use bytes::Bytes;
+use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
+use object_store::{
+    GetOptions, GetRange, GetResult, GetResultPayload, ObjectStore, ObjectStoreExt, PutPayload, local::LocalFileSystem,
+    path::Path as Key,
+};
+use tokio::io::AsyncReadExt as _;
+use tokio_util::io::ReaderStream;
+
+use crate::{
+    digest::{self, Hasher},
+    error::ArtifactError,
+};
 
 /// Bytes of a part of an upload.
-const PART_BYTES: usize = 8 * 1_024 * 1_024;
+const PART_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 256 * 1024;
+/// Longest artifact. RKE2's largest images archive has about 2 GB.
+pub const ARTIFACT_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
+/// What the folder backend puts between an object's name and the number of an unfinished upload.
+const UNFINISHED: char = '#';
 
 /// Artifacts by their SHA-256.
 #[derive(Clone, Debug)]
@@ -21,64 +36,229 @@ pub struct ArtifactStore {
 }
 
 impl ArtifactStore {
-    /// In a folder, made if need be.
+    /// In a folder, made if need be. What an earlier process left unfinished is removed: one process at a time uses a folder.
     pub fn in_folder(folder: &Path) -> Result<Self, ArtifactError> {
-        let failed = |error: &dyn std::fmt::Display| ArtifactError::Store(format!("{}: {error}", folder.display()));
-        std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
-        let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| failed(&error))?;
-        Ok(Self { objects: Arc::new(objects) })
+        std::fs::create_dir_all(folder).map_err(|error| ArtifactError::disk(folder, error))?;
+        for entry in std::fs::read_dir(folder).map_err(|error| ArtifactError::disk(folder, error))? {
+            let entry = entry.map_err(|error| ArtifactError::disk(folder, error))?;
+            if entry.file_name().to_string_lossy().contains(UNFINISHED) {
+                std::fs::remove_file(entry.path()).map_err(|error| ArtifactError::disk(&entry.path(), error))?;
+            }
+        }
+        let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| ArtifactError::disk(folder, error))?;
+        // A row names an artifact as soon as `put_verified` returns: by then it must survive a power cut.
+        Ok(Self { objects: Arc::new(objects.with_fsync(true)) })
     }
 
-    /// Takes `bytes` under `sha256` if that is what they are; returns their length. Taking them again changes nothing.
+    /// Takes `bytes` under `sha256` if that is what they are; returns their length.
+    ///
+    /// What is here already, and whole, is not taken again, and `bytes` is not read; what rotted on the disk is replaced.
+    /// Dropped in the middle, it leaves nothing visible. `name` is for errors only.
     pub async fn put_verified(
         &self,
         name: &str,
         sha256: &str,
-        mut bytes: impl Stream<Item = std::io::Result<Bytes>> + Unpin,
+        bytes: impl Stream<Item = io::Result<Bytes>> + Unpin,
     ) -> Result<u64, ArtifactError> {
-        let failed = |error: &dyn std::fmt::Display| ArtifactError::Store(error.to_string());
+        if let Some(size) = self.size(sha256).await?
+            && self.verify(sha256).await.is_ok()
+        {
+            return Ok(size);
+        }
         // An upload becomes visible when it is completed, whole.
-        let mut upload = self.objects.put_multipart(&key(sha256)).await.map_err(|error| failed(&error))?;
-        let (mut hash, mut length, mut part) = (Context::new(&SHA256), 0_u64, Vec::new());
-        while let Some(chunk) = bytes.next().await {
-            let chunk = chunk.map_err(|error| failed(&error))?;
-            hash.update(&chunk);
-            length += chunk.len() as u64;
-            part.extend_from_slice(&chunk);
-            if part.len() >= PART_BYTES {
-                let full = PutPayload::from(std::mem::take(&mut part));
-                upload.put_part(full).await.map_err(|error| failed(&error))?;
+        let mut upload = self.objects.put_multipart(&key(sha256)?).await.map_err(of_backend)?;
+        match fill(name, sha256, bytes, upload.as_mut()).await {
+            Ok(length) => upload.complete().await.map(|_| length).map_err(of_backend),
+            Err(error) => {
+                // What cannot be aborted stays invisible, and goes at the next start.
+                if let Err(abort) = upload.abort().await {
+                    tracing::warn!(%abort, name, "an unfinished artifact could not be removed");
+                }
+                Err(error)
             }
         }
-        let found = hex::encode(hash.finish());
-        if found != sha256 {
-            // What cannot be aborted stays invisible.
-            let _ = upload.abort().await;
-            return Err(ArtifactError::DigestMismatch { name: name.to_owned(), found, expected: sha256.to_owned() });
-        }
-        upload.put_part(PutPayload::from(part)).await.map_err(|error| failed(&error))?;
-        upload.complete().await.map_err(|error| failed(&error))?;
-        Ok(length)
     }
 
-    /// An artifact's length and its bytes from `offset` on; `None` when it is not here.
+    /// An artifact's length and its bytes from `offset` on; `None` when it is not here. From beyond the end, no bytes.
     pub async fn get(
         &self,
         sha256: &str,
         offset: u64,
-    ) -> Result<Option<(u64, impl Stream<Item = std::io::Result<Bytes>> + Send + Unpin + use<>)>, ArtifactError> {
-        let options = GetOptions { range: (offset > 0).then_some(GetRange::Offset(offset)), ..GetOptions::default() };
-        match self.objects.get_opts(&key(sha256), options).await {
-            Ok(found) => {
-                let length = found.meta.size;
-                Ok(Some((length, found.into_stream().map_err(std::io::Error::other))))
-            }
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(ArtifactError::Store(error.to_string())),
+    ) -> Result<Option<(u64, BoxStream<'static, io::Result<Bytes>>)>, ArtifactError> {
+        let Some(size) = self.size(sha256).await? else { return Ok(None) };
+        if offset >= size {
+            return Ok(Some((size, futures::stream::empty().boxed())));
         }
+        let options = GetOptions { range: (offset > 0).then_some(GetRange::Offset(offset)), ..GetOptions::default() };
+        match self.objects.get_opts(&key(sha256)?, options).await {
+            Ok(found) => Ok(Some((found.meta.size, read(found)?))),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(of_backend(error)),
+        }
+    }
+
+    /// Its length; `None` when it is not here.
+    pub async fn size(&self, sha256: &str) -> Result<Option<u64>, ArtifactError> {
+        match self.objects.head(&key(sha256)?).await {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(of_backend(error)),
+        }
+    }
+
+    /// Whether it is here. Says nothing of its bytes; [`ArtifactStore::verify`] does.
+    pub async fn has(&self, sha256: &str) -> Result<bool, ArtifactError> {
+        Ok(self.size(sha256).await?.is_some())
+    }
+
+    /// Reads it whole and compares: [`ArtifactError::DigestMismatch`] when the disk has changed it.
+    pub async fn verify(&self, sha256: &str) -> Result<u64, ArtifactError> {
+        let missing = || ArtifactError::Missing { name: sha256.to_owned() };
+        let (_, mut bytes) = self.get(sha256, 0).await?.ok_or_else(missing)?;
+        let (mut hasher, mut length) = (Hasher::new(), 0_u64);
+        while let Some(chunk) = bytes.try_next().await.map_err(|error| ArtifactError::Store(error.to_string()))? {
+            hasher.update(&chunk);
+            length += chunk.len() as u64;
+        }
+        let found = hasher.finish();
+        if found == sha256 {
+            return Ok(length);
+        }
+        Err(ArtifactError::DigestMismatch {
+            name: "the stored artifact".to_owned(),
+            found,
+            expected: sha256.to_owned(),
+        })
     }
 }
 
-fn key(sha256: &str) -> Key {
-    Key::from(sha256)
+/// Uploads all of `bytes` and says whether they are what they should be; completing is the caller's.
+async fn fill(
+    name: &str,
+    sha256: &str,
+    mut bytes: impl Stream<Item = io::Result<Bytes>> + Unpin,
+    upload: &mut dyn object_store::MultipartUpload,
+) -> Result<u64, ArtifactError> {
+    let (mut hasher, mut length, mut part) = (Hasher::new(), 0_u64, Vec::new());
+    while let Some(chunk) = bytes.try_next().await.map_err(|error| ArtifactError::Store(format!("{name}: {error}")))? {
+        hasher.update(&chunk);
+        length += chunk.len() as u64;
+        if length > ARTIFACT_BYTES_MAX {
+            return Err(ArtifactError::TooLarge { name: name.to_owned(), limit: ARTIFACT_BYTES_MAX, unit: "bytes" });
+        }
+        part.extend_from_slice(&chunk);
+        if part.len() >= PART_BYTES {
+            upload.put_part(PutPayload::from(std::mem::take(&mut part))).await.map_err(of_backend)?;
+        }
+    }
+    let found = hasher.finish();
+    if found != sha256 {
+        return Err(ArtifactError::DigestMismatch { name: name.to_owned(), found, expected: sha256.to_owned() });
+    }
+    upload.put_part(PutPayload::from(part)).await.map_err(of_backend)?;
+    Ok(length)
+}
+
+/// In larger pieces than the backend's own 8 KiB, each of which costs a change of threads.
+fn read(found: GetResult) -> Result<BoxStream<'static, io::Result<Bytes>>, ArtifactError> {
+    let (start, length) = (found.range.start, found.range.end - found.range.start);
+    match found.payload {
+        GetResultPayload::File(mut file, path) => {
+            file.seek(SeekFrom::Start(start)).map_err(|error| ArtifactError::disk(&path, error))?;
+            let file = tokio::fs::File::from_std(file).take(length);
+            Ok(ReaderStream::with_capacity(file, CHUNK_BYTES).boxed())
+        }
+        GetResultPayload::Stream(stream) => Ok(stream.map_err(io::Error::other).boxed()),
+    }
+}
+
+fn key(sha256: &str) -> Result<Key, ArtifactError> {
+    if digest::is_one(sha256) { Ok(Key::from(sha256)) } else { Err(ArtifactError::NoDigest(sha256.to_owned())) }
+}
+
+#[allow(clippy::needless_pass_by_value)] // Used as a function of `map_err`.
+fn of_backend(error: object_store::Error) -> ArtifactError {
+    ArtifactError::Store(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HELLO: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+
+    fn stream(parts: &[&'static str]) -> BoxStream<'static, io::Result<Bytes>> {
+        let parts: Vec<_> = parts.iter().map(|part| Ok(Bytes::from_static(part.as_bytes()))).collect();
+        futures::stream::iter(parts).boxed()
+    }
+
+    async fn text(store: &ArtifactStore, offset: u64) -> String {
+        let (_, bytes) = store.get(HELLO, offset).await.unwrap().unwrap();
+        String::from_utf8(bytes.try_collect::<Vec<_>>().await.unwrap().concat()).unwrap()
+    }
+
+    fn files(folder: &Path) -> Vec<String> {
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn what_was_put_is_got_from_any_offset() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = ArtifactStore::in_folder(folder.path()).unwrap();
+        assert!(!store.has(HELLO).await.unwrap() && store.get(HELLO, 0).await.unwrap().is_none());
+        assert_eq!(store.put_verified("a", HELLO, stream(&["he", "llo"])).await.unwrap(), 5);
+        assert_eq!((text(&store, 0).await, text(&store, 3).await), ("hello".into(), "lo".into()));
+        assert_eq!((text(&store, 5).await, text(&store, 99).await), (String::new(), String::new()));
+        assert_eq!(store.verify(HELLO).await.unwrap(), 5);
+    }
+
+    #[tokio::test]
+    async fn other_bytes_leave_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = ArtifactStore::in_folder(folder.path()).unwrap();
+        let wrong = store.put_verified("a", HELLO, stream(&["hallo"])).await;
+        assert!(matches!(wrong, Err(ArtifactError::DigestMismatch { .. })), "{wrong:?}");
+        let broken = futures::stream::iter([Ok(Bytes::from_static(b"hello")), Err(io::Error::other("gone"))]);
+        assert!(store.put_verified("a", HELLO, broken).await.is_err());
+        assert!(!store.has(HELLO).await.unwrap());
+        assert_eq!(files(folder.path()), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn an_upload_that_a_crash_cut_off_is_invisible_and_goes_at_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = ArtifactStore::in_folder(folder.path()).unwrap();
+        let upload = store.objects.put_multipart(&key(HELLO).unwrap()).await.unwrap();
+        // A crash runs no destructor.
+        std::mem::forget(upload);
+        assert_eq!(files(folder.path()).len(), 1);
+        assert!(!store.has(HELLO).await.unwrap());
+        ArtifactStore::in_folder(folder.path()).unwrap();
+        assert_eq!(files(folder.path()), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn what_is_here_is_not_taken_again_unless_the_disk_changed_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = ArtifactStore::in_folder(folder.path()).unwrap();
+        store.put_verified("a", HELLO, stream(&["hello"])).await.unwrap();
+        let unread = futures::stream::iter([Err(io::Error::other("must not be read"))]);
+        assert_eq!(store.put_verified("a", HELLO, unread).await.unwrap(), 5);
+        for rotten in ["jello", "hell", ""] {
+            std::fs::write(folder.path().join(HELLO), rotten).unwrap();
+            let found = store.verify(HELLO).await;
+            assert!(matches!(found, Err(ArtifactError::DigestMismatch { .. })), "{found:?}");
+            store.put_verified("a", HELLO, stream(&["hello"])).await.unwrap();
+            assert_eq!(text(&store, 0).await, "hello");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_digest_is_a_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = ArtifactStore::in_folder(folder.path()).unwrap();
+        for bad in ["", "../etc/passwd", &HELLO.to_uppercase(), &HELLO[1..]] {
+            assert!(matches!(store.get(bad, 0).await, Err(ArtifactError::NoDigest(_))), "{bad}");
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! The command line, as its users see it.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::commands;
 
 /// The control plane of a GPU cloud, from the command line.
 ///
@@ -17,24 +19,36 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Which control plane, as whom, and how to print.
+/// Which control plane, as whom, how to print, and how long to wait.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Target {
     /// The control plane, for example https://cp.example:7443
-    #[arg(long, global = true, env = "GPUAAS_SERVER", value_name = "URL")]
-    pub(crate) server: Option<String>,
+    #[arg(long, global = true, env = "GPUAAS_SERVER", value_name = "URL", hide_env_values = true)]
+    pub(crate) url: Option<String>,
     /// A file with the certificate authority that the control plane proves itself by
-    #[arg(long, global = true, env = "GPUAAS_CA_FILE", value_name = "FILE")]
+    #[arg(long, global = true, env = "GPUAAS_CA_FILE", value_name = "FILE", hide_env_values = true)]
     pub(crate) ca_file: Option<PathBuf>,
     /// A file that `gpuaas dev --ready-file` wrote: names control plane, authority and token at once
-    #[arg(long, global = true, env = "GPUAAS_READY_FILE", value_name = "FILE")]
+    #[arg(long, global = true, env = "GPUAAS_READY_FILE", value_name = "FILE", hide_env_values = true)]
     pub(crate) ready_file: Option<PathBuf>,
+    /// A context of the context file, instead of its current one
+    #[arg(long, global = true, env = "GPUAAS_CONTEXT", value_name = "NAME", hide_env_values = true)]
+    pub(crate) context: Option<String>,
     /// The project, by name or id
-    #[arg(long, global = true, env = "GPUAAS_PROJECT", value_name = "PROJECT")]
+    #[arg(long, global = true, env = "GPUAAS_PROJECT", value_name = "PROJECT", hide_env_values = true)]
     pub(crate) project: Option<String>,
     /// How to print
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
     pub(crate) output: Format,
+    /// Wait until what was begun has ended; on a terminal, operations are followed without it
+    #[arg(long, global = true)]
+    pub(crate) wait: bool,
+    /// Give up after this long, for example 90s or 10m; what was begun goes on
+    #[arg(long, global = true, value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub(crate) timeout: Option<Duration>,
+    /// Ask for a change under this key: however often it is asked for, it is made once
+    #[arg(long, global = true, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
 }
 
 /// How to print.
@@ -54,39 +68,44 @@ pub(crate) enum Format {
 pub(crate) enum Command {
     /// Machines
     #[command(subcommand)]
-    Node(Node),
+    Node(commands::node::Verb),
     /// Projects
     #[command(subcommand)]
-    Project(Project),
+    Project(commands::project::Verb),
     /// Nodes given to projects
     #[command(subcommand)]
-    Allocation(Allocation),
+    Allocation(commands::allocation::Verb),
     /// API tokens
     #[command(subcommand)]
-    Token(Token),
+    Token(commands::token::Verb),
     /// The catalog
     #[command(subcommand)]
-    App(App),
+    App(commands::app::Verb),
     /// Releases of apps
     #[command(subcommand)]
-    Artifact(Artifact),
+    Artifact(commands::artifact::Verb),
     /// Deployed apps
     #[command(subcommand)]
-    Workload(Workload),
+    Workload(commands::workload::Verb),
     /// What is being done with workloads
     #[command(subcommand)]
-    Operation(Operation),
+    Operation(commands::operation::Verb),
     /// Signed tasks
     #[command(subcommand)]
-    Task(Task),
+    Task(commands::task::Verb),
     /// What happens
     #[command(subcommand)]
-    Event(Event),
+    Event(commands::event::Verb),
     /// What was done, by whom
     #[command(subcommand)]
-    Audit(Audit),
+    Audit(commands::audit::Verb),
+    /// Control planes that you work with
+    #[command(subcommand)]
+    Context(commands::context::Verb),
     /// Who the token's holder is
     Whoami,
+    /// Print this program's version
+    Version,
     /// Run the control plane
     Server(Server),
     /// Run a control plane and sandbox nodes on this machine
@@ -115,282 +134,35 @@ impl Command {
     }
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Node {
-    /// Register a machine and print the string that brings it in
-    Register {
-        /// 1 to 63 of a-z, 0-9 and -
-        name: String,
-        /// Where it stands
-        #[arg(long)]
-        region: Option<String>,
-        /// KEY=VALUE, repeatable
-        #[arg(long = "label", value_name = "KEY=VALUE")]
-        labels: Vec<String>,
-    },
-    /// List nodes
-    List {
-        /// In this state
-        #[arg(long)]
-        state: Option<String>,
-        /// With this connectivity
-        #[arg(long)]
-        connectivity: Option<String>,
-    },
-    /// Show a node
-    Show {
-        /// Name or id
-        node: String,
-    },
-    /// Issue a new enrollment string; earlier ones stop working
-    Enroll {
-        /// Name or id
-        node: String,
-    },
-    /// Send signed no-ops and print what each took
-    Ping {
-        /// Name or id
-        node: String,
-        /// How many
-        #[arg(long, default_value_t = 1)]
-        count: u32,
-    },
-    /// Put a reimaged node back into use
-    Reset {
-        /// Name or id
-        node: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Project {
-    /// Make a project
-    Create {
-        /// 1 to 63 of a-z, 0-9 and -
-        name: String,
-    },
-    /// List projects
-    List,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Allocation {
-    /// Give a node to the project
-    Create {
-        /// The node, by name or id
-        #[arg(long)]
-        node: String,
-    },
-    /// List allocations
-    List,
-    /// Take a node back
-    Release {
-        /// The allocation's id
-        id: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Token {
-    /// Make a token; its secret is printed once
-    Create {
-        /// What the audit calls its holder
-        name: String,
-        /// platform-admin or project-member
-        #[arg(long)]
-        role: String,
-        /// Its life in seconds; without end when absent
-        #[arg(long, value_name = "SECONDS")]
-        ttl: Option<u64>,
-    },
-    /// List tokens
-    List,
-    /// Withdraw a token
-    Revoke {
-        /// The token's id
-        id: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum App {
-    /// List apps
-    List,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Artifact {
-    /// Import a release from a folder of the control plane's machine
-    Import {
-        /// The app's slug
-        app: String,
-        /// The folder, laid out like a release
-        path: PathBuf,
-        /// The release's version; the folder's name when absent
-        #[arg(long)]
-        version: Option<String>,
-    },
-    /// List imported files
-    List,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Workload {
-    /// Deploy an app
-    Deploy {
-        /// The app's slug
-        app: String,
-        /// The workload's name
-        #[arg(long)]
-        name: String,
-        /// The node that the server goes to, by its name or its allocation's id
-        #[arg(long)]
-        server_node: Option<String>,
-        /// A node that an agent goes to; repeatable
-        #[arg(long = "agent-node", value_name = "NODE")]
-        agent_nodes: Vec<String>,
-        /// The version; the newest imported one when absent
-        #[arg(long = "app-version", value_name = "VERSION")]
-        version: Option<String>,
-        /// Settings, as JSON
-        #[arg(long, value_name = "JSON")]
-        config: Option<String>,
-        /// Wait until the operation has ended
-        #[arg(long)]
-        wait: bool,
-    },
-    /// List workloads
-    List,
-    /// Show a workload
-    Show {
-        /// Name or id
-        workload: String,
-    },
-    /// Add agents
-    AddMember {
-        /// Name or id
-        workload: String,
-        /// A node that an agent goes to; repeatable
-        #[arg(long = "agent-node", value_name = "NODE", required = true)]
-        agent_nodes: Vec<String>,
-        /// Wait until the operation has ended
-        #[arg(long)]
-        wait: bool,
-    },
-    /// Remove a workload from all of its nodes
-    Decommission {
-        /// Name or id
-        workload: String,
-        /// Wait until the operation has ended
-        #[arg(long)]
-        wait: bool,
-    },
-    /// Try again what needs attention
-    Resume {
-        /// Name or id
-        workload: String,
-        /// Wait until the operation has ended
-        #[arg(long)]
-        wait: bool,
-    },
-    /// Print a kubeconfig for the workload's cluster
-    Kubeconfig {
-        /// Name or id
-        workload: String,
-        /// direct or break-glass
-        #[arg(long)]
-        kind: Option<String>,
-        /// cluster-admin or cluster-view
-        #[arg(long)]
-        role: Option<String>,
-        /// Why; needed for break-glass
-        #[arg(long)]
-        reason: Option<String>,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Operation {
-    /// List operations
-    List,
-    /// Show an operation with its steps
-    Show {
-        /// Its id
-        id: String,
-    },
-    /// Follow an operation to its end
-    Watch {
-        /// Its id
-        id: String,
-    },
-    /// Ask an operation to end
-    Cancel {
-        /// Its id
-        id: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Task {
-    /// List tasks
-    List {
-        /// On this node, by name or id
-        #[arg(long)]
-        node: Option<String>,
-        /// Of this operation
-        #[arg(long)]
-        operation: Option<String>,
-    },
-    /// Show a task
-    Show {
-        /// Its id
-        id: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Event {
-    /// List events: the project's where one is given, else the platform's
-    List {
-        /// Behind this number
-        #[arg(long, default_value_t = 0)]
-        after: u64,
-    },
-    /// Follow events
-    Watch {
-        /// Behind this number
-        #[arg(long, default_value_t = 0)]
-        after: u64,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Audit {
-    /// List audit records
-    List {
-        /// About this target, for example node/gpu-07
-        #[arg(long)]
-        target: Option<String>,
-        /// Of this action, for example task.dispatch
-        #[arg(long)]
-        action: Option<String>,
-    },
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct Server {
     /// Where everything is kept
-    #[arg(long, env = "GPUAAS_DATA_DIR", default_value = "/var/lib/gpuaas")]
+    #[arg(long, env = "GPUAAS_DATA_DIR", hide_env_values = true, default_value = "/var/lib/gpuaas")]
     pub(crate) data_dir: PathBuf,
     /// Where the API listens
-    #[arg(long, env = "GPUAAS_LISTEN", default_value = "127.0.0.1:7443")]
+    #[arg(long, env = "GPUAAS_LISTEN", hide_env_values = true, default_value = "127.0.0.1:7443")]
     pub(crate) listen: SocketAddr,
     /// Where the node channel listens
-    #[arg(long, env = "GPUAAS_CHANNEL_LISTEN", default_value = "127.0.0.1:7444")]
+    #[arg(long, env = "GPUAAS_CHANNEL_LISTEN", hide_env_values = true, default_value = "127.0.0.1:7444")]
     pub(crate) channel_listen: SocketAddr,
     /// How clients and nodes name the API, where that differs from where it listens
-    #[arg(long, env = "GPUAAS_PUBLIC_URL", value_name = "URL")]
+    #[arg(long, env = "GPUAAS_PUBLIC_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) public_url: Option<String>,
+    /// Authorities, PEM, that servers of releases must prove themselves by
+    #[arg(
+        long,
+        env = "GPUAAS_RELEASE_CA_BUNDLE",
+        hide_env_values = true,
+        value_name = "FILE",
+        default_value = "/etc/ssl/certs/ca-certificates.crt"
+    )]
+    pub(crate) release_ca_bundle: PathBuf,
+    /// How long RKE2 may take from its start until it says that it is ready, for example 10m
+    #[arg(long, env = "GPUAAS_RKE2_START_DEADLINE", hide_env_values = true, value_name = "DURATION", default_value = "10m", value_parser = crate::duration::parse)]
+    pub(crate) rke2_start_deadline: Duration,
+    /// How long a KubeNode may take from there until it is Ready
+    #[arg(long, env = "GPUAAS_RKE2_NODE_READY_DEADLINE", hide_env_values = true, value_name = "DURATION", default_value = "5m", value_parser = crate::duration::parse)]
+    pub(crate) rke2_node_ready_deadline: Duration,
     /// Written when it serves: url, ca_file, token
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,

@@ -1,12 +1,15 @@
-//! Which control plane a command talks to: flags, then environment, then the ready file of `gpuaas dev`.
+//! Which control plane a command talks to.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::Context as _;
 use gpuaas_client::{Client, ClientError};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::Target;
+use crate::{
+    cli::Target,
+    contexts::{Context, Contexts},
+};
 
 /// What `gpuaas dev` and `gpuaas server` write when they serve.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,17 +41,39 @@ impl ReadyFile {
     }
 }
 
-/// A client of the chosen control plane.
+/// A client of the chosen control plane: each part by flag, then environment, then ready file, then context.
 pub(crate) fn client(target: &Target) -> anyhow::Result<Client> {
     let ready = target.ready_file.as_deref().map(ReadyFile::read).transpose()?;
+    let contexts = Contexts::load()?;
+    // A ready file is whole: what it lacks is not filled from elsewhere.
+    let context = if ready.is_some() { None } else { contexts.chosen(target.context.as_deref())? };
     let setting = |what: &str| ClientError::Setting(what.to_owned());
-    let url = target.server.clone().or_else(|| ready.as_ref().map(|ready| ready.url.clone()));
-    let url = url.ok_or_else(|| setting("no control plane is chosen: set GPUAAS_SERVER or --server"))?;
+    let from_files = |of_ready: fn(&ReadyFile) -> String, of_context: fn(&Context) -> Option<String>| {
+        ready.as_ref().map(of_ready).or_else(|| context.and_then(of_context))
+    };
+    let url = target.url.clone().or_else(|| from_files(|ready| ready.url.clone(), |context| context.url.clone()));
+    let url = url.ok_or_else(|| {
+        setting("no control plane is chosen: set GPUAAS_SERVER or --url, or choose one by gpuaas context use")
+    })?;
     let ca_file = target.ca_file.clone().or_else(|| ready.as_ref().map(|ready| ready.ca_file.clone()));
+    let ca_file = ca_file.or_else(|| context.and_then(|context| context.ca_file.clone()));
     let ca_file = ca_file.ok_or_else(|| setting("no authority is known: set GPUAAS_CA_FILE or --ca-file"))?;
     // By environment or file, never by flag: arguments are everybody's to read.
-    let token = std::env::var("GPUAAS_TOKEN").ok().or_else(|| ready.map(|ready| ready.token));
-    let token = token.ok_or_else(|| setting("no token is known: set GPUAAS_TOKEN"))?;
+    let token = std::env::var("GPUAAS_TOKEN").ok();
+    let token = token.or_else(|| from_files(|ready| ready.token.clone(), |context| context.token.clone()));
+    let token = token.ok_or_else(|| setting("no token is known: set GPUAAS_TOKEN, or put it into a context"))?;
     let authority = std::fs::read(&ca_file).map_err(|error| setting(&format!("{}: {error}", ca_file.display())))?;
-    Ok(Client::new(&url, &authority, token.trim())?)
+    let client = Client::new(&url, &authority, token.trim())?;
+    Ok(match &target.idempotency_key {
+        Some(key) => client.with_idempotency_key(key),
+        None => client,
+    })
+}
+
+/// The project of the chosen context, where neither flag nor environment name one.
+pub(crate) fn context_project(target: &Target) -> anyhow::Result<Option<String>> {
+    if target.ready_file.is_some() {
+        return Ok(None);
+    }
+    Ok(Contexts::load()?.chosen(target.context.as_deref())?.and_then(|context| context.project.clone()))
 }

@@ -3,7 +3,11 @@
 mod cli;
 mod commands;
 mod connection;
+mod contexts;
 mod dev;
+#[cfg(test)]
+mod documented;
+mod duration;
 mod output;
 mod runtime;
 

@@ -1,14 +1,19 @@
 //! What a command prints: data to stdout, words for people to stderr.
 
-use std::process::ExitCode;
+use std::{io::IsTerminal, process::ExitCode, time::Duration};
 
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use gpuaas_client::ClientError;
-use gpuaas_model::{Coded, ExitStatus};
+use gpuaas_model::{Code, Coded, ExitStatus};
 use gpuaas_server::ServerError;
 use serde::Serialize;
 
 use crate::cli::Format;
+
+/// Nothing was refused and nothing failed; it did not end in the time that was given.
+#[derive(Debug, thiserror::Error)]
+#[error("it did not end within {0:?}; what was begun goes on")]
+pub(crate) struct TimedOut(pub(crate) Duration);
 
 /// Prints a list: `header` and a row per item as a table, whole items as JSON or YAML, or their names.
 pub(crate) fn list<T: Serialize>(
@@ -27,7 +32,7 @@ pub(crate) fn list<T: Serialize>(
     Ok(())
 }
 
-/// Prints one thing: a sentence for people, or the whole thing.
+/// Prints one thing: words for people, or the whole thing.
 pub(crate) fn one<T: Serialize>(
     format: Format,
     item: &T,
@@ -43,7 +48,8 @@ pub(crate) fn one<T: Serialize>(
     Ok(())
 }
 
-fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
+/// Columns two blanks apart, no line ending in blanks.
+pub(crate) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
     for row in rows {
@@ -52,48 +58,121 @@ fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    table
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether somebody watches: progress is for terminals alone.
+pub(crate) fn is_watched() -> bool {
+    std::io::stderr().is_terminal()
 }
 
 /// Says what went wrong and ends with the exit status that scripts know.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
-    if let Some(error) = error.downcast_ref::<ClientError>() {
-        return client_failed(error);
-    }
-    if let Some(error) = error.downcast_ref::<ServerError>() {
-        let code = error.code();
-        eprintln!("error: {error} ({code})");
-        if let Some(next) = error.next() {
-            eprintln!("  {next}");
-        }
-        eprintln!("  see docs/errors/{code}.md");
-        return exit(code.exit());
-    }
-    eprintln!("error: {error:#}");
-    exit(ExitStatus::Failed)
+    let (words, status) = explained(error);
+    eprintln!("{words}");
+    exit(status)
 }
 
-fn client_failed(error: &ClientError) -> ExitCode {
-    let code = error.code();
-    eprintln!("error: {error} ({code})");
-    let mut correlation = String::new();
-    if let ClientError::Problem(problem) = error {
-        for reason in &problem.errors {
-            eprintln!("  {:<28} {}   {}", reason.field, reason.detail, reason.code);
-        }
-        if let Some(field) = &problem.field {
-            eprintln!("  field: {field}");
-        }
-        if let Some(next) = &problem.next {
-            eprintln!("  {next}");
-        }
-        correlation = format!(" · correlation {}", problem.correlation_id);
+fn explained(error: &anyhow::Error) -> (String, ExitStatus) {
+    if let Some(error) = error.downcast_ref::<ClientError>() {
+        return (client_failed(error), error.exit());
     }
-    eprintln!("  see docs/errors/{code}.md{correlation}");
-    exit(error.exit())
+    if let Some(error) = error.downcast_ref::<ServerError>() {
+        let words =
+            block(&error.to_string(), error.code(), error.next().into_iter().collect(), None, error.code().exit());
+        return (words, error.code().exit());
+    }
+    if error.downcast_ref::<TimedOut>().is_some() {
+        return (
+            block(&error.to_string(), Code::TimedOut, Vec::new(), None, ExitStatus::TimedOut),
+            ExitStatus::TimedOut,
+        );
+    }
+    (format!("error: {error:#}"), ExitStatus::Failed)
+}
+
+fn client_failed(error: &ClientError) -> String {
+    let ClientError::Problem(problem) = error else {
+        return block(&error.to_string(), error.code(), Vec::new(), None, error.exit());
+    };
+    let width = problem.errors.iter().map(|reason| reason.field.len()).max().unwrap_or(0);
+    let mut lines = Vec::new();
+    for reason in &problem.errors {
+        lines.push(format!("{:<width$}  {}   {}", reason.field, reason.detail, reason.code));
+        lines.extend(reason.next.iter().map(|next| format!("{:<width$}  → {next}", "")));
+    }
+    lines.extend(problem.field.iter().map(|field| format!("field: {field}")));
+    lines.extend(problem.next.clone());
+    block(&error.to_string(), error.code(), lines, Some(&problem.correlation_id), error.exit())
+}
+
+fn block(what: &str, code: Code, lines: Vec<String>, correlation: Option<&str>, status: ExitStatus) -> String {
+    let mut words = vec![format!("error: {what} ({code})")];
+    words.extend(lines.into_iter().map(|line| format!("  {line}")));
+    let correlation = correlation.map(|id| format!(" · correlation {id}")).unwrap_or_default();
+    words.push(format!("  see docs/errors/{code}.md{correlation} · exit status {}", status as u8));
+    words.join("\n")
 }
 
 /// An exit status as the process' own.
 pub(crate) fn exit(status: ExitStatus) -> ExitCode {
     ExitCode::from(status as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_api_types::{Problem, ProblemReason};
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_tells_every_reason_its_code_and_where_to_read_on() {
+        let reason = |field: &str, detail: &str, code: Code, next: Option<&str>| ProblemReason {
+            field: field.to_owned(),
+            code: code.to_string(),
+            detail: detail.to_owned(),
+            next: next.map(str::to_owned),
+        };
+        let problem = Problem {
+            kind: "docs/errors/placement_invalid.md".to_owned(),
+            title: "Unprocessable Entity".to_owned(),
+            status: 422,
+            code: "placement_invalid".to_owned(),
+            detail: "placement refused".to_owned(),
+            field: None,
+            next: None,
+            correlation_id: "0198c0de-7a3b-7c11-9b54-0242ac120002".to_owned(),
+            errors: vec![
+                reason("server_allocation_id", "gpu-07 is already used by workload infer", Code::AllocationInUse, None),
+                reason(
+                    "agent_allocation_ids[1]",
+                    "gpu-09 is unreachable",
+                    Code::AllocationUnreachable,
+                    Some("choose another"),
+                ),
+            ],
+        };
+        let (words, status) = explained(&ClientError::Problem(Box::new(problem)).into());
+        insta::assert_snapshot!(words, @r"
+        error: placement refused (placement_invalid)
+          server_allocation_id     gpu-07 is already used by workload infer   allocation_in_use
+          agent_allocation_ids[1]  gpu-09 is unreachable   allocation_unreachable
+                                   → choose another
+          see docs/errors/placement_invalid.md · correlation 0198c0de-7a3b-7c11-9b54-0242ac120002 · exit status 4
+        ");
+        assert_eq!(status, ExitStatus::Refused);
+    }
+
+    #[test]
+    fn what_did_not_end_in_time_has_an_exit_status_of_its_own() {
+        let (words, status) = explained(&TimedOut(Duration::from_secs(90)).into());
+        assert_eq!(status, ExitStatus::TimedOut);
+        assert!(words.contains("timed_out") && words.ends_with("exit status 8"), "{words}");
+    }
+
+    #[test]
+    fn no_line_of_a_table_ends_in_blanks() {
+        let rows = [vec!["a".to_owned(), String::new()], vec!["longer".to_owned(), "b".to_owned()]];
+        assert_eq!(table(&["ONE", "TWO"], rows.into_iter()), "ONE     TWO\na\nlonger  b");
+    }
 }

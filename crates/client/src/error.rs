@@ -20,6 +20,9 @@ pub enum ClientError {
     /// The answer makes no sense.
     #[error("the control plane's answer makes no sense: {0}")]
     Answer(String),
+    /// A stream ended in its middle.
+    #[error("the connection broke: {0}")]
+    Broken(String),
     /// The URL, the token or the authority's file cannot be used.
     #[error("{0}")]
     Setting(String),
@@ -30,7 +33,7 @@ impl ClientError {
     pub fn code(&self) -> Code {
         match self {
             Self::Problem(problem) => problem.code.parse().unwrap_or(Code::Internal),
-            Self::Unreachable { .. } => Code::ServerUnreachable,
+            Self::Unreachable { .. } | Self::Broken(_) => Code::ServerUnreachable,
             Self::Answer(_) => Code::Internal,
             Self::Setting(_) => Code::FieldInvalid,
         }
@@ -40,7 +43,7 @@ impl ClientError {
     pub fn exit(&self) -> ExitStatus {
         match self {
             Self::Setting(_) => ExitStatus::Usage,
-            Self::Problem(_) | Self::Unreachable { .. } | Self::Answer(_) => self.code().exit(),
+            Self::Problem(_) | Self::Unreachable { .. } | Self::Broken(_) | Self::Answer(_) => self.code().exit(),
         }
     }
 }

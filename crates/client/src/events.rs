@@ -3,13 +3,8 @@
 use futures::{Stream, stream};
 use gpuaas_api_types::Event;
 use http::Method;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
 
-use crate::{error::ClientError, operations::query, transport::Client};
-
-/// Longest event on the wire, in bytes.
-const EVENT_BYTES_MAX: usize = 1_024 * 1_024;
+use crate::{error::ClientError, lines::Pieces, operations::query, transport::Client};
 
 impl Client {
     /// Events behind number `after` and whatever happens from then on. Ends when the connection does: go on behind the last one seen.
@@ -18,46 +13,36 @@ impl Client {
         project: Option<String>,
         after: u64,
     ) -> Result<impl Stream<Item = Result<Event, ClientError>> + Send + use<>, ClientError> {
-        let query = query(&[("project", project), ("after", Some(after.to_string()))]);
+        self.events(&query(&[("project", project), ("after", Some(after.to_string()))])).await
+    }
+
+    /// Whatever happens from now on: nothing that is committed after this returns is missed.
+    pub async fn follow_new_events(
+        &self,
+        project: Option<String>,
+    ) -> Result<impl Stream<Item = Result<Event, ClientError>> + Send + use<>, ClientError> {
+        self.events(&query(&[("project", project), ("from_now", Some("true".to_owned()))])).await
+    }
+
+    async fn events(
+        &self,
+        query: &str,
+    ) -> Result<impl Stream<Item = Result<Event, ClientError>> + Send + use<>, ClientError> {
         let path = format!("/api/v1/events{query}");
         let response = self.send(Method::GET, &path, None::<&()>, "text/event-stream").await?;
-        let reading = Reading { body: response.into_body(), buffer: Vec::new() };
-        Ok(stream::unfold(reading, |mut reading| async move {
-            let event = reading.next().await?;
-            Some((event, reading))
-        }))
-    }
-}
-
-struct Reading {
-    body: Incoming,
-    buffer: Vec<u8>,
-}
-
-impl Reading {
-    async fn next(&mut self) -> Option<Result<Event, ClientError>> {
-        loop {
-            if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
-                let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
-                match data(&block) {
-                    Some(json) => {
-                        return Some(
-                            serde_json::from_str(&json).map_err(|error| ClientError::Answer(error.to_string())),
-                        );
+        Ok(stream::unfold(Pieces::new(response.into_body(), b"\n\n"), |mut blocks| async move {
+            loop {
+                match blocks.next().await? {
+                    // A block without data is a comment that keeps the connection.
+                    Ok(block) => {
+                        let Some(json) = data(&block) else { continue };
+                        let event = serde_json::from_str(&json).map_err(|error| ClientError::Answer(error.to_string()));
+                        return Some((event, blocks));
                     }
-                    // A comment that keeps the connection.
-                    None => continue,
+                    Err(error) => return Some((Err(error), blocks)),
                 }
             }
-            if self.buffer.len() > EVENT_BYTES_MAX {
-                self.buffer.clear();
-                return Some(Err(ClientError::Answer("an event is longer than any can be".to_owned())));
-            }
-            match self.body.frame().await? {
-                Ok(frame) => self.buffer.extend_from_slice(frame.data_ref().map_or(&[], |data| data.as_ref())),
-                Err(error) => return Some(Err(ClientError::Answer(format!("the stream broke: {error}")))),
-            }
-        }
+        }))
     }
 }
 

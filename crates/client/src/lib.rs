@@ -6,8 +6,11 @@
 
 mod error;
 mod events;
+mod lines;
+mod logs;
 mod operations;
 mod transport;
 
 pub use error::ClientError;
+pub use logs::LogAsk;
 pub use transport::Client;

@@ -1,9 +1,10 @@
 //! One method per operation of the API, under the operation's own name.
 
 use gpuaas_api_types::{
-    AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry, CreateAllocation, CreateProject,
-    CreateToken, CreatedToken, Deploy, Event, ImportRelease, List, Node, Operation, OperationDetail, Ping, Project,
-    RegisterNode, RegisteredNode, Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
+    AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry,
+    CreateAllocation, CreateProject, CreateToken, CreatedToken, Deploy, Event, ImportRelease, List, Member, Node,
+    Operation, OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Started, Task,
+    Token, WhoAmI, Workload, WorkloadDetail,
 };
 use serde_json::json;
 
@@ -128,6 +129,17 @@ impl Client {
         self.get("/api/v1/apps").await
     }
 
+    /// An app.
+    pub async fn get_app(&self, slug: &str) -> Answer<App> {
+        self.get(&format!("/api/v1/apps/{}", escaped(slug))).await
+    }
+
+    /// Every allocation of the project as a place for the app.
+    pub async fn placement_options(&self, project: Option<String>, slug: &str) -> Answer<List<PlacementOption>> {
+        let query = query(&[("project", project)]);
+        self.get(&format!("/api/v1/apps/{}/placement-options{query}", escaped(slug))).await
+    }
+
     /// Imported files.
     pub async fn list_artifacts(&self) -> Answer<List<Artifact>> {
         self.get("/api/v1/artifacts").await
@@ -138,9 +150,14 @@ impl Client {
         self.post("/api/v1/artifacts", ask).await
     }
 
-    /// Workloads, of one project where it is given.
-    pub async fn list_workloads(&self, project: Option<String>) -> Answer<List<Workload>> {
-        let query = query(&[("project", project)]);
+    /// Workloads, of one project and in one section where these are given, behind a cursor.
+    pub async fn list_workloads(
+        &self,
+        project: Option<String>,
+        section: Option<String>,
+        cursor: Option<String>,
+    ) -> Answer<List<Workload>> {
+        let query = query(&[("project", project), ("section", section), ("cursor", cursor)]);
         self.get(&format!("/api/v1/workloads{query}")).await
     }
 
@@ -149,9 +166,25 @@ impl Client {
         self.post("/api/v1/workloads", ask).await
     }
 
+    /// What deploying would do, or every reason against it. Touches nothing.
+    pub async fn preview_workload(&self, ask: &Deploy) -> Answer<Preview> {
+        self.post("/api/v1/workloads?dry_run=true", ask).await
+    }
+
     /// A workload with its members, by name in a project or by id.
     pub async fn get_workload(&self, project: Option<String>, workload: &str) -> Answer<WorkloadDetail> {
         self.get(&workload_path(project, workload, "")).await
+    }
+
+    /// A workload's members.
+    pub async fn list_members(&self, project: Option<String>, workload: &str) -> Answer<List<Member>> {
+        self.get(&workload_path(project, workload, "/members")).await
+    }
+
+    /// What adding members would do. Touches nothing.
+    pub async fn preview_members(&self, project: Option<String>, workload: &str, ask: &AddMembers) -> Answer<Preview> {
+        let query = query(&[("project", project), ("dry_run", Some("true".to_owned()))]);
+        self.post(&format!("/api/v1/workloads/{}/members{query}", escaped(workload)), ask).await
     }
 
     /// Adds members.
@@ -169,6 +202,16 @@ impl Client {
         self.post(&workload_path(project, workload, "/resume"), &json!({})).await
     }
 
+    /// How the workload's cluster can be reached.
+    pub async fn get_access(&self, project: Option<String>, workload: &str) -> Answer<AccessAnswer> {
+        self.get(&workload_path(project, workload, "/access")).await
+    }
+
+    /// Withdraws a delivered credential.
+    pub async fn revoke_access(&self, grant: &str) -> Answer<AccessGrant> {
+        self.delete(&format!("/api/v1/access-grants/{}", escaped(grant))).await
+    }
+
     /// Delivers a credential for the workload's cluster.
     pub async fn deliver_kubeconfig(
         &self,
@@ -179,9 +222,15 @@ impl Client {
         self.post(&workload_path(project, workload, "/kubeconfig"), ask).await
     }
 
-    /// Operations that the caller sees.
-    pub async fn list_operations(&self) -> Answer<List<Operation>> {
-        self.get("/api/v1/operations").await
+    /// Operations that the caller sees, of a project, on a workload (by name in that project, or by id) or in a state where given.
+    pub async fn list_operations(
+        &self,
+        project: Option<String>,
+        workload: Option<String>,
+        state: Option<String>,
+    ) -> Answer<List<Operation>> {
+        let query = query(&[("project", project), ("workload", workload), ("state", state)]);
+        self.get(&format!("/api/v1/operations{query}")).await
     }
 
     /// An operation with its steps.
@@ -194,9 +243,17 @@ impl Client {
         self.post(&format!("/api/v1/operations/{}/cancel", escaped(id)), &json!({})).await
     }
 
-    /// Audit records.
-    pub async fn list_audit(&self, target: Option<String>, action: Option<String>) -> Answer<List<AuditEntry>> {
-        let query = query(&[("target", target), ("action", action)]);
+    /// Audit records behind number `after`, of the last so many seconds where it is given.
+    pub async fn list_audit(
+        &self,
+        target: Option<String>,
+        action: Option<String>,
+        since_seconds: Option<u64>,
+        after: u64,
+    ) -> Answer<List<AuditEntry>> {
+        let since = since_seconds.map(|seconds| seconds.to_string());
+        let after = Some(after.to_string());
+        let query = query(&[("target", target), ("action", action), ("since_seconds", since), ("after", after)]);
         self.get(&format!("/api/v1/audit{query}")).await
     }
 }

@@ -1,6 +1,6 @@
 //! Requests and answers over TLS.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use gpuaas_api_types::Problem;
@@ -18,6 +18,8 @@ use crate::error::ClientError;
 
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+/// Longest time for a connection, and again for its TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client of one control plane for one token holder.
 #[derive(Clone)]
@@ -26,6 +28,8 @@ pub struct Client {
     /// `host:port`.
     address: String,
     token: String,
+    idempotency_key: Option<String>,
+    correlation_id: Option<String>,
     tls: TlsConnector,
 }
 
@@ -47,7 +51,26 @@ impl Client {
             .map_err(|error| ClientError::Setting(error.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Self { url: url.to_owned(), address, token: token.to_owned(), tls: TlsConnector::from(Arc::new(config)) })
+        Ok(Self {
+            url: url.to_owned(),
+            address,
+            token: token.to_owned(),
+            idempotency_key: None,
+            correlation_id: None,
+            tls: TlsConnector::from(Arc::new(config)),
+        })
+    }
+
+    /// The same client, whose mutations carry this key: the control plane does each of them once, however often it is asked.
+    #[must_use]
+    pub fn with_idempotency_key(self, key: impl Into<String>) -> Self {
+        Self { idempotency_key: Some(key.into()), ..self }
+    }
+
+    /// The same client, whose requests carry this id (a UUID) into logs, events, audit and tasks.
+    #[must_use]
+    pub fn with_correlation_id(self, id: impl Into<String>) -> Self {
+        Self { correlation_id: Some(id.into()), ..self }
     }
 
     /// Asks for a value.
@@ -75,12 +98,19 @@ impl Client {
     ) -> Result<Response<Incoming>, ClientError> {
         let content =
             body.map(serde_json::to_vec).transpose().map_err(|error| ClientError::Setting(error.to_string()))?;
+        let mutates = method != Method::GET;
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::HOST, &self.address)
             .header(header::ACCEPT, accept)
             .header(header::AUTHORIZATION, format!("Bearer {}", self.token));
+        if let Some(key) = self.idempotency_key.as_ref().filter(|_| mutates) {
+            request = request.header("idempotency-key", key);
+        }
+        if let Some(id) = &self.correlation_id {
+            request = request.header("correlation-id", id);
+        }
         if content.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
@@ -94,9 +124,11 @@ impl Client {
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
         let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(|error| error.to_string())?;
-        let stream = TcpStream::connect(&self.address).await.map_err(|error| error.to_string())?;
+        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address)).await;
+        let stream = connecting.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        let stream = self.tls.connect(name, stream).await.map_err(|error| error.to_string())?;
+        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.tls.connect(name, stream)).await;
+        let stream = connecting.map_err(|_| "no TLS answer".to_owned())?.map_err(|error| error.to_string())?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
         tokio::spawn(connection);

@@ -94,6 +94,7 @@ impl Driver {
         if let (Some(event), Some(member)) = (rows.steps[at].spec.begins.clone(), member) {
             change_member(tx, story, rows, member, event, now).await?;
         }
+        mark_touched(tx, rows, at).await?;
         let task = match self.record_node_task(tx, rows, at).await {
             Ok(task) => Ok(task),
             Err(StepStartError::Store(error)) => return Err(error),
@@ -260,6 +261,18 @@ fn settle_health(member: &mut MemberRecord) {
     if member.health != Health::Failed {
         member.fault = None;
     }
+}
+
+/// Before the first task that may leave something on a member's node: from here on, what is found there is the member's own.
+async fn mark_touched(tx: &mut Tx, rows: &mut OperationRows, at: usize) -> Result<(), StoreError> {
+    let spec = &rows.steps[at].spec;
+    let changes = matches!(&spec.action, StepAction::NodeTask { task, .. } if task.changes_host());
+    let member = rows.of.members.iter_mut().find(|member| Some(member.id) == spec.member);
+    if let Some(member) = member.filter(|member| changes && !member.touched) {
+        member.touched = true;
+        *member = tx.update_member(member, member.state.name()).await?;
+    }
+    Ok(())
 }
 
 async fn end_unrun(tx: &mut Tx, story: &Story, step: &mut StepRecord, now: Timestamp) -> Result<(), StoreError> {

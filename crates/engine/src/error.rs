@@ -108,7 +108,10 @@ impl From<gpuaas_store::EnrollmentRefusal> for CommandError {
         use gpuaas_store::EnrollmentRefusal as R;
         let (code, detail) = match refusal {
             R::Used => (Code::EnrollmentUsed, "this enrollment token was used before"),
-            R::Expired => (Code::EnrollmentExpired, "this enrollment token is older than fifteen minutes"),
+            R::Expired => (
+                Code::EnrollmentExpired,
+                "this enrollment token is older than fifteen minutes, or a newer one took its place",
+            ),
             R::Foreign => (Code::EnrollmentForeign, "this enrollment token belongs to another node"),
             R::Unknown => (Code::EnrollmentInvalid, "this control plane never issued this enrollment token"),
         };

@@ -97,6 +97,7 @@ impl WorkloadRows {
             node: NodeView { id: node.id, name: node.name.clone(), address: node.address().to_owned() },
             state: member.state.clone(),
             health: member.health,
+            touched: member.touched,
         }
     }
 }

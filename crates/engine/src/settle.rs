@@ -2,7 +2,7 @@
 //! and audit, in one transaction. Also ends the operation.
 
 use gpuaas_model::{
-    Code, EventKind, Fault, FaultClass, Lifecycle, MemberEvent, NextAction, OperationState, SecretId, StepId,
+    Code, EventKind, Fault, FaultClass, MemberEvent, NextAction, OperationKind, OperationState, SecretId, StepId,
     StepState, Timestamp,
 };
 use gpuaas_planner::{Ending, FailureScope, Learned, SecretPart};
@@ -266,11 +266,11 @@ impl Driver {
         if ending == Ending::Succeeded {
             rows.of.workload.observed_generation = rows.operation.generation;
             rows.of.workload.fault = None;
+            if rows.operation.kind == OperationKind::Decommission {
+                rows.of.workload.endpoint = None;
+            }
         }
         self.write_status(&mut tx, &story, &mut rows).await?;
-        if rows.of.workload.lifecycle == Lifecycle::Decommissioned {
-            rows.of.workload.endpoint = None;
-        }
         story.operation(&mut tx, EventKind::OperationEnded, &rows.operation).await?;
         tx.commit().await?;
         self.engine.observe_nodes(rows.of.members.iter().map(|member| member.node)).await;

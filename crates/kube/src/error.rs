@@ -162,12 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_port_is_found_at_the_bottom_of_the_chain() {
-        let wrapped = io::Error::other(OpenError::Refused);
-        assert!(matches!(
-            KubeError::from(kube::Error::Service(Box::new(wrapped))),
-            KubeError::Interrupted(_) | KubeError::Refused
-        ));
-        assert!(matches!(KubeError::from(kube::Error::Service(Box::new(OpenError::Refused))), KubeError::Refused));
+    fn a_refused_port_is_told_from_a_broken_connection() {
+        let of = |error: tower::BoxError| KubeError::from(kube::Error::Service(error));
+        assert!(matches!(of(Box::new(OpenError::Refused)), KubeError::Refused));
+        assert!(matches!(of(Box::new(io::Error::from(io::ErrorKind::BrokenPipe))), KubeError::Interrupted(_)));
     }
 }

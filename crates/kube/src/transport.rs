@@ -60,8 +60,9 @@ where
 
 /// Opening the stream and the TLS handshake take at most so long together; over a loaded wide-area link seconds are normal.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection is pinged this often and given up when a ping stays unanswered for as long again.
-const PING_EVERY: Duration = Duration::from_secs(10);
+/// A connection with a request or a watch on it is pinged this often, and given up when a ping stays unanswered for as long
+/// again: together less than a request's own limit, so that a dead connection is replaced before the next request.
+const PING_EVERY: Duration = Duration::from_secs(5);
 /// An unused connection, and with it the tunnel, is closed after this long.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 

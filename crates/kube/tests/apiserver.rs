@@ -240,7 +240,6 @@ async fn a_life_out_of_bounds_is_refused_before_anything_is_made() {
     }
 }
 
-/// A tunnel that dies in silence takes no reset with it: the next call must not hang on it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_broke_is_replaced() {
     let Some(mut genuine) = Genuine::start().await else { return };
@@ -251,6 +250,41 @@ async fn a_connection_that_broke_is_replaced() {
     assert!(gone.is_transport(), "{gone}");
     genuine.start_apiserver();
     cluster.await_ready(PATIENCE, &quiet).await.unwrap();
+    cluster.kube_nodes().await.unwrap();
+}
+
+/// A tunnel whose node lost its power: nothing comes any more, not even an end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_fell_silent_is_noticed_and_replaced() {
+    let Some(genuine) = Genuine::start().await else { return };
+    ready(&genuine).await;
+    let (silence, silent) = tokio::sync::watch::channel(false);
+    let address = genuine.address;
+    let connector = move || {
+        let mut silent = silent.clone();
+        silent.mark_unchanged();
+        async move {
+            let mut far = tokio::net::TcpStream::connect((address, genuine::APISERVER_PORT)).await?;
+            let (near, mut middle) = tokio::io::duplex(64 * 1024);
+            tokio::spawn(async move {
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut middle, &mut far) => {}
+                    // Both ends stay open, and nothing moves.
+                    _ = silent.changed() => std::future::pending().await,
+                }
+            });
+            Ok(Box::new(near) as Box<dyn gpuaas_kube::ByteStream>)
+        }
+        .boxed()
+    };
+    let kubeconfig = Kubeconfig::parse(genuine.admin_kubeconfig.as_bytes()).unwrap();
+    let cluster = Cluster::new(&kubeconfig, genuine.endpoint(), Arc::new(connector)).unwrap();
+    cluster.kube_nodes().await.unwrap();
+    silence.send(true).unwrap();
+    let began = Instant::now();
+    let lost = cluster.kube_nodes().await.unwrap_err();
+    println!("silence noticed after {:?}: {lost}", began.elapsed());
+    assert!(lost.is_transport(), "{lost}");
     cluster.kube_nodes().await.unwrap();
 }
 

@@ -32,6 +32,22 @@ text_enum! {
     }
 }
 
+impl TaskType {
+    /// Whether it may leave something of an app on the node, or take it away. The agent's own staging of artifacts does not count.
+    pub const fn changes_host(self) -> bool {
+        match self {
+            Self::Rke2Install | Self::Rke2Configure | Self::Rke2Start | Self::Rke2Stop | Self::Rke2Uninstall => true,
+            Self::Noop
+            | Self::Inspect
+            | Self::Preflight
+            | Self::Residue
+            | Self::ArtifactFetch
+            | Self::Rke2Observe
+            | Self::Rke2KubeconfigRead => false,
+        }
+    }
+}
+
 text_enum! {
     /// Where a task is.
     TaskState {

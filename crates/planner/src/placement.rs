@@ -57,7 +57,8 @@ pub fn unusable(field: &str, candidate: &Candidate, manifest: &Manifest) -> Vec<
             "wait until it is active, or choose another",
         );
     }
-    if candidate.node_state != NodeState::Active {
+    // A node's own state says nothing more about an allocation that is over.
+    if candidate.state == AllocationState::Active && candidate.node_state != NodeState::Active {
         refuse(
             Code::AllocationInactive,
             format!("{node} is {}", candidate.node_state),

@@ -46,6 +46,8 @@ pub struct MemberView {
     pub state: MemberState,
     /// How it is.
     pub health: Health,
+    /// Whether its software was begun to be laid out on the node.
+    pub touched: bool,
 }
 
 /// A node as an app needs to know it.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpuaas_app_rke2::Rke2;
+use gpuaas_app_rke2::{Deadlines, Rke2};
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::{AppEntry, Catalog, Keys, port::Ports};
 use gpuaas_model::{Role, TokenId};
@@ -19,8 +19,9 @@ use crate::{
 const ADMIN: &str = "admin";
 
 /// The apps of this control plane.
-pub(crate) fn catalog() -> Catalog {
-    Catalog::default().with(AppEntry { app: Arc::new(Rke2::default()), effects: Arc::new(Rke2Effects::default()) })
+pub(crate) fn catalog(rke2: Deadlines) -> Catalog {
+    Catalog::default()
+        .with(AppEntry { app: Arc::new(Rke2::with_deadlines(rke2)), effects: Arc::new(Rke2Effects::default()) })
 }
 
 /// The keys, sealed in the store by the key in the data directory.

@@ -7,18 +7,20 @@ mod bootstrap;
 mod data_dir;
 mod error;
 mod https;
+mod journals;
 mod options;
 pub mod ports;
 mod reach;
 
 pub use data_dir::write_private;
 pub use error::ServerError;
+pub use gpuaas_app_rke2::Deadlines;
 pub use options::ServerOptions;
 
 use std::{net::SocketAddr, sync::Arc};
 
 use gpuaas_api::ApiState;
-use gpuaas_artifacts::ArtifactStore;
+use gpuaas_artifacts::{ArtifactStore, Importer};
 use gpuaas_channel::{Channel, ChannelOptions};
 use gpuaas_engine::{Endpoints, Engine, EngineParts};
 use gpuaas_model::{Connectivity, NodeState};
@@ -30,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     backend::Backend,
     data_dir::DataDir,
+    journals::ChannelJournals,
     reach::{ChannelNodes, ChannelTunnels, LateChannel},
 };
 
@@ -72,7 +75,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let engine = Engine::new(EngineParts {
         store: store.clone(),
         ports: ports.clone(),
-        catalog: bootstrap::catalog(),
+        catalog: bootstrap::catalog(options.rke2_deadlines),
         keys,
         nodes: Arc::new(ChannelNodes(late.clone())),
         tunnels: Arc::new(ChannelTunnels(late.clone())),
@@ -80,6 +83,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     });
     let artifacts =
         ArtifactStore::in_folder(&data.join("artifacts")).map_err(|error| ServerError::Artifacts(error.to_string()))?;
+    let downloads = data.join("downloads");
     let backend = Arc::new(Backend { engine: engine.clone(), artifacts: artifacts.clone() });
     let channel_options =
         ChannelOptions { listen: channel_address, unreachable_after: ChannelOptions::UNREACHABLE_AFTER };
@@ -92,7 +96,8 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let stop = CancellationToken::new();
     let mut running = tokio::task::JoinSet::new();
     running.spawn(service.run(stop.clone()));
-    let state = ApiState::new(engine.clone(), artifacts);
+    let importer = Importer { store: artifacts, scratch: downloads, ca_bundle: options.release_ca_bundle.clone() };
+    let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)));
     running.spawn(https::serve(api_listener, api_tls, gpuaas_api::router(state), stop.clone()));
     running.spawn(drive(engine, stop.clone(), data));
     Ok(ControlPlane { url, authority_pem, admin_token, stop, running })

@@ -5,6 +5,9 @@ use std::{
     path::PathBuf,
 };
 
+use gpuaas_app_rke2::Deadlines;
+use gpuaas_artifacts::SYSTEM_CA_BUNDLE;
+
 use crate::data_dir::DataDir;
 
 /// Port of the API.
@@ -23,13 +26,24 @@ pub struct ServerOptions {
     pub channel_listen: SocketAddr,
     /// How clients and nodes name the API, where that differs from the address it listens on.
     pub public_url: Option<String>,
+    /// The authorities, PEM, that servers of releases must prove themselves by.
+    pub release_ca_bundle: PathBuf,
+    /// How long steps of RKE2 may take.
+    pub rke2_deadlines: Deadlines,
 }
 
 impl ServerOptions {
     /// On loopback, at the usual ports.
     pub fn local(data_dir: PathBuf) -> Self {
         let at = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
-        Self { data_dir, listen: at(API_PORT), channel_listen: at(CHANNEL_PORT), public_url: None }
+        Self {
+            data_dir,
+            listen: at(API_PORT),
+            channel_listen: at(CHANNEL_PORT),
+            public_url: None,
+            release_ca_bundle: SYSTEM_CA_BUNDLE.into(),
+            rke2_deadlines: Deadlines::default(),
+        }
     }
 
     pub(crate) fn store_url(&self, data: &DataDir) -> String {

@@ -22,7 +22,7 @@ impl LateChannel {
         let _ = self.0.set(channel);
     }
 
-    fn get(&self) -> Result<&Channel, ChannelError> {
+    pub(crate) fn get(&self) -> Result<&Channel, ChannelError> {
         self.0.get().ok_or(ChannelError::NotConnected)
     }
 }

@@ -236,6 +236,9 @@ pub struct MemberRecord {
     pub fault: Option<Fault>,
     /// Where clients reach it.
     pub endpoint: Option<String>,
+    /// Whether its software was begun to be laid out: what its node then holds is its own, not an earlier installation's.
+    #[serde(default)]
+    pub touched: bool,
     /// The last operation that touched it.
     pub last_operation: Option<OperationId>,
     /// When it was made.

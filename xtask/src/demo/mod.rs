@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use camino::Utf8PathBuf;
 
-use crate::{components, release, shell};
+use crate::{components, release};
 use report::Report;
 use world::World;
 
@@ -55,9 +55,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let release_options =
         release::ReleaseOptions { components, rke2: None, profile: options.profile.clone(), out: None };
     let release = release::build(&release_options)?;
-    let build =
-        ["build", "--locked", "--package", "gpuaas-cli", "--package", "gpuaas-agent", "--profile", &options.profile];
-    shell::run("building gpuaas and gpuaas-agent", &mut shell::cargo(&build))?;
     remove(&folder)?;
     let mut world = World::start(&folder, &options.profile, kubectl)?;
     let mut report = Report::default();
@@ -109,16 +106,16 @@ fn main_job(world: &mut World, release: &Utf8PathBuf, report: &mut Report) -> an
         "rke2",
         "--name",
         world::WORKLOAD,
-        "--server-node",
+        "--server",
         "demo-1",
-        "--agent-node",
+        "--agent",
         "demo-2",
         "--wait",
     ])?;
     report.take_deploy(&deployed, began.elapsed());
     report.print_deploy();
     let began = Instant::now();
-    let added = world.gpuaas(&["workload", "add-member", world::WORKLOAD, "--agent-node", "demo-3", "--wait"])?;
+    let added = world.gpuaas(&["workload", "add-member", world::WORKLOAD, "--agent", "demo-3", "--wait"])?;
     report.take_steps(&added);
     println!("  add member      demo-3 joined in {:.1} s", began.elapsed().as_secs_f64());
     world.fetch_kubeconfig()?;

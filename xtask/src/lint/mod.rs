@@ -20,5 +20,22 @@ pub(crate) fn run() -> anyhow::Result<()> {
     }
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     shell::run("clippy", &mut shell::cargo(&clippy))?;
+    // What the API's operations lack is found where API, command line and client meet.
+    let coverage = [
+        "test",
+        "--quiet",
+        "--workspace",
+        "--all-features",
+        "--locked",
+        "--bin",
+        "gpuaas",
+        "documented::",
+        "--",
+        "--nocapture",
+    ];
+    shell::run(
+        "operations without command, client method, audit, event, error page or test",
+        &mut shell::cargo(&coverage),
+    )?;
     tools::deny()
 }

@@ -1,5 +1,8 @@
 //! `rke2.start`: enables and starts the unit and follows its signals until it is up, or gives up with evidence.
 //!
+//! Guarantees: when it fails, the unit is at rest. Only an agent that died in the middle leaves one on its way; the next attempt goes on
+//! waiting for that one.
+//!
 //! What RKE2's units do was measured: one whose program exits loops in `activating/auto-restart` and never reaches `failed`; one that cannot
 //! reach its server stays `activating` without end; a start that a condition skips ends inactive and calls itself a success.
 
@@ -34,13 +37,27 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
     }
     let journal = host.journal(unit, JournalFrom::Since(began), true).await.map_err(host_failed)?;
     host.start(unit).await.map_err(host_failed)?;
-    let mut wait = Wait { task: &task, seen: vec![0; task.give_up_on.len()], last_line: String::new(), moved: false };
+    let restarts_before = host.unit(unit).await.map_err(host_failed)?.map_or(0, |status| status.n_restarts);
+    let mut wait = Wait {
+        task: &task,
+        restarts_before,
+        seen: vec![0; task.give_up_on.len()],
+        last_line: String::new(),
+        moved: false,
+    };
     match wait.until_up(&context, events, journal).await {
         Ok(status) => {
             let ready_after_ms = u64::try_from(now().since(began).as_millis()).unwrap_or(u64::MAX);
             started(&task, &context, status, ready_after_ms).await
         }
-        Err((code, message)) => Err(with_evidence(&context, unit, began, code, message).await),
+        Err((code, message)) => {
+            let failure = with_evidence(&context, unit, began, code, message).await;
+            // A start that failed leaves no unit that goes on trying unseen; the next attempt begins from rest.
+            if let Err(error) = host.stop(unit).await {
+                tracing::warn!(unit, %error, "a unit that failed to start could not be stopped");
+            }
+            Err(failure)
+        }
     }
 }
 
@@ -59,6 +76,8 @@ async fn started(
 
 struct Wait<'a> {
     task: &'a Rke2Start,
+    /// Restarts that an earlier attempt saw.
+    restarts_before: u32,
     /// How often each text to give up on was seen.
     seen: Vec<u32>,
     last_line: String,
@@ -107,7 +126,9 @@ impl Wait<'_> {
         if status.active == "activating" {
             self.moved = true;
         }
-        if status.n_restarts > self.task.restarts_max {
+        // A start from rest begins to count at zero.
+        self.restarts_before = self.restarts_before.min(status.n_restarts);
+        if status.n_restarts - self.restarts_before > self.task.restarts_max {
             let why = format!("{unit} ended {} times, last with status {}", status.n_restarts, status.exec_main_status);
             return Some(Err((Code::HostFailed, why)));
         }

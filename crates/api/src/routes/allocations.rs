@@ -32,14 +32,22 @@ pub(crate) struct AllocationParams {
     /// In this state.
     state: Option<String>,
     /// `next_cursor` of the page before.
+    #[serde(default, deserialize_with = "crate::page::cursor")]
+    #[param(value_type = Option<String>)]
     cursor: Option<String>,
     /// At most so many, up to 1,000.
+    #[serde(default, deserialize_with = "crate::page::limit")]
+    #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
 /// Allocations that the caller sees.
 #[utoipa::path(
     get, path = "/api/v1/allocations", tag = "allocations", security(("token" = [])), params(AllocationParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("allocation list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found", "query_invalid"]))
+    ),
     responses((status = 200, body = List<Allocation>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn list_allocations(
@@ -64,12 +72,16 @@ pub(crate) async fn list_allocations(
     for record in records {
         items.push(shown(&mut reader, record).await?);
     }
-    Ok(Json(List { items, next_cursor }))
+    Ok(Json(List::new(items, next_cursor)))
 }
 
 /// Gives a node to a project.
 #[utoipa::path(
     post, path = "/api/v1/allocations", tag = "allocations", security(("token" = [])), request_body = CreateAllocation,
+    extensions(
+        ("x-role" = json!("platform-admin")), ("x-cli" = json!("allocation create")), ("x-audit" = json!("allocation.create")), ("x-event" = json!("allocation.changed")),
+        ("x-errors" = json!(["not_found", "node_unavailable"]))
+    ),
     responses((status = 201, body = Allocation), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn create_allocation(
@@ -89,6 +101,10 @@ pub(crate) async fn create_allocation(
 /// Takes a node back from a project.
 #[utoipa::path(
     post, path = "/api/v1/allocations/{id}/release", tag = "allocations", security(("token" = [])), params(("id" = String, Path)),
+    extensions(
+        ("x-role" = json!("platform-admin")), ("x-cli" = json!("allocation release")), ("x-audit" = json!("allocation.release")), ("x-event" = json!("allocation.changed")),
+        ("x-errors" = json!(["not_found", "allocation_in_use", "state_conflict"]))
+    ),
     responses((status = 200, body = Allocation), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn release_allocation(

@@ -1,10 +1,7 @@
-//! Apps and the releases that are imported for them.
-
-use std::path::Path as FilePath;
+//! Releases that are imported for apps.
 
 use axum::{Json, extract::State, http::StatusCode};
-use gpuaas_api_types::{App, Artifact, ImportRelease, List, Problem};
-use gpuaas_artifacts::import_release;
+use gpuaas_api_types::{Artifact, ImportRelease, List, Problem};
 use gpuaas_engine::commands::artifact::{self, VerifiedRelease};
 use gpuaas_model::Coded;
 use gpuaas_store::ArtifactRecord;
@@ -16,47 +13,27 @@ use crate::{
     state::ApiState,
 };
 
-/// The catalog.
-#[utoipa::path(get, path = "/api/v1/apps", tag = "apps", security(("token" = [])), responses((status = 200, body = List<App>)))]
-pub(crate) async fn list_apps(
-    State(state): State<ApiState>,
-    _caller: Authenticated,
-) -> Result<Json<List<App>>, ApiProblem> {
-    let mut reader = state.engine.store().read().await?;
-    let mut items = Vec::new();
-    for entry in state.engine.catalog().apps() {
-        let manifest = entry.app.manifest();
-        let mut versions: Vec<String> =
-            reader.artifacts(Some(&manifest.slug), None).await?.into_iter().map(|artifact| artifact.version).collect();
-        versions.sort();
-        versions.dedup();
-        items.push(App {
-            slug: manifest.slug.clone(),
-            name: manifest.name.clone(),
-            summary: manifest.summary.clone(),
-            versions,
-            promises: manifest.promises.clone(),
-            not_promised: manifest.not_promised.clone(),
-            placement_schema: manifest.placement_schema.clone(),
-            config_schema: manifest.config_schema.clone(),
-        });
-    }
-    Ok(Json(List { items, next_cursor: None }))
-}
-
 /// Imported files.
-#[utoipa::path(get, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), responses((status = 200, body = List<Artifact>)))]
+#[utoipa::path(get, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("artifact list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!([]))
+    ),
+    responses((status = 200, body = List<Artifact>)))]
 pub(crate) async fn list_artifacts(
     State(state): State<ApiState>,
     _caller: Authenticated,
 ) -> Result<Json<List<Artifact>>, ApiProblem> {
     let artifacts = state.engine.store().read().await?.artifacts(None, None).await?;
-    Ok(Json(List { items: artifacts.into_iter().map(shown).collect(), next_cursor: None }))
+    Ok(Json(List::new(artifacts.into_iter().map(shown).collect(), None)))
 }
 
 /// Imports a release, verified against its own sum file, or nothing of it.
 #[utoipa::path(
     post, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), request_body = ImportRelease,
+    extensions(
+        ("x-role" = json!("platform-admin")), ("x-cli" = json!("artifact import")), ("x-audit" = json!("artifact.import")), ("x-event" = json!("artifact.imported")),
+        ("x-errors" = json!(["not_found", "field_invalid", "artifact_digest_mismatch", "artifact_truncated", "artifact_unsafe_path", "artifact_unlisted", "artifact_missing"]))
+    ),
     responses((status = 201, body = List<Artifact>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn import_artifacts(
@@ -64,14 +41,11 @@ pub(crate) async fn import_artifacts(
     PlatformAdmin(caller): PlatformAdmin,
     Body(ask): Body<ImportRelease>,
 ) -> Result<(StatusCode, Json<List<Artifact>>), ApiProblem> {
-    artifact::check_version(&state.engine, &caller, &ask.app, &ask.version)?;
-    let (files, sums) = match state.engine.catalog().app(&ask.app) {
-        Some(entry) => (entry.app.manifest().release_files.clone(), entry.app.manifest().release_sums.clone()),
-        None => (Vec::new(), String::new()),
-    };
-    let imported = import_release(&state.artifacts, FilePath::new(&ask.path), &files, &sums).await;
+    let entry = artifact::importable(&state.engine, &caller, &ask.app, ask.version.as_deref())?;
+    let manifest = entry.app.manifest();
+    let imported = state.importer.import(&ask.source, &manifest.release_files, &manifest.release_sums).await;
     let imported = imported.map_err(|error| {
-        let problem = ApiProblem::new(error.code(), error.to_string()).about("path");
+        let problem = ApiProblem::new(error.code(), error.to_string()).about("source");
         match error.next() {
             Some(next) => problem.then(next),
             None => problem,
@@ -79,13 +53,18 @@ pub(crate) async fn import_artifacts(
     })?;
     let release = VerifiedRelease {
         app: ask.app,
-        version: ask.version,
+        version: ask.version.or(imported.version).unwrap_or_default(),
         files: imported.files.into_iter().map(|file| (file.name, file.sha256, file.size_bytes)).collect(),
-        source: ask.path,
+        source: without_query(&ask.source).to_owned(),
         stand_in: imported.stand_in,
     };
     let records = artifact::record(&state.engine, &caller, release).await?;
-    Ok((StatusCode::CREATED, Json(List { items: records.into_iter().map(shown).collect(), next_cursor: None })))
+    Ok((StatusCode::CREATED, Json(List::new(records.into_iter().map(shown).collect(), None))))
+}
+
+/// A URL without what may hold a credential.
+fn without_query(source: &str) -> &str {
+    source.split(['?', '#']).next().unwrap_or_default()
 }
 
 fn shown(record: ArtifactRecord) -> Artifact {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::nodes::parsed;
-use crate::{auth::Authenticated, convert, page::Params, problem::ApiProblem, state::ApiState};
+use crate::{auth::Authenticated, convert, page::Params, page::seconds_ago, problem::ApiProblem, state::ApiState};
 
 /// Records listed at once.
 const LIMIT_MAX: u32 = 1_000;
@@ -23,15 +23,23 @@ pub(crate) struct AuditParams {
     target: Option<String>,
     /// Of this action, for example `task.dispatch`.
     action: Option<String>,
+    /// Only of the last so many seconds.
+    since_seconds: Option<u64>,
     /// Behind this number.
     after: Option<u64>,
     /// At most so many, up to 1,000.
+    #[serde(default, deserialize_with = "crate::page::limit")]
+    #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
 /// Audit records that the caller sees, oldest first.
 #[utoipa::path(
     get, path = "/api/v1/audit", tag = "audit", security(("token" = [])), params(AuditParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("audit list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["query_invalid"]))
+    ),
     responses((status = 200, body = List<AuditEntry>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn list_audit(
@@ -45,12 +53,12 @@ pub(crate) async fn list_audit(
         target: params.target,
         action: parsed(params.action.as_deref(), "action")?,
         project: caller.principal.project,
-        since: None,
+        since: params.since_seconds.map(|seconds| seconds_ago(state.engine.ports().clock.now(), seconds)),
         after: params.after.unwrap_or(0),
         limit: Some(limit),
     };
     let records = state.engine.store().read().await?.audits(&filter).await?;
     let full = u32::try_from(records.len()).is_ok_and(|length| length == limit);
     let next_cursor = records.last().filter(|_| full).map(|record| record.sequence.to_string());
-    Ok(Json(List { items: records.into_iter().map(convert::audit).collect(), next_cursor }))
+    Ok(Json(List::new(records.into_iter().map(convert::audit).collect(), next_cursor)))
 }

@@ -20,7 +20,13 @@ use serde::Deserialize;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use utoipa::IntoParams;
 
-use crate::{auth::Authenticated, convert, lookup, page::Params, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth::Authenticated,
+    convert, lookup,
+    page::{Params, flag},
+    problem::ApiProblem,
+    state::ApiState,
+};
 
 /// Events sent or listed at once.
 const BATCH: u32 = 200;
@@ -36,13 +42,23 @@ pub(crate) struct EventParams {
     project: Option<String>,
     /// Behind this number; `Last-Event-ID` does the same for a stream.
     after: Option<u64>,
+    /// For a stream: only what happens from now on.
+    #[serde(default, deserialize_with = "flag")]
+    #[param(value_type = Option<bool>)]
+    from_now: bool,
     /// At most so many, up to 200.
+    #[serde(default, deserialize_with = "crate::page::limit")]
+    #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
 /// Events, oldest first. With `Accept: text/event-stream`, the same as a stream without end.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "events", security(("token" = [])), params(EventParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("event list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found", "query_invalid"]))
+    ),
     responses((status = 200, body = List<Event>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn list_events(
@@ -56,6 +72,12 @@ pub(crate) async fn list_events(
     if wants_stream(&headers) {
         // Subscribed before the first read: nothing that is committed in between is missed.
         let changes = state.engine.store().changes();
+        let resumed = headers.contains_key("last-event-id");
+        let after = if params.from_now && !resumed {
+            state.engine.store().read().await?.last_sequence(stream).await?
+        } else {
+            after
+        };
         let events = follow(state.engine.store().clone(), changes, stream, after);
         return Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response());
     }
@@ -63,7 +85,7 @@ pub(crate) async fn list_events(
     let events = state.engine.store().read().await?.events(stream, after, limit).await?;
     let full = u32::try_from(events.len()).is_ok_and(|length| length == limit);
     let next_cursor = events.last().filter(|_| full).map(|event| event.sequence.to_string());
-    Ok(Json(List { items: events.into_iter().map(convert::event).collect(), next_cursor }).into_response())
+    Ok(Json(List::new(events.into_iter().map(convert::event).collect(), next_cursor)).into_response())
 }
 
 async fn stream_of(state: &ApiState, caller: &Caller, project: Option<&str>) -> Result<StreamName, ApiProblem> {

@@ -1,4 +1,4 @@
-//! Health, for load balancers and people.
+//! Health, for load balancers and people, and metrics, for scrapers: the routes without a token and outside of the document.
 
 use axum::{
     Router,
@@ -7,10 +7,10 @@ use axum::{
     routing::get,
 };
 
-use crate::state::ApiState;
+use crate::{metrics, state::ApiState};
 
 pub(super) fn router() -> Router<ApiState> {
-    Router::new().route("/livez", get(livez)).route("/readyz", get(readyz))
+    Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).route("/metrics", get(metrics::expose))
 }
 
 /// The process answers.

@@ -1,14 +1,19 @@
 //! One file per resource; here is how they come together.
 
+mod access;
 mod allocations;
+mod apps;
 mod artifacts;
 mod audit;
 mod enroll;
 mod events;
 mod health;
+mod logs;
+mod members;
 mod nodes;
 mod operations;
 mod projects;
+mod reader;
 mod tasks;
 mod tokens;
 mod whoami;
@@ -17,10 +22,14 @@ mod workloads;
 use axum::{Json, Router, extract::DefaultBodyLimit, middleware, response::IntoResponse, routing::get};
 use gpuaas_model::Code;
 use tower_http::catch_panic::CatchPanicLayer;
-use utoipa::openapi::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{body::BODY_BYTES_MAX, correlation, document, problem::ApiProblem, state::ApiState};
+use crate::{
+    body::BODY_BYTES_MAX,
+    correlation, document, idempotency, metrics,
+    problem::{self, ApiProblem},
+    state::ApiState,
+};
 
 /// Every route with its place in the document.
 pub(crate) fn routes() -> OpenApiRouter<ApiState> {
@@ -37,14 +46,19 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(enroll::enroll))
         .routes(routes!(allocations::list_allocations, allocations::create_allocation))
         .routes(routes!(allocations::release_allocation))
-        .routes(routes!(artifacts::list_apps))
+        .routes(routes!(apps::list_apps))
+        .routes(routes!(apps::get_app))
+        .routes(routes!(apps::placement_options))
         .routes(routes!(artifacts::list_artifacts, artifacts::import_artifacts))
         .routes(routes!(workloads::list_workloads, workloads::deploy_workload))
         .routes(routes!(workloads::get_workload))
-        .routes(routes!(workloads::add_members))
+        .routes(routes!(members::list_members, members::add_members))
+        .routes(routes!(logs::read_logs))
         .routes(routes!(workloads::decommission_workload))
         .routes(routes!(workloads::resume_workload))
-        .routes(routes!(workloads::deliver_kubeconfig))
+        .routes(routes!(access::get_access))
+        .routes(routes!(access::deliver_kubeconfig))
+        .routes(routes!(access::revoke_access))
         .routes(routes!(operations::list_operations))
         .routes(routes!(operations::get_operation))
         .routes(routes!(operations::cancel_operation))
@@ -56,20 +70,19 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
 
 /// The whole API, ready to be served.
 pub fn router(state: ApiState) -> Router {
-    let (router, openapi) = routes().split_for_parts();
-    router
-        .route("/api/v1/openapi.json", get(move || document_json(openapi.clone())))
-        .merge(health::router())
+    let api = Router::from(routes())
+        .route("/api/v1/openapi.json", get(async || Json(document::document())))
+        .merge(reader::router())
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(state.clone(), idempotency::middleware))
+        .layer(middleware::map_response(problem::explained))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn_with_state(state.clone(), metrics::middleware));
+    api.merge(health::router())
         .layer(middleware::from_fn_with_state(state.clone(), correlation::middleware))
         .with_state(state)
-}
-
-async fn document_json(openapi: OpenApi) -> Json<OpenApi> {
-    Json(openapi)
 }
 
 async fn no_such_route() -> ApiProblem {

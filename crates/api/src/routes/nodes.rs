@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 
 use super::projects::name;
 use crate::{
-    auth::PlatformAdmin,
+    auth::{Authenticated, PlatformAdmin},
     body::Body,
     convert, lookup,
     page::{PageParams, Params},
@@ -33,14 +33,22 @@ pub(crate) struct NodeParams {
     /// With this connectivity.
     connectivity: Option<String>,
     /// `next_cursor` of the page before.
+    #[serde(default, deserialize_with = "crate::page::cursor")]
+    #[param(value_type = Option<String>)]
     cursor: Option<String>,
     /// At most so many, up to 1,000.
+    #[serde(default, deserialize_with = "crate::page::limit")]
+    #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
 /// Nodes.
 #[utoipa::path(
     get, path = "/api/v1/nodes", tag = "nodes", security(("token" = [])), params(NodeParams),
+    extensions(
+        ("x-role" = json!("platform-admin")), ("x-cli" = json!("node list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["query_invalid"]))
+    ),
     responses((status = 200, body = List<Node>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn list_nodes(
@@ -56,12 +64,16 @@ pub(crate) async fn list_nodes(
     };
     let nodes = state.engine.store().read().await?.nodes(&filter).await?;
     let next_cursor = page.next_cursor(&nodes, |node| node.id.to_string());
-    Ok(Json(List { items: nodes.into_iter().map(convert::node).collect(), next_cursor }))
+    Ok(Json(List::new(nodes.into_iter().map(convert::node).collect(), next_cursor)))
 }
 
 /// Registers a machine; the answer holds the string that brings it in.
 #[utoipa::path(
     post, path = "/api/v1/nodes", tag = "nodes", security(("token" = [])), request_body = RegisterNode,
+    extensions(
+        ("x-role" = json!("platform-admin")), ("x-cli" = json!("node register")), ("x-audit" = json!("node.register")), ("x-event" = json!("node.registered")),
+        ("x-errors" = json!(["field_invalid", "name_taken"]))
+    ),
     responses((status = 201, body = RegisteredNode), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn register_node(
@@ -76,20 +88,29 @@ pub(crate) async fn register_node(
 /// A node.
 #[utoipa::path(
     get, path = "/api/v1/nodes/{node}", tag = "nodes", security(("token" = [])), params(("node" = String, Path, description = "name or id")),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("node show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found"]))
+    ),
     responses((status = 200, body = Node), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn get_node(
     State(state): State<ApiState>,
-    _admin: PlatformAdmin,
+    Authenticated(caller): Authenticated,
     Path(key): Path<String>,
 ) -> Result<Json<Node>, ApiProblem> {
-    Ok(Json(convert::node(find(&state, &key).await?)))
+    let node = lookup::visible_node(&mut state.engine.store().read().await?, &caller, &key).await?;
+    Ok(Json(convert::node(node)))
 }
 
 /// Issues a new enrollment string; earlier ones of this node stop working.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/enrollment", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id")),
+    extensions(
+        ("x-role" = json!("platform-admin")), ("x-cli" = json!("node enroll")), ("x-audit" = json!("node.enrollment_create")), ("x-event" = json!("node.enrollment_issued")),
+        ("x-errors" = json!(["not_found", "state_conflict"]))
+    ),
     responses((status = 201, body = RegisteredNode), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn issue_enrollment(
@@ -105,6 +126,10 @@ pub(crate) async fn issue_enrollment(
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/ping", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id")),
+    extensions(
+        ("x-role" = json!("platform-admin")), ("x-cli" = json!("node ping")), ("x-audit" = json!("node.ping")), ("x-event" = json!("task.changed")),
+        ("x-errors" = json!(["not_found", "node_unreachable"]))
+    ),
     responses((status = 200, body = Ping), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn ping_node(
@@ -122,6 +147,10 @@ pub(crate) async fn ping_node(
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/reset", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id")),
+    extensions(
+        ("x-role" = json!("platform-admin")), ("x-cli" = json!("node reset")), ("x-audit" = json!("node.reset")), ("x-event" = json!("node.state_changed")),
+        ("x-errors" = json!(["not_found", "state_conflict"]))
+    ),
     responses((status = 200, body = RegisteredNode), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn reset_node(

@@ -9,27 +9,78 @@ use gpuaas_engine::{CommandError, commands::operation};
 use gpuaas_model::OperationId;
 use gpuaas_store::OperationFilter;
 
-use crate::{auth::Authenticated, page::PageParams, page::Params, problem::ApiProblem, shown, state::ApiState};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::nodes::parsed;
+use crate::{
+    auth::Authenticated,
+    lookup,
+    page::{PageParams, Params},
+    problem::ApiProblem,
+    shown,
+    state::ApiState,
+};
+
+/// Which operations.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OperationParams {
+    /// Of this project, by name or id.
+    project: Option<String>,
+    /// On this workload, by name or id.
+    workload: Option<String>,
+    /// In this state.
+    state: Option<String>,
+    /// `next_cursor` of the page before.
+    #[serde(default, deserialize_with = "crate::page::cursor")]
+    #[param(value_type = Option<String>)]
+    cursor: Option<String>,
+    /// At most so many, up to 1,000.
+    #[serde(default, deserialize_with = "crate::page::limit")]
+    #[param(value_type = Option<u32>)]
+    limit: Option<u32>,
+}
 
 /// Operations that the caller sees, oldest first.
 #[utoipa::path(
-    get, path = "/api/v1/operations", tag = "operations", security(("token" = [])), params(PageParams),
+    get, path = "/api/v1/operations", tag = "operations", security(("token" = [])), params(OperationParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("operation list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found", "query_invalid"]))
+    ),
     responses((status = 200, body = List<Operation>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn list_operations(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
-    Params(page): Params<PageParams>,
+    Params(params): Params<OperationParams>,
 ) -> Result<Json<List<Operation>>, ApiProblem> {
-    let filter = OperationFilter { project: caller.principal.project, page: page.page(), ..OperationFilter::default() };
-    let operations = state.engine.store().read().await?.operations(&filter).await?;
+    let mut reader = state.engine.store().read().await?;
+    let project = match &params.project {
+        Some(_) => Some(lookup::caller_project(&mut reader, &caller, params.project.as_deref()).await?),
+        None => caller.principal.project,
+    };
+    let workload = match &params.workload {
+        Some(key) => Some(lookup::workload(&mut reader, &caller, params.project.as_deref(), key).await?.id),
+        None => None,
+    };
+    let page = PageParams { cursor: params.cursor, limit: params.limit };
+    let operation_state = parsed(params.state.as_deref(), "state")?;
+    let filter = OperationFilter { project, workload, state: operation_state, page: page.page() };
+    let operations = reader.operations(&filter).await?;
     let next_cursor = page.next_cursor(&operations, |operation| operation.id.to_string());
-    Ok(Json(List { items: operations.into_iter().map(shown::operation).collect(), next_cursor }))
+    Ok(Json(List::new(operations.into_iter().map(shown::operation).collect(), next_cursor)))
 }
 
 /// An operation with its steps.
 #[utoipa::path(
     get, path = "/api/v1/operations/{id}", tag = "operations", security(("token" = [])), params(("id" = String, Path)),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("operation show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found"]))
+    ),
     responses((status = 200, body = OperationDetail), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn get_operation(
@@ -48,6 +99,10 @@ pub(crate) async fn get_operation(
 /// Asks an operation to end; what runs is told, what has not begun never will.
 #[utoipa::path(
     post, path = "/api/v1/operations/{id}/cancel", tag = "operations", security(("token" = [])), params(("id" = String, Path)),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("operation cancel")), ("x-audit" = json!("operation.cancel")), ("x-event" = json!("operation.ended")),
+        ("x-errors" = json!(["not_found", "state_conflict"]))
+    ),
     responses((status = 200, body = Operation), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn cancel_operation(

@@ -8,7 +8,11 @@ use gpuaas_model::{Code, Name};
 use crate::{auth::Authenticated, auth::PlatformAdmin, body::Body, convert, problem::ApiProblem, state::ApiState};
 
 /// Projects that the caller sees.
-#[utoipa::path(get, path = "/api/v1/projects", tag = "projects", security(("token" = [])), responses((status = 200, body = List<Project>)))]
+#[utoipa::path(get, path = "/api/v1/projects", tag = "projects", security(("token" = [])), extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("project list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!([]))
+    ),
+    responses((status = 200, body = List<Project>)))]
 pub(crate) async fn list_projects(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
@@ -16,12 +20,16 @@ pub(crate) async fn list_projects(
     let projects = state.engine.store().read().await?.projects().await?;
     let items =
         projects.into_iter().filter(|project| caller.principal.sees(project.id)).map(convert::project).collect();
-    Ok(Json(List { items, next_cursor: None }))
+    Ok(Json(List::new(items, None)))
 }
 
 /// Makes a project.
 #[utoipa::path(
     post, path = "/api/v1/projects", tag = "projects", security(("token" = [])), request_body = CreateProject,
+    extensions(
+        ("x-role" = json!("platform-admin")), ("x-cli" = json!("project create")), ("x-audit" = json!("project.create")), ("x-event" = json!("project.created")),
+        ("x-errors" = json!(["field_invalid", "name_taken"]))
+    ),
     responses((status = 201, body = Project), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn create_project(

@@ -32,14 +32,22 @@ pub(crate) struct TaskParams {
     /// In this state.
     state: Option<String>,
     /// `next_cursor` of the page before.
+    #[serde(default, deserialize_with = "crate::page::cursor")]
+    #[param(value_type = Option<String>)]
     cursor: Option<String>,
     /// At most so many, up to 1,000.
+    #[serde(default, deserialize_with = "crate::page::limit")]
+    #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
 /// Tasks that the caller sees.
 #[utoipa::path(
     get, path = "/api/v1/tasks", tag = "tasks", security(("token" = [])), params(TaskParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("task list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found", "query_invalid"]))
+    ),
     responses((status = 200, body = List<Task>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn list_tasks(
@@ -49,7 +57,7 @@ pub(crate) async fn list_tasks(
 ) -> Result<Json<List<Task>>, ApiProblem> {
     let mut reader = state.engine.store().read().await?;
     let node = match &params.node {
-        Some(key) => Some(lookup::node(&mut reader, key).await?.id),
+        Some(key) => Some(lookup::visible_node(&mut reader, &caller, key).await?.id),
         None => None,
     };
     let operation =
@@ -64,12 +72,16 @@ pub(crate) async fn list_tasks(
     };
     let tasks = reader.tasks(&filter).await?;
     let next_cursor = page.next_cursor(&tasks, |task| task.id.to_string());
-    Ok(Json(List { items: tasks.into_iter().map(convert::task).collect(), next_cursor }))
+    Ok(Json(List::new(tasks.into_iter().map(convert::task).collect(), next_cursor)))
 }
 
 /// A task.
 #[utoipa::path(
     get, path = "/api/v1/tasks/{id}", tag = "tasks", security(("token" = [])), params(("id" = String, Path)),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("task show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found"]))
+    ),
     responses((status = 200, body = Task), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn get_task(

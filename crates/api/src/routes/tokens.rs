@@ -15,18 +15,26 @@ use gpuaas_model::{Code, TokenId};
 use crate::{auth::PlatformAdmin, body::Body, convert, lookup, problem::ApiProblem, state::ApiState};
 
 /// Every token, without secrets.
-#[utoipa::path(get, path = "/api/v1/tokens", tag = "access", security(("token" = [])), responses((status = 200, body = List<Token>)))]
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "access", security(("token" = [])), extensions(
+        ("x-role" = json!("platform-admin")), ("x-cli" = json!("token list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!([]))
+    ),
+    responses((status = 200, body = List<Token>)))]
 pub(crate) async fn list_tokens(
     State(state): State<ApiState>,
     _admin: PlatformAdmin,
 ) -> Result<Json<List<Token>>, ApiProblem> {
     let tokens = state.engine.store().read().await?.tokens(None).await?;
-    Ok(Json(List { items: tokens.into_iter().map(convert::token).collect(), next_cursor: None }))
+    Ok(Json(List::new(tokens.into_iter().map(convert::token).collect(), None)))
 }
 
 /// Makes a token; its secret is in the answer and nowhere else.
 #[utoipa::path(
     post, path = "/api/v1/tokens", tag = "access", security(("token" = [])), request_body = CreateToken,
+    extensions(
+        ("x-role" = json!("platform-admin")), ("x-cli" = json!("token create")), ("x-audit" = json!("token.create")), ("x-event" = json!("token.created")),
+        ("x-errors" = json!(["field_invalid", "not_found"]))
+    ),
     responses((status = 201, body = CreatedToken), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn create_token(
@@ -48,6 +56,10 @@ pub(crate) async fn create_token(
 /// Withdraws a token.
 #[utoipa::path(
     delete, path = "/api/v1/tokens/{id}", tag = "access", security(("token" = [])), params(("id" = String, Path)),
+    extensions(
+        ("x-role" = json!("platform-admin")), ("x-cli" = json!("token revoke")), ("x-audit" = json!("token.revoke")), ("x-event" = json!("token.revoked")),
+        ("x-errors" = json!(["not_found"]))
+    ),
     responses((status = 200, body = Token), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn revoke_token(

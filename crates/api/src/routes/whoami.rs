@@ -6,7 +6,11 @@ use gpuaas_api_types::WhoAmI;
 use crate::auth::Authenticated;
 
 /// Who the token's holder is.
-#[utoipa::path(get, path = "/api/v1/whoami", tag = "access", security(("token" = [])), responses((status = 200, body = WhoAmI)))]
+#[utoipa::path(get, path = "/api/v1/whoami", tag = "access", security(("token" = [])), extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("whoami")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!([]))
+    ),
+    responses((status = 200, body = WhoAmI)))]
 pub(crate) async fn whoami(Authenticated(caller): Authenticated) -> Json<WhoAmI> {
     let principal = caller.principal;
     Json(WhoAmI {

@@ -1,23 +1,20 @@
 //! Workloads.
 
+use std::collections::BTreeMap;
+
 use axum::{
     Json,
     extract::{Path, State},
-    http::{StatusCode, header},
+    http::StatusCode,
     response::{IntoResponse, Response},
 };
-use gpuaas_api_types::{
-    AccessGranted, AddMembers, AskAccess, Deploy, List, Problem, Started, Workload, WorkloadDetail,
-};
+use gpuaas_api_types::{Deploy, List, PlannedMember, PlannedStep, Preview, Problem, Started, Workload, WorkloadDetail};
 use gpuaas_engine::{
-    Caller,
-    commands::{
-        access::{self, AccessAsk},
-        workload::{self, Accepted},
-    },
+    Caller, CommandError,
+    commands::workload::{self, Accepted},
 };
-use gpuaas_model::WorkloadId;
-use gpuaas_store::{Reader, WorkloadFilter, WorkloadRecord};
+use gpuaas_model::{Code, ProjectId, WorkloadId};
+use gpuaas_store::{Page, Reader, WorkloadFilter, WorkloadRecord};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -26,7 +23,7 @@ use crate::{
     auth::Authenticated,
     body::Body,
     lookup,
-    page::{PageParams, Params},
+    page::{PageParams, Params, flag},
     problem::ApiProblem,
     shown,
     state::ApiState,
@@ -38,7 +35,20 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProjectParams {
     /// By name or id; the caller's own when absent.
-    project: Option<String>,
+    pub(super) project: Option<String>,
+}
+
+/// Whether to do it or to say what would be done.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DryRunParams {
+    /// The project that a workload's name is meant in, by name or id; the caller's own when absent.
+    pub(super) project: Option<String>,
+    /// Touch nothing; answer with the plan, or with every reason against it.
+    #[serde(default, deserialize_with = "flag")]
+    #[param(value_type = Option<bool>)]
+    pub(super) dry_run: bool,
 }
 
 /// Which workloads.
@@ -52,15 +62,27 @@ pub(crate) struct WorkloadParams {
     lifecycle: Option<String>,
     /// With this health.
     health: Option<String>,
+    /// Of this app.
+    app: Option<String>,
+    /// In this section: `needs_attention`, `active`, `stopped` or `history`.
+    section: Option<String>,
     /// `next_cursor` of the page before.
+    #[serde(default, deserialize_with = "crate::page::cursor")]
+    #[param(value_type = Option<String>)]
     cursor: Option<String>,
     /// At most so many, up to 1,000.
+    #[serde(default, deserialize_with = "crate::page::limit")]
+    #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
-/// Workloads that the caller sees.
+/// Workloads that the caller sees, with how many there are in each section.
 #[utoipa::path(
     get, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), params(WorkloadParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("workload list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found", "query_invalid"]))
+    ),
     responses((status = 200, body = List<Workload>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn list_workloads(
@@ -78,31 +100,87 @@ pub(crate) async fn list_workloads(
         project,
         lifecycle: parsed(params.lifecycle.as_deref(), "lifecycle")?,
         health: parsed(params.health.as_deref(), "health")?,
-        app: None,
+        app: params.app,
         page: page.page(),
     };
-    let records = reader.workloads(&filter).await?;
-    let next_cursor = page.next_cursor(&records, |record| record.id.to_string());
-    let mut items = Vec::new();
+    let (records, next_cursor) = match &params.section {
+        Some(section) => of_section(&mut reader, filter, section).await?,
+        None => {
+            let records = reader.workloads(&filter).await?;
+            let next_cursor = page.next_cursor(&records, |record| record.id.to_string());
+            (records, next_cursor)
+        }
+    };
+    let (now, mut items) = (state.engine.ports().clock.now(), Vec::new());
     for record in records {
-        items.push(shown::workload(&mut reader, record).await?);
+        items.push(shown::workload(&mut reader, record, now).await?);
     }
-    Ok(Json(List { items, next_cursor }))
+    Ok(Json(List::new(items, next_cursor).with_counts(counts(&mut reader, project).await?)))
 }
 
-/// Deploys an app, or refuses it with every reason and nothing touched.
+/// A page of one section: reads on until it is full, because rows do not know their section.
+async fn of_section(
+    reader: &mut Reader,
+    mut filter: WorkloadFilter,
+    section: &str,
+) -> Result<(Vec<WorkloadRecord>, Option<String>), ApiProblem> {
+    if !shown::SECTIONS.contains(&section) {
+        let detail = format!("{section:?} is none of {}", shown::SECTIONS.join(", "));
+        return Err(ApiProblem::new(Code::QueryInvalid, detail).about("section"));
+    }
+    let limit = filter.page.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX) as usize;
+    filter.page.limit = None;
+    let mut found: Vec<WorkloadRecord> = Vec::new();
+    loop {
+        let read = reader.workloads(&filter).await?;
+        let whole = read.len() < Page::LIMIT_MAX as usize;
+        filter.page.after = read.last().map(|record| record.id.to_string());
+        let is_in =
+            |record: &WorkloadRecord| shown::section(record.lifecycle, record.health, Some(record.recovery)) == section;
+        found.extend(read.into_iter().filter(is_in));
+        if found.len() > limit {
+            found.truncate(limit);
+            let next_cursor = found.last().map(|record| record.id.to_string());
+            return Ok((found, next_cursor));
+        }
+        if whole {
+            return Ok((found, None));
+        }
+    }
+}
+
+/// How many workloads there are in each section. Those that run well and yet wait for a person count as active here: counts are made of
+/// lifecycle and health alone.
+async fn counts(reader: &mut Reader, project: Option<ProjectId>) -> Result<BTreeMap<String, u64>, ApiProblem> {
+    let mut counts: BTreeMap<String, u64> = shown::SECTIONS.iter().map(|section| ((*section).to_owned(), 0)).collect();
+    for ((lifecycle, health), count) in reader.workload_counts(project).await? {
+        *counts.entry(shown::section(lifecycle, health, None).to_owned()).or_default() += count;
+    }
+    Ok(counts)
+}
+
+/// Deploys an app, or refuses it with every reason and nothing touched. With `dry_run`, answers 200 with what would be done.
 #[utoipa::path(
-    post, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), request_body = Deploy,
-    responses((status = 202, body = Started), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    post, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), request_body = Deploy, params(DryRunParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("workload deploy")), ("x-audit" = json!("workload.deploy")), ("x-event" = json!("workload.requested")),
+        ("x-errors" = json!(["not_found", "field_invalid", "name_taken", "placement_invalid", "server_required", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "version_unknown", "config_refused", "agent_too_old"]))
+    ),
+    responses(
+        (status = 202, body = Started), (status = 200, body = Preview, description = "of a dry run"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")
+    )
 )]
 pub(crate) async fn deploy_workload(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
+    Params(params): Params<DryRunParams>,
     Body(ask): Body<Deploy>,
-) -> Result<(StatusCode, Json<Started>), ApiProblem> {
+) -> Result<Response, ApiProblem> {
     let project = {
         let mut reader = state.engine.store().read().await?;
-        lookup::caller_project(&mut reader, &caller, ask.project.as_deref()).await?
+        let named = ask.project.as_deref().or(params.project.as_deref());
+        lookup::caller_project(&mut reader, &caller, named).await?
     };
     let deploy = workload::Deploy {
         project,
@@ -112,13 +190,23 @@ pub(crate) async fn deploy_workload(
         intent: ask.placement,
         config: ask.config,
     };
-    started(&state, workload::deploy(&state.engine, &caller, deploy).await?).await
+    if params.dry_run {
+        let app = deploy.app.clone();
+        let drafted = workload::preview_deploy(&state.engine, &caller, deploy).await?;
+        return Ok(Json(preview(&state, &app, drafted).await?).into_response());
+    }
+    let accepted = workload::deploy(&state.engine, &caller, deploy).await?;
+    Ok(started(&state, accepted).await?.into_response())
 }
 
 /// A workload with its members.
 #[utoipa::path(
     get, path = "/api/v1/workloads/{workload}", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("workload show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found", "query_invalid"]))
+    ),
     responses((status = 200, body = WorkloadDetail), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn get_workload(
@@ -129,30 +217,20 @@ pub(crate) async fn get_workload(
 ) -> Result<Json<WorkloadDetail>, ApiProblem> {
     let mut reader = state.engine.store().read().await?;
     let record = lookup::workload(&mut reader, &caller, params.project.as_deref(), &key).await?;
-    Ok(Json(detail(&mut reader, record).await?))
-}
-
-/// Adds members to a running workload.
-#[utoipa::path(
-    post, path = "/api/v1/workloads/{workload}/members", tag = "workloads", security(("token" = [])), request_body = AddMembers,
-    params(("workload" = String, Path, description = "name or id"), ProjectParams),
-    responses((status = 202, body = Started), (status = "4XX", body = Problem, content_type = "application/problem+json"))
-)]
-pub(crate) async fn add_members(
-    State(state): State<ApiState>,
-    Authenticated(caller): Authenticated,
-    Path(key): Path<String>,
-    Params(params): Params<ProjectParams>,
-    Body(ask): Body<AddMembers>,
-) -> Result<(StatusCode, Json<Started>), ApiProblem> {
-    let id = find(&state, &caller, &params, &key).await?;
-    started(&state, workload::add_member(&state.engine, &caller, id, ask.placement).await?).await
+    let members = super::members::members(&mut reader, record.id).await?;
+    let operation = reader.newest_operation(record.id).await?.map(|operation| operation.id.to_string());
+    let workload = shown::workload(&mut reader, record, state.engine.ports().clock.now()).await?;
+    Ok(Json(WorkloadDetail { workload, members, operation }))
 }
 
 /// Removes a workload from all of its nodes.
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/decommission", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("workload decommission")), ("x-audit" = json!("workload.decommission")), ("x-event" = json!("operation.started")),
+        ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict"]))
+    ),
     responses((status = 202, body = Started), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn decommission_workload(
@@ -161,7 +239,7 @@ pub(crate) async fn decommission_workload(
     Path(key): Path<String>,
     Params(params): Params<ProjectParams>,
 ) -> Result<(StatusCode, Json<Started>), ApiProblem> {
-    let id = find(&state, &caller, &params, &key).await?;
+    let id = find(&state, &caller, params.project.as_deref(), &key).await?;
     started(&state, workload::decommission(&state.engine, &caller, id).await?).await
 }
 
@@ -169,6 +247,10 @@ pub(crate) async fn decommission_workload(
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/resume", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("workload resume")), ("x-audit" = json!("workload.resume")), ("x-event" = json!("operation.started")),
+        ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict"]))
+    ),
     responses((status = 202, body = Started), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn resume_workload(
@@ -177,54 +259,50 @@ pub(crate) async fn resume_workload(
     Path(key): Path<String>,
     Params(params): Params<ProjectParams>,
 ) -> Result<(StatusCode, Json<Started>), ApiProblem> {
-    let id = find(&state, &caller, &params, &key).await?;
+    let id = find(&state, &caller, params.project.as_deref(), &key).await?;
     started(&state, workload::resume(&state.engine, &caller, id).await?).await
 }
 
-/// Delivers a credential for the workload's cluster; it is in the answer and nowhere else.
-#[utoipa::path(
-    post, path = "/api/v1/workloads/{workload}/kubeconfig", tag = "workloads", security(("token" = [])), request_body = AskAccess,
-    params(("workload" = String, Path, description = "name or id"), ProjectParams),
-    responses((status = 201, body = AccessGranted), (status = "4XX", body = Problem, content_type = "application/problem+json"))
-)]
-pub(crate) async fn deliver_kubeconfig(
-    State(state): State<ApiState>,
-    Authenticated(caller): Authenticated,
-    Path(key): Path<String>,
-    Params(params): Params<ProjectParams>,
-    Body(ask): Body<AskAccess>,
-) -> Result<Response, ApiProblem> {
-    let id = find(&state, &caller, &params, &key).await?;
-    let ask = AccessAsk { kind: ask.kind, role: ask.role, ttl_seconds: ask.ttl_seconds, reason: ask.reason };
-    let delivered = access::deliver(&state.engine, &caller, id, ask).await?;
-    let granted = AccessGranted {
-        grant: delivered.grant.id.to_string(),
-        kind: delivered.grant.kind,
-        role: delivered.grant.role,
-        expires_at: delivered.grant.expires_at.to_string(),
-        kubeconfig: delivered.kubeconfig.to_string(),
-    };
-    // A credential is nothing for a cache.
-    Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(granted)).into_response())
+pub(super) async fn find(
+    state: &ApiState,
+    caller: &Caller,
+    project: Option<&str>,
+    key: &str,
+) -> Result<WorkloadId, ApiProblem> {
+    let mut reader = state.engine.store().read().await?;
+    Ok(lookup::workload(&mut reader, caller, project, key).await?.id)
 }
 
-async fn find(state: &ApiState, caller: &Caller, params: &ProjectParams, key: &str) -> Result<WorkloadId, ApiProblem> {
+pub(super) async fn started(state: &ApiState, accepted: Accepted) -> Result<(StatusCode, Json<Started>), ApiProblem> {
     let mut reader = state.engine.store().read().await?;
-    Ok(lookup::workload(&mut reader, caller, params.project.as_deref(), key).await?.id)
-}
-
-async fn started(state: &ApiState, accepted: Accepted) -> Result<(StatusCode, Json<Started>), ApiProblem> {
-    let mut reader = state.engine.store().read().await?;
-    let workload = shown::workload(&mut reader, accepted.workload).await?;
+    let workload = shown::workload(&mut reader, accepted.workload, state.engine.ports().clock.now()).await?;
     Ok((StatusCode::ACCEPTED, Json(Started { workload, operation: shown::operation(accepted.operation) })))
 }
 
-async fn detail(reader: &mut Reader, record: WorkloadRecord) -> Result<WorkloadDetail, ApiProblem> {
+pub(super) async fn preview(state: &ApiState, app: &str, drafted: workload::Preview) -> Result<Preview, ApiProblem> {
+    let entry = state.engine.catalog().app(app).ok_or_else(|| CommandError::not_found("app", app))?;
+    let manifest = entry.app.manifest();
+    let mut reader = state.engine.store().read().await?;
     let mut members = Vec::new();
-    for member in reader.members_of(record.id).await? {
-        let node = reader.node(member.node).await?;
-        members.push(shown::member(member, &node));
+    for placed in drafted.placed {
+        members.push(PlannedMember {
+            name: format!("{}-{}", placed.component_key, placed.ordinal),
+            allocation: placed.allocation.to_string(),
+            node: placed.node.to_string(),
+            node_name: reader.node(placed.node).await?.name.to_string(),
+        });
     }
-    let operation = reader.newest_operation(record.id).await?.map(|operation| operation.id.to_string());
-    Ok(WorkloadDetail { workload: shown::workload(reader, record).await?, members, operation })
+    let step = |step: gpuaas_planner::StepSpec| PlannedStep {
+        key: step.key.to_string(),
+        phase: step.phase,
+        needs: step.needs.iter().map(ToString::to_string).collect(),
+        deadline_ms: step.deadline_ms,
+    };
+    Ok(Preview {
+        kind: drafted.plan.kind.to_string(),
+        members,
+        steps: drafted.plan.steps.into_iter().map(step).collect(),
+        promises: manifest.promises.clone(),
+        not_promised: manifest.not_promised.clone(),
+    })
 }

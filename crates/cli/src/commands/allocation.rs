@@ -1,37 +1,87 @@
 //! `gpuaas allocation`.
 
+use std::process::ExitCode;
+
+use clap::Subcommand;
 use gpuaas_api_types::{Allocation, CreateAllocation};
 use gpuaas_client::{Client, ClientError};
+use gpuaas_model::ExitStatus;
 
-use crate::{
-    cli::{Allocation as Verb, Target},
-    output,
-};
+use super::following::{Following, Next};
+use crate::{cli::Target, output};
 
-pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Give a node to the project
+    Create {
+        /// The node, by name or id
+        #[arg(long)]
+        node: String,
+    },
+    /// List allocations
+    List {
+        /// In this state
+        #[arg(long)]
+        state: Option<String>,
+    },
+    /// Take a node back
+    Release {
+        /// The allocation's id
+        id: String,
+    },
+}
+
+pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::Create { node } => {
-            let project = target.project.clone();
-            let project =
-                project.ok_or_else(|| ClientError::Setting("which project? set GPUAAS_PROJECT or --project".into()))?;
-            let allocation = client.create_allocation(&CreateAllocation { project, node }).await?;
-            output::one(target.output, &allocation, described, &allocation.id)
-        }
-        Verb::List => {
-            let allocations = client.list_allocations(target.project.clone(), None).await?.items;
-            let row = |allocation: &Allocation| {
-                let detail = allocation.detail.clone().unwrap_or_default();
-                vec![allocation.id.clone(), allocation.node_name.clone(), allocation.state.clone(), detail]
-            };
-            output::list(target.output, &allocations, &["ID", "NODE", "STATE", "DETAIL"], row, |item| item.id.clone())
+        Verb::Create { node } => return create(client, target, node).await,
+        Verb::List { state } => {
+            let allocations = client.list_allocations(target.project.clone(), state).await?.items;
+            output::list(target.output, &allocations, &["ID", "NODE", "STATE", "DETAIL"], row, |item| item.id.clone())?;
         }
         Verb::Release { id } => {
             let allocation = client.release_allocation(&id).await?;
-            output::one(target.output, &allocation, described, &allocation.id)
+            output::one(target.output, &allocation, described, &allocation.id)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn create(client: &Client, target: &Target, node: String) -> anyhow::Result<ExitCode> {
+    let project = target.project.clone();
+    let project =
+        project.ok_or_else(|| ClientError::Setting("which project? set GPUAAS_PROJECT or --project".into()))?;
+    let mut allocation = client.create_allocation(&CreateAllocation { project: project.clone(), node }).await?;
+    if target.wait {
+        allocation = settled(client, project, allocation).await?;
+    }
+    output::one(target.output, &allocation, described, &allocation.id)?;
+    Ok(if allocation.state == "failed" { output::exit(ExitStatus::Failed) } else { ExitCode::SUCCESS })
+}
+
+/// The allocation once its node was inspected, told by events.
+async fn settled(client: &Client, project: String, made: Allocation) -> anyhow::Result<Allocation> {
+    let mut events = Following::start(client, Some(project.clone()), None).await?;
+    loop {
+        let known = client.list_allocations(Some(project.clone()), None).await?.items;
+        let now = known.into_iter().find(|allocation| allocation.id == made.id);
+        if let Some(now) = now.filter(|now| !matches!(now.state.as_str(), "requested" | "provisioning")) {
+            return Ok(now);
+        }
+        loop {
+            match events.next().await? {
+                Next::Event(event) if event.subject_id != made.id => {}
+                Next::Event(_) | Next::Anew => break,
+            }
         }
     }
 }
 
+fn row(allocation: &Allocation) -> Vec<String> {
+    let detail = allocation.detail.clone().unwrap_or_default();
+    vec![allocation.id.clone(), allocation.node_name.clone(), allocation.state.clone(), detail]
+}
+
 fn described(allocation: &Allocation) -> String {
-    format!("Allocation {} of {} is {}.", allocation.id, allocation.node_name, allocation.state)
+    let detail = allocation.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+    format!("Allocation {} of {} is {}{detail}.", allocation.id, allocation.node_name, allocation.state)
 }

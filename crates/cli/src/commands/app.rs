@@ -1,43 +1,69 @@
-//! `gpuaas app` and `gpuaas artifact`.
+//! `gpuaas app`.
 
-use anyhow::Context;
-use gpuaas_api_types::{App, Artifact, ImportRelease};
+use clap::Subcommand;
+use gpuaas_api_types::{App, PlacementOption};
 use gpuaas_client::Client;
 
-use crate::{
-    cli::{App as AppVerb, Artifact as ArtifactVerb, Target},
-    output,
-};
+use crate::{cli::Target, output};
 
-pub(crate) async fn apps(client: &Client, target: &Target, verb: AppVerb) -> anyhow::Result<()> {
-    let AppVerb::List = verb;
-    let apps = client.list_apps().await?.items;
-    let row = |app: &App| vec![app.slug.clone(), app.name.clone(), app.versions.join(", "), app.summary.clone()];
-    output::list(target.output, &apps, &["SLUG", "NAME", "VERSIONS", ""], row, |app| app.slug.clone())
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List apps
+    List,
+    /// Show an app: what is promised of it and what is not
+    Show {
+        /// The app's slug
+        slug: String,
+    },
+    /// List the project's allocations as places for an app, with every reason against the unusable ones
+    PlacementOptions {
+        /// The app's slug
+        slug: String,
+    },
 }
 
-pub(crate) async fn artifacts(client: &Client, target: &Target, verb: ArtifactVerb) -> anyhow::Result<()> {
-    let files = match verb {
-        ArtifactVerb::List => client.list_artifacts().await?.items,
-        ArtifactVerb::Import { app, path, version } => {
-            let path = std::path::absolute(path)?;
-            let named = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
-            let version = version.or(named).context("which version? say --version")?;
-            let path = path.to_str().context("the folder's path is no text")?.to_owned();
-            client.import_artifacts(&ImportRelease { app, version, path }).await?.items
+pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
+    match verb {
+        Verb::List => {
+            let apps = client.list_apps().await?.items;
+            output::list(target.output, &apps, &["SLUG", "NAME", "VERSIONS", "STATUS"], row, |app| app.slug.clone())
         }
-    };
-    let row = |file: &Artifact| {
-        let badge = if file.stand_in { "stand-in" } else { "" };
-        vec![
-            file.app.clone(),
-            file.version.clone(),
-            file.name.clone(),
-            file.size_bytes.to_string(),
-            file.sha256[..file.sha256.len().min(12)].to_owned(),
-            badge.to_owned(),
-        ]
-    };
-    let header = ["APP", "VERSION", "FILE", "BYTES", "SHA256", ""];
-    output::list(target.output, &files, &header, row, |file| format!("{}/{}/{}", file.app, file.version, file.name))
+        Verb::Show { slug } => output::one(target.output, &client.get_app(&slug).await?, described, &slug),
+        Verb::PlacementOptions { slug } => {
+            let options = client.placement_options(target.project.clone(), &slug).await?.items;
+            let header = ["NODE", "ALLOCATION", "USABLE", "REASONS"];
+            output::list(target.output, &options, &header, option, |option| option.allocation.id.clone())
+        }
+    }
+}
+
+fn row(app: &App) -> Vec<String> {
+    vec![app.slug.clone(), app.name.clone(), versions(app).join(", "), app.status.clone()]
+}
+
+/// Versions, each with its badge.
+fn versions(app: &App) -> Vec<String> {
+    let badge = |version: &String| if app.stand_ins.contains(version) { " (stand-in)" } else { "" };
+    app.versions.iter().map(|version| format!("{version}{}", badge(version))).collect()
+}
+
+fn option(option: &PlacementOption) -> Vec<String> {
+    let usable = if option.usable { "yes" } else { "no" };
+    let reasons: Vec<String> =
+        option.reasons.iter().map(|reason| format!("{} ({})", reason.detail, reason.code)).collect();
+    vec![option.allocation.node_name.clone(), option.allocation.id.clone(), usable.to_owned(), reasons.join("; ")]
+}
+
+fn described(app: &App) -> String {
+    let listed = |items: &[String]| items.iter().map(|item| format!("\n  {item}")).collect::<String>();
+    format!(
+        "{}   {} · {}\n{}\nVERSIONS{}\nPROMISED{}\nNOT PROMISED{}",
+        app.slug,
+        app.name,
+        app.status,
+        app.summary,
+        listed(&versions(app)),
+        listed(&app.promises),
+        listed(&app.not_promised),
+    )
 }

@@ -1,27 +1,53 @@
 //! `gpuaas audit`.
 
+use std::time::Duration;
+
+use clap::Subcommand;
 use gpuaas_api_types::AuditEntry;
 use gpuaas_client::Client;
 
-use crate::{
-    cli::{Audit as Verb, Target},
-    output,
-};
+use crate::{cli::Target, output};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List audit records, oldest first
+    List {
+        /// About this target, for example node/gpu-07
+        #[arg(long)]
+        target: Option<String>,
+        /// Of this action, for example task.dispatch
+        #[arg(long)]
+        action: Option<String>,
+        /// Only this much of the past, for example 1h
+        #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+        since: Option<Duration>,
+    },
+}
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
-    let Verb::List { target: about, action } = verb;
-    let records = client.list_audit(about, action).await?.items;
+    let Verb::List { target: about, action, since } = verb;
+    let since_seconds = since.map(|since| since.as_secs());
+    let (mut records, mut after) = (Vec::new(), 0);
+    loop {
+        let page = client.list_audit(about.clone(), action.clone(), since_seconds, after).await?;
+        records.extend(page.items);
+        match page.next_cursor.and_then(|cursor| cursor.parse().ok()) {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
     let header = ["SEQ", "AT", "ACTOR", "ACTION", "TARGET", "RESULT", "CORRELATION"];
-    let row = |record: &AuditEntry| {
-        vec![
-            record.sequence.to_string(),
-            record.at.clone(),
-            record.actor.clone(),
-            record.action.clone(),
-            record.target.clone(),
-            record.result.clone(),
-            record.correlation_id.clone().unwrap_or_default(),
-        ]
-    };
     output::list(target.output, &records, &header, row, |record| record.sequence.to_string())
+}
+
+fn row(record: &AuditEntry) -> Vec<String> {
+    vec![
+        record.sequence.to_string(),
+        record.at.clone(),
+        record.actor.clone(),
+        record.action.clone(),
+        record.target.clone(),
+        record.result.clone(),
+        record.correlation_id.clone().unwrap_or_default(),
+    ]
 }

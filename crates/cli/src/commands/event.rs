@@ -1,32 +1,51 @@
 //! `gpuaas event`.
 
-use futures::StreamExt;
+use clap::Subcommand;
 use gpuaas_api_types::Event;
 use gpuaas_client::Client;
 
+use super::following::{Following, Next};
 use crate::{
-    cli::{Event as Verb, Format, Target},
+    cli::{Format, Target},
     output,
 };
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List events: the project's where one is given, else the platform's
+    List {
+        /// Behind this number
+        #[arg(long, default_value_t = 0)]
+        after: u64,
+    },
+    /// Follow events, past broken connections too
+    Watch {
+        /// Behind this number; only new ones when absent
+        #[arg(long)]
+        after: Option<u64>,
+    },
+}
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::List { after } => {
-            let mut events = Vec::new();
-            let mut behind = after;
-            loop {
-                let page = client.list_events(target.project.clone(), behind).await?;
-                events.extend(page.items);
-                match page.next_cursor.and_then(|cursor| cursor.parse().ok()) {
-                    Some(next) => behind = next,
-                    None => break,
-                }
-            }
-            output::list(target.output, &events, &["SEQ", "AT", "KIND", "SUBJECT", "DATA"], row, |event| {
-                event.sequence.to_string()
-            })
+            let events = all(client, target, after).await?;
+            let header = ["SEQ", "AT", "KIND", "SUBJECT", "DATA"];
+            output::list(target.output, &events, &header, row, |event| event.sequence.to_string())
         }
         Verb::Watch { after } => watch(client, target, after).await,
+    }
+}
+
+async fn all(client: &Client, target: &Target, mut after: u64) -> anyhow::Result<Vec<Event>> {
+    let mut events = Vec::new();
+    loop {
+        let page = client.list_events(target.project.clone(), after).await?;
+        events.extend(page.items);
+        match page.next_cursor.and_then(|cursor| cursor.parse().ok()) {
+            Some(next) => after = next,
+            None => return Ok(events),
+        }
     }
 }
 
@@ -41,16 +60,15 @@ fn row(event: &Event) -> Vec<String> {
 }
 
 /// Prints a line per event, as it comes.
-async fn watch(client: &Client, target: &Target, after: u64) -> anyhow::Result<()> {
-    let mut events = Box::pin(client.follow_events(target.project.clone(), after).await?);
-    while let Some(event) = events.next().await {
-        let event = event?;
+async fn watch(client: &Client, target: &Target, after: Option<u64>) -> anyhow::Result<()> {
+    let mut events = Following::start(client, target.project.clone(), after).await?;
+    loop {
+        let Next::Event(event) = events.next().await? else { continue };
         match target.output {
             Format::Table => println!("{}", row(&event).join("  ")),
-            Format::Json => println!("{}", serde_json::to_string(&event)?),
-            Format::Yaml => print!("---\n{}", serde_saphyr::to_string(&event)?),
+            Format::Json => println!("{}", serde_json::to_string(&*event)?),
+            Format::Yaml => print!("---\n{}", serde_saphyr::to_string(&*event)?),
             Format::Name => println!("{}", event.sequence),
         }
     }
-    Ok(())
 }

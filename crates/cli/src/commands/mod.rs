@@ -1,44 +1,64 @@
-//! What each verb does, one file per noun.
+//! What each verb does, one file per noun: its words on the command line, and the calls and prints behind them.
 
-mod allocation;
-mod app;
-mod audit;
-mod event;
-mod node;
-mod operation;
-mod project;
+pub(crate) mod allocation;
+pub(crate) mod app;
+pub(crate) mod artifact;
+pub(crate) mod audit;
+pub(crate) mod context;
+pub(crate) mod event;
+mod following;
+mod logs;
+pub(crate) mod node;
+pub(crate) mod operation;
+pub(crate) mod project;
 mod sandbox;
 mod server;
-mod task;
-mod token;
+pub(crate) mod task;
+pub(crate) mod token;
+mod watching;
 mod whoami;
-mod workload;
+pub(crate) mod workload;
+mod workload_shown;
 
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use gpuaas_client::Client;
 
 use crate::{
-    cli::{Cli, Command},
+    cli::{Cli, Command, Target},
     connection, dev,
+    output::TimedOut,
 };
 
-/// Runs the command that was typed.
+/// Runs the command that was typed, for no longer than was said.
 pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let target = cli.target;
-    match cli.command {
-        Command::Node(verb) => node::run(&connection::client(&target)?, &target, verb).await?,
-        Command::Project(verb) => project::run(&connection::client(&target)?, &target, verb).await?,
-        Command::Allocation(verb) => allocation::run(&connection::client(&target)?, &target, verb).await?,
-        Command::Token(verb) => token::run(&connection::client(&target)?, &target, verb).await?,
-        Command::App(verb) => app::apps(&connection::client(&target)?, &target, verb).await?,
-        Command::Artifact(verb) => app::artifacts(&connection::client(&target)?, &target, verb).await?,
-        Command::Workload(verb) => return workload::run(&connection::client(&target)?, &target, verb).await,
-        Command::Operation(verb) => return operation::run(&connection::client(&target)?, &target, verb).await,
-        Command::Task(verb) => task::run(&connection::client(&target)?, &target, verb).await?,
-        Command::Event(verb) => event::run(&connection::client(&target)?, &target, verb).await?,
-        Command::Audit(verb) => audit::run(&connection::client(&target)?, &target, verb).await?,
-        Command::Whoami => whoami::run(&connection::client(&target)?, &target).await?,
+    let Cli { mut target, command } = cli;
+    match target.timeout {
+        Some(timeout) => match tokio::time::timeout(timeout, typed(&mut target, command)).await {
+            Ok(ended) => ended,
+            Err(_) => Err(TimedOut(timeout).into()),
+        },
+        None => typed(&mut target, command).await,
+    }
+}
+
+async fn typed(target: &mut Target, command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Node(verb) => node::run(&connect(target)?, target, verb).await?,
+        Command::Project(verb) => project::run(&connect(target)?, target, verb).await?,
+        Command::Allocation(verb) => return allocation::run(&connect(target)?, target, verb).await,
+        Command::Token(verb) => token::run(&connect(target)?, target, verb).await?,
+        Command::App(verb) => app::run(&connect(target)?, target, verb).await?,
+        Command::Artifact(verb) => artifact::run(&connect(target)?, target, verb).await?,
+        Command::Workload(verb) => return workload::run(&connect(target)?, target, verb).await,
+        Command::Operation(verb) => return operation::run(&connect(target)?, target, verb).await,
+        Command::Task(verb) => task::run(&connect(target)?, target, verb).await?,
+        Command::Event(verb) => event::run(&connect(target)?, target, verb).await?,
+        Command::Audit(verb) => audit::run(&connect(target)?, target, verb).await?,
+        Command::Whoami => whoami::run(&connect(target)?, target).await?,
+        Command::Context(verb) => context::run(target, verb)?,
+        Command::Version => whoami::version(target)?,
         Command::Server(options) => server::run(options).await?,
         Command::Dev(options) => dev::run(options).await?,
         Command::Completion { shell } => {
@@ -48,4 +68,13 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::SandboxSystemctl { arguments } => return Ok(sandbox::systemctl(&arguments).await),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A client of the chosen control plane; the target learns the context's project.
+fn connect(target: &mut Target) -> anyhow::Result<Client> {
+    let client = connection::client(target)?;
+    if target.project.is_none() {
+        target.project = connection::context_project(target)?;
+    }
+    Ok(client)
 }

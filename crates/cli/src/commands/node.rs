@@ -2,13 +2,62 @@
 
 use std::collections::BTreeMap;
 
+use clap::Subcommand;
 use gpuaas_api_types::{Node, RegisterNode, RegisteredNode};
 use gpuaas_client::{Client, ClientError};
 
 use crate::{
-    cli::{Format, Node as Verb, Target},
+    cli::{Format, Target},
+    duration::ago,
     output,
 };
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Register a machine and print the string that brings it in
+    Register {
+        /// 1 to 63 of a-z, 0-9 and -
+        name: String,
+        /// Where it stands
+        #[arg(long)]
+        region: Option<String>,
+        /// KEY=VALUE, repeatable
+        #[arg(long = "label", value_name = "KEY=VALUE")]
+        labels: Vec<String>,
+    },
+    /// List nodes
+    List {
+        /// In this state
+        #[arg(long)]
+        state: Option<String>,
+        /// With this connectivity
+        #[arg(long)]
+        connectivity: Option<String>,
+    },
+    /// Show a node
+    Show {
+        /// Name or id
+        node: String,
+    },
+    /// Issue a new enrollment string; earlier ones stop working
+    Enroll {
+        /// Name or id
+        node: String,
+    },
+    /// Send signed no-ops and print what each took
+    Ping {
+        /// Name or id
+        node: String,
+        /// How many
+        #[arg(long, default_value_t = 1)]
+        count: u32,
+    },
+    /// Put a reimaged node back into use
+    Reset {
+        /// Name or id
+        node: String,
+    },
+}
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
@@ -57,7 +106,7 @@ fn row(node: &Node) -> Vec<String> {
         node.name.clone(),
         node.state.clone(),
         node.connectivity.clone(),
-        node.connectivity_since.clone(),
+        ago(&node.connectivity_since),
         node.agent_version.clone().unwrap_or_default(),
         address.unwrap_or_default(),
         node.region.clone().unwrap_or_default(),
@@ -65,7 +114,8 @@ fn row(node: &Node) -> Vec<String> {
 }
 
 fn described(node: &Node) -> String {
-    let mut parts = vec![node.state.clone(), format!("{} since {}", node.connectivity, node.connectivity_since)];
+    let connectivity = format!("{} for {}", node.connectivity, ago(&node.connectivity_since));
+    let mut parts = vec![node.state.clone(), connectivity];
     parts.extend(node.agent_version.iter().map(|version| format!("agent {version}")));
     if let Some(facts) = &node.facts {
         parts.push(facts.os.clone());
@@ -73,7 +123,15 @@ fn described(node: &Node) -> String {
         parts.push(format!("{:.0} GiB", facts.memory_bytes as f64 / f64::from(1 << 30)));
         parts.extend(facts.sandbox.then(|| "sandbox".to_owned()));
     }
-    format!("{}   {}", node.name, parts.join(" · "))
+    let mut words = format!("{}   {}", node.name, parts.join(" · "));
+    if let Some(preflight) = &node.preflight {
+        words.push_str(&format!("\npreflight   ✓ {} passed", preflight.passed));
+        for finding in &preflight.findings {
+            let mark = if finding.severity == "blocking" { "✗" } else { "!" };
+            words.push_str(&format!("\n  {mark} {} ({}).  Fix: {}", finding.detail, finding.check, finding.fix));
+        }
+    }
+    words
 }
 
 async fn ping(client: &Client, target: &Target, node: &str, count: u32) -> anyhow::Result<()> {

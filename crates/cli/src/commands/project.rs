@@ -1,12 +1,21 @@
 //! `gpuaas project`.
 
+use clap::Subcommand;
 use gpuaas_api_types::CreateProject;
 use gpuaas_client::Client;
 
-use crate::{
-    cli::{Project as Verb, Target},
-    output,
-};
+use crate::{cli::Target, output};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Make a project
+    Create {
+        /// 1 to 63 of a-z, 0-9 and -
+        name: String,
+    },
+    /// List projects
+    List,
+}
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {

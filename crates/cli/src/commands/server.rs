@@ -1,7 +1,7 @@
 //! `gpuaas server`: the control plane.
 
 use anyhow::Context;
-use gpuaas_server::{ServerOptions, write_private};
+use gpuaas_server::{Deadlines, ServerOptions, write_private};
 use tokio::{
     io::AsyncReadExt,
     net::unix::pipe,
@@ -19,6 +19,12 @@ pub(crate) async fn run(options: Server) -> anyhow::Result<()> {
         listen: options.listen,
         channel_listen: options.channel_listen,
         public_url: options.public_url,
+        release_ca_bundle: options.release_ca_bundle,
+        rke2_deadlines: Deadlines {
+            start: options.rke2_start_deadline,
+            node_ready: options.rke2_node_ready_deadline,
+            ..Deadlines::default()
+        },
     })
     .await?;
     let ca_file = std::path::absolute(data_dir.join("ca.pem"))?;

@@ -1,12 +1,28 @@
 //! `gpuaas task`.
 
+use clap::Subcommand;
 use gpuaas_api_types::Task;
 use gpuaas_client::Client;
 
-use crate::{
-    cli::{Target, Task as Verb},
-    output,
-};
+use crate::{cli::Target, output};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List tasks
+    List {
+        /// On this node, by name or id
+        #[arg(long)]
+        node: Option<String>,
+        /// Of this operation
+        #[arg(long)]
+        operation: Option<String>,
+    },
+    /// Show a task
+    Show {
+        /// Its id
+        id: String,
+    },
+}
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
@@ -30,7 +46,8 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let words = |task: &Task| {
                 let signed =
                     format!("key {}   envelope sha256:{}   fence {}", task.key_id, task.envelope_sha256, task.fence);
-                format!("{}   {}   {}\n{signed}", task.id, task.task_type, task.state)
+                let outcome = task.outcome.as_ref().map(|outcome| format!("\n{outcome}")).unwrap_or_default();
+                format!("{}   {} · {}\n{signed}{outcome}", task.id, task.task_type, task.state)
             };
             output::one(target.output, &task, words, &task.id)
         }

@@ -1,17 +1,45 @@
 //! `gpuaas token`.
 
+use std::time::Duration;
+
+use clap::Subcommand;
 use gpuaas_api_types::{CreateToken, Token};
 use gpuaas_client::Client;
+use gpuaas_model::Role;
 
 use crate::{
-    cli::{Format, Target, Token as Verb},
+    cli::{Format, Target},
     output,
 };
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Make a token; its secret is printed once
+    Create {
+        /// What the audit calls its holder
+        name: String,
+        /// platform-admin or project-member
+        #[arg(long)]
+        role: String,
+        /// Its life, for example 24h; without end when absent
+        #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+        ttl: Option<Duration>,
+    },
+    /// List tokens
+    List,
+    /// Withdraw a token
+    Revoke {
+        /// The token's id
+        id: String,
+    },
+}
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Create { name, role, ttl } => {
-            let ask = CreateToken { name, role, project: target.project.clone(), ttl_seconds: ttl };
+            // A platform admin belongs to no project, whatever the context says.
+            let project = target.project.clone().filter(|_| role != Role::PlatformAdmin.as_str());
+            let ask = CreateToken { name, role, project, ttl_seconds: ttl.map(|ttl| ttl.as_secs()) };
             let created = client.create_token(&ask).await?;
             if target.output == Format::Table {
                 eprintln!("Token {} ({}). Its secret is shown this once:", created.token.name, created.token.id);

@@ -1,77 +1,179 @@
 //! `gpuaas workload`.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context;
-use gpuaas_api_types::{AddMembers, AskAccess, Deploy, Fault, Started, Workload, WorkloadDetail};
+use clap::Subcommand;
+use gpuaas_api_types::{AddMembers, AskAccess, Deploy, Preview, Workload};
 use gpuaas_client::Client;
 use serde_json::{Value, json};
 
-use super::operation;
+use super::{logs, watching, workload_shown as shown};
 use crate::{
-    cli::{Format, Target, Workload as Verb},
+    cli::{Format, Target},
     output,
 };
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Deploy an app
+    Deploy(DeployArgs),
+    /// List workloads
+    List {
+        /// In this section: needs_attention, active, stopped or history
+        #[arg(long)]
+        section: Option<String>,
+    },
+    /// Show a workload: how it is, why, and what to do
+    Show {
+        /// Name or id
+        workload: String,
+    },
+    /// List a workload's members
+    Members {
+        /// Name or id
+        workload: String,
+    },
+    /// Add agents
+    AddMember {
+        /// Name or id
+        workload: String,
+        /// A node that an agent goes to, by its name or its allocation's id; repeatable
+        #[arg(long = "agent", value_name = "NODE", required = true)]
+        agents: Vec<String>,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Remove a workload from all of its nodes
+    Decommission {
+        /// Name or id
+        workload: String,
+    },
+    /// Try again what needs attention
+    Resume {
+        /// Name or id
+        workload: String,
+    },
+    /// Print a kubeconfig for the workload's cluster
+    Kubeconfig {
+        /// Name or id
+        workload: String,
+        /// direct or break-glass
+        #[arg(long)]
+        kind: Option<String>,
+        /// cluster-admin or cluster-view
+        #[arg(long)]
+        role: Option<String>,
+        /// Its life, for example 8h
+        #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+        ttl: Option<Duration>,
+        /// Why; needed for break-glass
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Show how a workload's cluster can be reached, and what was delivered
+    Access {
+        /// Name or id
+        workload: String,
+    },
+    /// Withdraw a delivered kubeconfig
+    RevokeAccess {
+        /// The grant's id, as `workload access` lists it
+        grant: String,
+    },
+    /// Print a member's journal
+    Logs(logs::Logs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeployArgs {
+    /// The app's slug
+    app: String,
+    /// The workload's name
+    #[arg(long)]
+    name: String,
+    /// The node that the server goes to, by its name or its allocation's id
+    #[arg(long, value_name = "NODE")]
+    server: Option<String>,
+    /// A node that an agent goes to; repeatable
+    #[arg(long = "agent", value_name = "NODE")]
+    agents: Vec<String>,
+    /// The version; the newest imported one when absent
+    #[arg(long, alias = "app-version", value_name = "VERSION")]
+    version: Option<String>,
+    /// Settings, as JSON
+    #[arg(long, value_name = "JSON")]
+    config: Option<String>,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<ExitCode> {
     let project = target.project.clone();
     match verb {
-        Verb::Deploy { app, name, server_node, agent_nodes, version, config, wait } => {
-            let mut placement = json!({ "agent_allocation_ids": allocations(client, target, &agent_nodes).await? });
-            if let Some(server) = server_node {
-                placement["server_allocation_id"] = allocation(client, target, &server).await?.into();
-            }
-            let config = config.map(|text| serde_json::from_str(&text)).transpose().context("--config is no JSON")?;
-            let ask = Deploy { project, app, version, name, placement, config: config.unwrap_or(Value::Null) };
-            return started(client, target, client.deploy_workload(&ask).await?, wait).await;
-        }
-        Verb::AddMember { workload, agent_nodes, wait } => {
-            let placement = json!({ "agent_allocation_ids": allocations(client, target, &agent_nodes).await? });
-            let begun = client.add_members(project, &workload, &AddMembers { placement }).await?;
-            return started(client, target, begun, wait).await;
-        }
-        Verb::Decommission { workload, wait } => {
-            return started(client, target, client.decommission_workload(project, &workload).await?, wait).await;
-        }
-        Verb::Resume { workload, wait } => {
-            return started(client, target, client.resume_workload(project, &workload).await?, wait).await;
-        }
-        Verb::List => list(target, client.list_workloads(project).await?.items)?,
-        Verb::Show { workload } => {
-            let detail = client.get_workload(project, &workload).await?;
-            output::one(target.output, &detail, described, &detail.workload.name)?;
-        }
-        Verb::Kubeconfig { workload, kind, role, reason } => {
-            let ask = AskAccess { kind, role, ttl_seconds: None, reason };
-            let granted = client.deliver_kubeconfig(project, &workload, &ask).await?;
-            if target.output == Format::Table {
-                eprintln!("{} · {} · until {}", granted.kind, granted.role, granted.expires_at);
-                print!("{}", granted.kubeconfig);
+        Verb::Deploy(ask) => return deploy(client, target, ask).await,
+        Verb::AddMember { workload, agents, dry_run } => {
+            let placement = json!({ "agent_allocation_ids": allocations(client, target, &agents).await? });
+            let ask = AddMembers { placement };
+            if dry_run {
+                previewed(target, &client.preview_members(project, &workload, &ask).await?, &workload)?;
             } else {
-                output::one(target.output, &granted, |_| String::new(), &granted.grant)?;
+                return watching::begun(client, target, client.add_members(project, &workload, &ask).await?).await;
             }
         }
+        Verb::Decommission { workload } => {
+            return watching::begun(client, target, client.decommission_workload(project, &workload).await?).await;
+        }
+        Verb::Resume { workload } => {
+            return watching::begun(client, target, client.resume_workload(project, &workload).await?).await;
+        }
+        Verb::List { section } => list(target, &all(client, target, section).await?)?,
+        Verb::Show { workload } => show(client, target, &workload).await?,
+        Verb::Members { workload } => {
+            let members = client.list_members(project, &workload).await?.items;
+            output::list(target.output, &members, &shown::MEMBERS, shown::member, |member| member.name.clone())?;
+        }
+        Verb::Kubeconfig { workload, kind, role, ttl, reason } => {
+            let ask = AskAccess { kind, role, ttl_seconds: ttl.map(|ttl| ttl.as_secs()), reason };
+            kubeconfig(client, target, &workload, &ask).await?;
+        }
+        Verb::Access { workload } => {
+            output::one(target.output, &client.get_access(project, &workload).await?, shown::access, &workload)?;
+        }
+        Verb::RevokeAccess { grant } => {
+            let revoked = client.revoke_access(&grant).await?;
+            output::one(target.output, &revoked, |grant| format!("Grant {} is withdrawn.", grant.id), &grant)?;
+        }
+        Verb::Logs(ask) => logs::run(client, target, ask).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn started(client: &Client, target: &Target, started: Started, wait: bool) -> anyhow::Result<ExitCode> {
-    let (workload, operation) = (&started.workload, &started.operation);
-    let badge = if workload.stand_in { " (stand-in)" } else { "" };
-    eprintln!(
-        "{} {} {}{badge}: {} (op {})",
-        workload.name, workload.app, workload.version, operation.kind, operation.id
-    );
-    if wait {
-        return operation::watch(client, target, &operation.id).await;
+async fn deploy(client: &Client, target: &Target, ask: DeployArgs) -> anyhow::Result<ExitCode> {
+    let mut placement = json!({ "agent_allocation_ids": allocations(client, target, &ask.agents).await? });
+    if let Some(server) = ask.server {
+        placement["server_allocation_id"] = allocation(client, target, &server).await?.into();
     }
-    output::one(
-        target.output,
-        &started,
-        |_| format!("watch it: gpuaas operation watch {}", operation.id),
-        &operation.id,
-    )?;
-    Ok(ExitCode::SUCCESS)
+    let config = ask.config.map(|text| serde_json::from_str(&text)).transpose().context("--config is no JSON")?;
+    let (project, name) = (target.project.clone(), ask.name.clone());
+    let wanted =
+        Deploy { project, app: ask.app, version: ask.version, name, placement, config: config.unwrap_or(Value::Null) };
+    if ask.dry_run {
+        previewed(target, &client.preview_workload(&wanted).await?, &ask.name)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let started = client.deploy_workload(&wanted).await?;
+    if target.output == Format::Table && output::is_watched() {
+        let app = client.get_app(&wanted.app).await?;
+        eprintln!("{}   not promised: {}", app.name, app.not_promised.join("; "));
+    }
+    watching::begun(client, target, started).await
+}
+
+fn previewed(target: &Target, preview: &Preview, name: &str) -> anyhow::Result<()> {
+    output::one(target.output, preview, shown::preview, name)
 }
 
 async fn allocations(client: &Client, target: &Target, nodes: &[String]) -> anyhow::Result<Vec<String>> {
@@ -93,78 +195,42 @@ async fn allocation(client: &Client, target: &Target, key: &str) -> anyhow::Resu
     Ok(found.map_or_else(|| key.to_owned(), |allocation| allocation.id.clone()))
 }
 
-fn list(target: &Target, workloads: Vec<Workload>) -> Result<(), anyhow::Error> {
-    let header = ["NAME", "APP", "VERSION", "PHASE", "PROGRESS", "HEALTH", "ENDPOINT", ""];
-    let row = |workload: &Workload| {
-        vec![
-            workload.name.clone(),
-            workload.app.clone(),
-            workload.version.clone(),
-            workload.phase.clone(),
-            format!("{}/{}", workload.completed, workload.total),
-            workload.health.clone(),
-            workload.endpoint.clone().unwrap_or_default(),
-            if workload.stand_in { "stand-in".to_owned() } else { String::new() },
-        ]
-    };
-    if target.output != Format::Table {
-        return output::list(target.output, &workloads, &header, row, |workload| workload.name.clone());
-    }
-    for (title, wanted) in [("NEEDS ATTENTION", 0), ("ACTIVE", 1), ("STOPPED", 2), ("HISTORY", 3)] {
-        let of_section: Vec<Workload> =
-            workloads.iter().filter(|workload| section(workload) == wanted).cloned().collect();
-        if !of_section.is_empty() {
-            println!("{title}");
-            output::list(Format::Table, &of_section, &header, row, |workload| workload.name.clone())?;
+async fn all(client: &Client, target: &Target, section: Option<String>) -> anyhow::Result<Vec<Workload>> {
+    let (mut workloads, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = client.list_workloads(target.project.clone(), section.clone(), cursor).await?;
+        workloads.extend(page.items);
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => return Ok(workloads),
         }
     }
-    Ok(())
 }
 
-/// Which of the shell's four sections a workload stands in.
-fn section(workload: &Workload) -> u8 {
-    match (workload.lifecycle.as_str(), workload.health.as_str()) {
-        ("decommissioned", _) => 3,
-        ("stopped", _) => 2,
-        ("running", "healthy") => 1,
-        _ => 0,
+fn list(target: &Target, workloads: &[Workload]) -> anyhow::Result<()> {
+    if target.output == Format::Table {
+        let sections = shown::sections(workloads);
+        println!("{}", if sections.is_empty() { "no workloads" } else { &sections });
+        return Ok(());
     }
+    output::list(target.output, workloads, &[], |_| Vec::new(), |workload| workload.name.clone())
 }
 
-fn described(detail: &WorkloadDetail) -> String {
-    let workload = &detail.workload;
-    let present: Vec<_> = detail.members.iter().filter(|member| member.state != "removed").collect();
-    let ready = present.iter().filter(|member| member.state == "ready" && member.health == "healthy").count();
-    let mut words = format!(
-        "{}   {} · {} · {} · {ready} of {} members ready",
-        workload.name,
-        workload.lifecycle,
-        workload.health,
-        workload.phase,
-        present.len()
-    );
-    if workload.stand_in {
-        words.push_str(" · stand-in");
-    }
-    let faults = workload.fault.iter().chain(present.iter().filter_map(|member| member.fault.as_ref()));
-    for fault in faults {
-        words.push_str(&why(fault));
-    }
-    for member in &detail.members {
-        words.push_str(&format!(
-            "\n  {:<12} {:<12} {:<14} {}",
-            member.name, member.node_name, member.state, member.health
-        ));
-    }
-    words
+async fn show(client: &Client, target: &Target, key: &str) -> anyhow::Result<()> {
+    let detail = client.get_workload(target.project.clone(), key).await?;
+    let operation = match &detail.operation {
+        Some(id) if target.output == Format::Table => Some(client.get_operation(id).await?),
+        Some(_) | None => None,
+    };
+    output::one(target.output, &detail, |detail| shown::described(detail, operation.as_ref()), &detail.workload.name)
 }
 
-fn why(fault: &Fault) -> String {
-    let mut words = format!("\nWHY      {} ({})", fault.summary, fault.code);
-    if let (Some(source), Some(evidence)) = (&fault.evidence_source, &fault.evidence) {
-        words.push_str(&format!("\nEVIDENCE {source}: {evidence}"));
+async fn kubeconfig(client: &Client, target: &Target, key: &str, ask: &AskAccess) -> anyhow::Result<()> {
+    let granted = client.deliver_kubeconfig(target.project.clone(), key, ask).await?;
+    if target.output == Format::Table {
+        eprintln!("{} · {} · until {} · grant {}", granted.kind, granted.role, granted.expires_at, granted.grant);
+        print!("{}", granted.kubeconfig);
+        return Ok(());
     }
-    let command = fault.command.as_ref().map(|command| format!(": {command}")).unwrap_or_default();
-    words.push_str(&format!("\nNEXT     {}{command}", fault.next));
-    words
+    output::one(target.output, &granted, |_| String::new(), &granted.grant)
 }

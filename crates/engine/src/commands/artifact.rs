@@ -5,7 +5,7 @@ use gpuaas_store::ArtifactRecord;
 use serde_json::json;
 
 use super::audit;
-use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
+use crate::{caller::Caller, catalog::AppEntry, engine::Engine, error::CommandError, record::platform_event};
 
 /// Longest name of a version, in bytes.
 const VERSION_BYTES_MAX: usize = 64;
@@ -25,10 +25,20 @@ pub struct VerifiedRelease {
     pub stand_in: bool,
 }
 
-/// Whether `version` can name a release of `app`; asked before anything is read.
-pub fn check_version(engine: &Engine, caller: &Caller, app: &str, version: &str) -> Result<(), CommandError> {
+/// The app that a release is of, if the caller may import it under `version`; asked before anything is read.
+pub fn importable<'a>(
+    engine: &'a Engine,
+    caller: &Caller,
+    app: &str,
+    version: Option<&str>,
+) -> Result<&'a AppEntry, CommandError> {
     caller.must_be_platform_admin()?;
-    engine.catalog().app(app).ok_or_else(|| CommandError::not_found("app", app))?;
+    let entry = engine.catalog().app(app).ok_or_else(|| CommandError::not_found("app", app))?;
+    version.map_or(Ok(()), check_version)?;
+    Ok(entry)
+}
+
+fn check_version(version: &str) -> Result<(), CommandError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".+-~".contains(&byte);
     if version.is_empty() || version.len() > VERSION_BYTES_MAX || !version.bytes().all(plain) {
         let detail = format!("a version has 1 to {VERSION_BYTES_MAX} of letters, digits and . + - ~");
@@ -43,7 +53,7 @@ pub async fn record(
     caller: &Caller,
     release: VerifiedRelease,
 ) -> Result<Vec<ArtifactRecord>, CommandError> {
-    check_version(engine, caller, &release.app, &release.version)?;
+    importable(engine, caller, &release.app, Some(&release.version))?;
     let ports = engine.ports();
     let records: Vec<ArtifactRecord> = release
         .files

@@ -4,6 +4,7 @@
 pub mod access;
 pub mod allocation;
 pub mod artifact;
+pub mod logs;
 pub mod node;
 pub mod operation;
 pub mod ping;

@@ -97,6 +97,7 @@ pub(crate) fn members(engine: &Engine, workload: gpuaas_model::WorkloadId, place
             health: gpuaas_model::Health::Progressing,
             fault: None,
             endpoint: None,
+            touched: false,
             last_operation: None,
             created_at: now,
             updated_at: now,

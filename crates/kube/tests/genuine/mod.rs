@@ -183,7 +183,10 @@ impl Genuine {
 
     fn spawn(&self, program: &str, arguments: &[String]) -> Running {
         let log = std::fs::File::create(self.path(&format!("{program}.log"))).unwrap();
-        let child = Command::new(self.binaries.join(program))
+        // Also a test that is killed takes its cluster with it.
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(self.binaries.join(program))
             .args(arguments)
             .current_dir(self.folder.path())
             .stdin(Stdio::null())

@@ -1,110 +1,12 @@
-//! The main path as a person walks it: real processes, real TLS, real files.
+//! The first minutes: nodes enroll, a signed task runs, allocations become active, and everything ends with its parent.
 
-use std::{
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
-};
+use std::{path::Path, process::Command};
 
-/// A running `gpuaas dev`; ends with the test, whatever comes of it.
-struct Dev {
-    child: Child,
-    ready_file: PathBuf,
-    _folder: tempfile::TempDir,
-    folder: PathBuf,
-}
-
-const GPUAAS: &str = env!("CARGO_BIN_EXE_gpuaas");
-/// Longest wait for something that takes a fraction of it.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-impl Dev {
-    fn start(nodes: u8) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().to_owned();
-        let mut dev =
-            Self { child: spawn(&path, nodes), ready_file: path.join("ready.json"), _folder: folder, folder: path };
-        dev.await_ready();
-        dev
-    }
-
-    fn await_ready(&mut self) {
-        let began = Instant::now();
-        while !self.ready_file.exists() {
-            assert!(began.elapsed() < PATIENCE, "gpuaas dev does not become ready");
-            assert!(self.child.try_wait().expect("a child").is_none(), "gpuaas dev ended");
-            std::thread::yield_now();
-        }
-    }
-
-    fn gpuaas(&self, arguments: &[&str]) -> Output {
-        Command::new(GPUAAS).args(arguments).env("GPUAAS_READY_FILE", &self.ready_file).output().expect("gpuaas runs")
-    }
-
-    fn json(&self, arguments: &[&str]) -> serde_json::Value {
-        let output = self.gpuaas(&[arguments, &["-o", "json"]].concat());
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).expect("JSON on stdout")
-    }
-
-    /// Processes that carry this test's folder in their arguments or environment.
-    fn processes(&self) -> Vec<String> {
-        let mark = self.folder.to_string_lossy().into_owned();
-        let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
-        let of_ours = entries.filter_map(|entry| {
-            let read = |name: &str| std::fs::read(entry.path().join(name)).ok();
-            let text = [read("cmdline")?, read("environ")?].concat();
-            let text = String::from_utf8_lossy(&text).replace('\0', " ");
-            text.contains(&mark).then_some(text)
-        });
-        of_ours.collect()
-    }
-}
-
-impl Drop for Dev {
-    fn drop(&mut self) {
-        // SIGKILL to the parent alone: the lifelines must end the rest.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn spawn(folder: &Path, nodes: u8) -> Child {
-    build_agent();
-    Command::new(GPUAAS)
-        .args(["dev", "--listen", "127.0.0.1:0", "--nodes", &nodes.to_string()])
-        .args(["--data-dir".as_ref(), folder.join("data").as_os_str()])
-        .args(["--ready-file".as_ref(), folder.join("ready.json").as_os_str()])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("gpuaas dev starts")
-}
-
-/// The agent lies beside `gpuaas`; cargo builds only the latter for this test.
-fn build_agent() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        if Path::new(GPUAAS).with_file_name("gpuaas-agent").exists() {
-            return;
-        }
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = Command::new(cargo).args(["build", "--quiet", "--package", "gpuaas-agent"]).status();
-        assert!(built.expect("cargo runs").success(), "the agent does not build");
-    });
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        std::thread::yield_now();
-    }
-}
+use crate::world::{GPUAAS, Platform, until};
 
 #[test]
 fn a_sandbox_node_enrolls_runs_a_signed_task_and_its_event_is_shown() {
-    let dev = Dev::start(1);
+    let dev = Platform::start(1);
     let node = dev.json(&["node", "show", "demo-1"]);
     assert_eq!((node["state"].as_str(), node["connectivity"].as_str()), (Some("active"), Some("connected")));
     let ping = &dev.json(&["node", "ping", "demo-1"])[0];
@@ -124,7 +26,7 @@ fn a_sandbox_node_enrolls_runs_a_signed_task_and_its_event_is_shown() {
 
 #[test]
 fn an_allocated_node_becomes_active_and_a_second_project_cannot_have_it() {
-    let dev = Dev::start(1);
+    let dev = Platform::start(1);
     for name in ["one", "two"] {
         dev.json(&["project", "create", name]);
     }
@@ -139,7 +41,7 @@ fn an_allocated_node_becomes_active_and_a_second_project_cannot_have_it() {
 
 #[test]
 fn a_killed_parent_leaves_no_process_behind() {
-    let mut dev = Dev::start(2);
+    let mut dev = Platform::start(2);
     assert!(dev.processes().len() >= 6, "control plane, two inits, two agents and the parent");
     dev.child.kill().expect("a child");
     dev.child.wait().expect("a child");
@@ -148,7 +50,7 @@ fn a_killed_parent_leaves_no_process_behind() {
 
 #[test]
 fn bad_input_is_refused_with_its_code_and_exit_status() {
-    let dev = Dev::start(0);
+    let dev = Platform::start(0);
     let cases: [(&[&str], i32, &str); 5] = [
         (&["node", "register", "GPU_07"], 4, "field_invalid"),
         (&["node", "show", "nobody"], 3, "not_found"),
@@ -173,7 +75,7 @@ fn bad_input_is_refused_with_its_code_and_exit_status() {
 
 #[test]
 fn a_taken_port_and_a_data_directory_in_use_are_named() {
-    let dev = Dev::start(0);
+    let dev = Platform::start(0);
     let ready: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&dev.ready_file).expect("ready")).expect("JSON");
     let listen = ready["url"].as_str().and_then(|url| url.strip_prefix("https://")).expect("a URL").to_owned();

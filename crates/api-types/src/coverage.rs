@@ -1,0 +1,130 @@
+//! Which operations of the API lack their command, client method, audit action, event, error page or test.
+//!
+//! Every operation says in the document, as extensions, which it belongs to: `x-role`, `x-cli`, `x-audit`, `x-event`, `x-errors`. `none: WHY`
+//! stands where there is none. Pure: whoever asks brings the texts.
+
+use std::collections::BTreeSet;
+
+use gpuaas_model::{AuditAction, Code, EventKind};
+use serde_json::Value;
+
+/// What there is.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The OpenAPI document.
+    pub openapi: Value,
+    /// The help of every command, as `docs/cli.md` has it.
+    pub cli: String,
+    /// The sources of the client.
+    pub client: String,
+    /// The sources of tests, golden files included.
+    pub tests: String,
+    /// Codes that have a page under `docs/errors`.
+    pub error_pages: BTreeSet<String>,
+}
+
+/// Everything that lacks something, one finding each; empty when all is covered.
+pub fn uncovered(sources: &Sources) -> Vec<String> {
+    let mut findings = Vec::new();
+    let paths = sources.openapi["paths"].as_object().into_iter().flatten();
+    for (path, item) in paths {
+        for (method, operation) in item.as_object().into_iter().flatten() {
+            findings.extend(lacks(sources, path, method, operation));
+        }
+    }
+    if findings.is_empty() && sources.openapi["paths"].as_object().is_none_or(serde_json::Map::is_empty) {
+        findings.push("the document holds no operation".to_owned());
+    }
+    let known: BTreeSet<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    let without_page = known.iter().filter(|code| !sources.error_pages.contains(**code));
+    findings.extend(without_page.map(|code| format!("error {code} has no page docs/errors/{code}.md")));
+    findings
+}
+
+fn lacks(sources: &Sources, path: &str, method: &str, operation: &Value) -> Vec<String> {
+    let Some(name) = operation["operationId"].as_str() else { return vec![format!("{method} {path} has no name")] };
+    let mut findings = Vec::new();
+    let mut check = |what: &str, holds: &dyn Fn(&str) -> bool| {
+        let extension = format!("x-{what}");
+        match operation[&extension].as_str() {
+            None => findings.push(format!("operation {name} does not say its {extension}")),
+            Some(said) if said.starts_with("none: ") => {}
+            Some(said) if holds(said) => {}
+            Some(said) => findings.push(format!("operation {name}: there is no {what} {said:?}")),
+        }
+    };
+    check("role", &|role| ["platform-admin", "project-member"].contains(&role));
+    check("cli", &|verb| sources.cli.contains(&format!("## gpuaas {verb}\n")));
+    check("audit", &|action| action.parse::<AuditAction>().is_ok());
+    check("event", &|kind| kind.parse::<EventKind>().is_ok());
+    match operation["x-errors"].as_array() {
+        None => findings.push(format!("operation {name} does not say its x-errors")),
+        Some(codes) => {
+            let unknown = codes.iter().filter_map(Value::as_str).filter(|code| code.parse::<Code>().is_err());
+            findings.extend(unknown.map(|code| format!("operation {name}: there is no error {code:?}")));
+        }
+    }
+    if method != "get" && operation["x-audit"].as_str().is_some_and(|said| said.starts_with("none: read")) {
+        findings.push(format!("operation {name} changes something and says that it only reads"));
+    }
+    let for_people = !operation["x-cli"].as_str().is_some_and(|said| said.starts_with("none: "));
+    if for_people && !sources.client.contains(&format!("pub async fn {name}(")) {
+        findings.push(format!("operation {name} has no method in the client"));
+    }
+    if !sources.tests.contains(name) {
+        findings.push(format!("operation {name} is named by no test"));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn complete() -> Sources {
+        let operation = json!({
+            "operationId": "ping_node", "x-role": "platform-admin", "x-cli": "node ping", "x-audit": "node.ping",
+            "x-event": "task.changed", "x-errors": ["not_found"],
+        });
+        Sources {
+            openapi: json!({ "paths": { "/api/v1/nodes/{node}/ping": { "post": operation } } }),
+            cli: "## gpuaas node ping\n".to_owned(),
+            client: "pub async fn ping_node(".to_owned(),
+            tests: "ping_node".to_owned(),
+            error_pages: Code::ALL.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn a_complete_operation_lacks_nothing() {
+        assert_eq!(uncovered(&complete()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_thing_that_is_missing_is_found() {
+        let mut broken = complete();
+        broken.cli.clear();
+        broken.client.clear();
+        broken.tests.clear();
+        broken.error_pages.remove("not_found");
+        let operation = &mut broken.openapi["paths"]["/api/v1/nodes/{node}/ping"]["post"];
+        operation["x-audit"] = json!("none: read");
+        operation["x-event"] = json!("node.pung");
+        operation["x-errors"] = json!(["no_such_code"]);
+        operation["x-role"] = json!("emperor");
+        let findings = uncovered(&broken).join("\n");
+        let wanted = ["no role", "no cli", "no event", "no error", "only reads", "no method", "no test", "no page"];
+        for what in wanted {
+            assert!(findings.contains(what), "{what} is not among:\n{findings}");
+        }
+        assert_eq!(findings.lines().count(), wanted.len());
+    }
+
+    #[test]
+    fn an_empty_document_is_not_taken_for_a_covered_one() {
+        let empty = Sources { openapi: json!({}), ..complete() };
+        assert_eq!(uncovered(&empty), ["the document holds no operation"]);
+    }
+}

@@ -1,0 +1,93 @@
+//! What Prometheus scrapes: requests as they are answered, and counts that are read from rows at each scrape.
+//!
+//! Each API has a recorder of its own, so that two in one process do not mix.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::header,
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use gpuaas_model::{Connectivity, Health, Lifecycle};
+use gpuaas_store::{NodeFilter, StoreError};
+use metrics::{counter, gauge, histogram, with_local_recorder};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+use crate::{problem::ApiProblem, state::ApiState};
+
+const REQUESTS: &str = "gpuaas_http_requests_total";
+const SECONDS: &str = "gpuaas_http_request_seconds";
+const NODES: &str = "gpuaas_nodes";
+const WORKLOADS: &str = "gpuaas_workloads";
+const OPERATIONS: &str = "gpuaas_operations_open";
+/// Upper bounds of the duration histogram, in seconds, around the 0.5 s that an answer may take.
+const BUCKETS_SECONDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
+/// What was counted so far. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Metrics {
+    recorder: Arc<PrometheusRecorder>,
+    handle: PrometheusHandle,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let builder = PrometheusBuilder::new();
+        let seconds = Matcher::Full(SECONDS.to_owned());
+        let builder = builder
+            .set_buckets_for_metric(seconds, BUCKETS_SECONDS)
+            .expect("BUCKETS_SECONDS is not empty, which is all that is asked of it");
+        let recorder = builder.build_recorder();
+        with_local_recorder(&recorder, || {
+            metrics::describe_counter!(REQUESTS, "Answered requests by route, method and status.");
+            metrics::describe_histogram!(SECONDS, "Time to the head of the answer, by route and method.");
+            metrics::describe_gauge!(NODES, "Nodes by connectivity.");
+            metrics::describe_gauge!(WORKLOADS, "Workloads by lifecycle and health.");
+            metrics::describe_gauge!(OPERATIONS, "Operations that have not ended.");
+        });
+        Self { handle: recorder.handle(), recorder: Arc::new(recorder) }
+    }
+}
+
+/// Counts every answered request under its route's pattern, never under what the client made of it.
+pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let method = request.method().to_string();
+    let began = Instant::now();
+    let response = next.run(request).await;
+    let seconds = began.elapsed().as_secs_f64();
+    let status = response.status().as_u16().to_string();
+    with_local_recorder(&*state.metrics.recorder, || {
+        histogram!(SECONDS, "route" => route.clone(), "method" => method.clone()).record(seconds);
+        counter!(REQUESTS, "route" => route, "method" => method, "status" => status).increment(1);
+    });
+    response
+}
+
+/// The exposition. Without a token, as scrapers expect; it names no tenant and no object.
+pub(crate) async fn expose(State(state): State<ApiState>) -> Result<Response, ApiProblem> {
+    counted(&state).await?;
+    let media_type = "text/plain; version=0.0.4; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, media_type)], state.metrics.handle.render()).into_response())
+}
+
+async fn counted(state: &ApiState) -> Result<(), StoreError> {
+    let mut reader = state.engine.store().read().await?;
+    let nodes = reader.nodes(&NodeFilter::default()).await?;
+    let workloads = reader.workload_counts(None).await?;
+    let open = reader.open_operations().await?.len();
+    with_local_recorder(&*state.metrics.recorder, || {
+        for &connectivity in Connectivity::ALL {
+            let count = nodes.iter().filter(|node| node.connectivity == connectivity).count();
+            gauge!(NODES, "connectivity" => connectivity.as_str()).set(count as f64);
+        }
+        for (&lifecycle, &health) in Lifecycle::ALL.iter().flat_map(|of| Health::ALL.iter().map(move |is| (of, is))) {
+            let count = workloads.get(&(lifecycle, health)).copied().unwrap_or(0);
+            gauge!(WORKLOADS, "lifecycle" => lifecycle.as_str(), "health" => health.as_str()).set(count as f64);
+        }
+        gauge!(OPERATIONS).set(open as f64);
+    });
+    Ok(())
+}

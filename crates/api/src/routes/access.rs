@@ -1,0 +1,86 @@
+//! Access to a workload's cluster.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessGranted, AskAccess, Problem};
+use gpuaas_engine::{
+    CommandError,
+    commands::access::{self, AccessAsk},
+};
+use gpuaas_model::AccessGrantId;
+
+use super::workloads::{ProjectParams, find};
+use crate::{auth::Authenticated, body::Body, page::Params, problem::ApiProblem, shown, state::ApiState};
+
+/// How the workload's cluster can be reached, by which kinds of credentials, and what was delivered.
+#[utoipa::path(
+    get, path = "/api/v1/workloads/{workload}/access", tag = "workloads", security(("token" = [])),
+    params(("workload" = String, Path, description = "name or id"), ProjectParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("workload access")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found"]))
+    ),
+    responses((status = 200, body = AccessAnswer), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn get_access(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+    Params(params): Params<ProjectParams>,
+) -> Result<Json<AccessAnswer>, ApiProblem> {
+    let id = find(&state, &caller, params.project.as_deref(), &key).await?;
+    Ok(Json(shown::access(access::describe(&state.engine, &caller, id).await?)))
+}
+
+/// Delivers a credential for the workload's cluster; it is in the answer and nowhere else.
+#[utoipa::path(
+    post, path = "/api/v1/workloads/{workload}/kubeconfig", tag = "workloads", security(("token" = [])), request_body = AskAccess,
+    params(("workload" = String, Path, description = "name or id"), ProjectParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("workload kubeconfig")), ("x-audit" = json!("access.deliver")), ("x-event" = json!("access.delivered")),
+        ("x-errors" = json!(["not_found", "access_kind_unknown", "field_invalid", "cluster_not_ready", "cluster_unreachable"]))
+    ),
+    responses((status = 201, body = AccessGranted), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn deliver_kubeconfig(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+    Params(params): Params<ProjectParams>,
+    Body(ask): Body<AskAccess>,
+) -> Result<Response, ApiProblem> {
+    let id = find(&state, &caller, params.project.as_deref(), &key).await?;
+    let ask = AccessAsk { kind: ask.kind, role: ask.role, ttl_seconds: ask.ttl_seconds, reason: ask.reason };
+    let delivered = access::deliver(&state.engine, &caller, id, ask).await?;
+    let granted = AccessGranted {
+        grant: delivered.grant.id.to_string(),
+        kind: delivered.grant.kind,
+        role: delivered.grant.role,
+        expires_at: delivered.grant.expires_at.to_string(),
+        kubeconfig: delivered.kubeconfig.to_string(),
+    };
+    // A credential is nothing for a cache.
+    Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(granted)).into_response())
+}
+
+/// Withdraws a delivered credential.
+#[utoipa::path(
+    delete, path = "/api/v1/access-grants/{id}", tag = "workloads", security(("token" = [])), params(("id" = String, Path)),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("workload revoke-access")), ("x-audit" = json!("access.revoke")), ("x-event" = json!("access.revoked")),
+        ("x-errors" = json!(["not_found", "cluster_unreachable"]))
+    ),
+    responses((status = 200, body = AccessGrant), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn revoke_access(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+) -> Result<Json<AccessGrant>, ApiProblem> {
+    let id: AccessGrantId = key.parse().map_err(|_| CommandError::not_found("access grant", &key))?;
+    Ok(Json(shown::grant(access::revoke(&state.engine, &caller, id).await?)))
+}

@@ -1,0 +1,113 @@
+//! The catalog, and where an app could go.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+};
+use gpuaas_api_types::{App, List, PlacementOption, Problem, ProblemReason};
+use gpuaas_engine::{AppEntry, CommandError, commands::placement};
+use gpuaas_store::{Reader, StoreError};
+
+use super::workloads::ProjectParams;
+use crate::{auth::Authenticated, convert, lookup, page::Params, problem::ApiProblem, state::ApiState};
+
+/// The catalog.
+#[utoipa::path(
+    get, path = "/api/v1/apps", tag = "apps", security(("token" = [])),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("app list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!([]))
+    ),
+    responses((status = 200, body = List<App>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn list_apps(
+    State(state): State<ApiState>,
+    _caller: Authenticated,
+) -> Result<Json<List<App>>, ApiProblem> {
+    let mut reader = state.engine.store().read().await?;
+    let mut items = Vec::new();
+    for entry in state.engine.catalog().apps() {
+        items.push(shown(&mut reader, entry).await?);
+    }
+    Ok(Json(List::new(items, None)))
+}
+
+/// An app with what is promised of it and what is not.
+#[utoipa::path(
+    get, path = "/api/v1/apps/{slug}", tag = "apps", security(("token" = [])), params(("slug" = String, Path)),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("app show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found"]))
+    ),
+    responses((status = 200, body = App), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn get_app(
+    State(state): State<ApiState>,
+    _caller: Authenticated,
+    Path(slug): Path<String>,
+) -> Result<Json<App>, ApiProblem> {
+    let entry = state.engine.catalog().app(&slug).ok_or_else(|| CommandError::not_found("app", &slug))?;
+    Ok(Json(shown(&mut state.engine.store().read().await?, entry).await?))
+}
+
+/// Every allocation of the project as a place for the app: the unusable ones too, each with all of its reasons.
+#[utoipa::path(
+    get, path = "/api/v1/apps/{slug}/placement-options", tag = "apps", security(("token" = [])),
+    params(("slug" = String, Path), ProjectParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("app placement-options")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found", "query_invalid"]))
+    ),
+    responses((status = 200, body = List<PlacementOption>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn placement_options(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(slug): Path<String>,
+    Params(params): Params<ProjectParams>,
+) -> Result<Json<List<PlacementOption>>, ApiProblem> {
+    let project = {
+        let mut reader = state.engine.store().read().await?;
+        lookup::caller_project(&mut reader, &caller, params.project.as_deref()).await?
+    };
+    let options = placement::options(&state.engine, &caller, project, &slug).await?;
+    Ok(Json(List::new(options.into_iter().map(option).collect(), None)))
+}
+
+fn option(option: placement::PlacementOption) -> PlacementOption {
+    let reason = |reason: gpuaas_model::Reason| ProblemReason {
+        field: reason.field,
+        code: reason.code.to_string(),
+        detail: reason.detail,
+        next: reason.next,
+    };
+    PlacementOption {
+        usable: option.reasons.is_empty(),
+        reasons: option.reasons.into_iter().map(reason).collect(),
+        allocation: convert::allocation(option.allocation, &option.node),
+    }
+}
+
+async fn shown(reader: &mut Reader, entry: &AppEntry) -> Result<App, StoreError> {
+    let manifest = entry.app.manifest();
+    let artifacts = reader.artifacts(Some(&manifest.slug), None).await?;
+    let mut versions: Vec<String> = artifacts.iter().map(|artifact| artifact.version.clone()).collect();
+    versions.sort();
+    versions.dedup();
+    let stand_in = artifacts.into_iter().filter(|artifact| artifact.stand_in).map(|artifact| artifact.version);
+    let mut stand_ins: Vec<String> = stand_in.collect();
+    stand_ins.sort();
+    stand_ins.dedup();
+    Ok(App {
+        slug: manifest.slug.clone(),
+        name: manifest.name.clone(),
+        summary: manifest.summary.clone(),
+        status: if versions.is_empty() { "draft" } else { "published" }.to_owned(),
+        versions,
+        stand_ins,
+        promises: manifest.promises.clone(),
+        not_promised: manifest.not_promised.clone(),
+        placement_schema: manifest.placement_schema.clone(),
+        config_schema: manifest.config_schema.clone(),
+    })
+}

@@ -1,0 +1,98 @@
+//! Journals of members, streamed from their nodes as they are written.
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{Path, State},
+    http::{HeaderMap, header},
+    response::{IntoResponse, Response},
+};
+use futures::StreamExt;
+use gpuaas_api_types::{LogLine, Problem};
+use gpuaas_engine::commands::logs;
+use gpuaas_model::{Code, Timestamp};
+use gpuaas_wire::session::{JournalLine, JournalRequest};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::workloads::find;
+use crate::{
+    auth::Authenticated,
+    page::{Params, flag, seconds_ago},
+    problem::ApiProblem,
+    state::ApiState,
+};
+
+/// Lines sent when no beginning is asked for.
+const TAIL_DEFAULT: u32 = 100;
+/// Most last lines.
+const TAIL_MAX: u32 = 10_000;
+/// One JSON document a line.
+const NDJSON: &str = "application/x-ndjson";
+
+/// Which lines.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogParams {
+    /// The workload's project, by name or id; the caller's own when absent.
+    project: Option<String>,
+    /// One of the member's units; its main one when absent.
+    unit: Option<String>,
+    /// Only of the last so many seconds.
+    since_seconds: Option<u64>,
+    /// At most so many of the last lines, up to 10,000; 100 when no beginning is asked for.
+    tail: Option<u32>,
+    /// Go on with new lines.
+    #[serde(default, deserialize_with = "flag")]
+    #[param(value_type = Option<bool>)]
+    follow: bool,
+}
+
+/// A member's journal: text, or one JSON document a line with `Accept: application/x-ndjson`.
+#[utoipa::path(
+    get, path = "/api/v1/workloads/{workload}/members/{member}/logs", tag = "workloads", security(("token" = [])),
+    params(("workload" = String, Path, description = "name or id"), ("member" = String, Path, description = "for example agent-2"), LogParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("workload logs")), ("x-audit" = json!("logs.read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found", "field_invalid", "query_invalid", "node_unreachable"]))
+    ),
+    responses(
+        (status = 200, content((String = "text/plain"), (LogLine = "application/x-ndjson"))),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(crate) async fn read_logs(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path((key, member)): Path<(String, String)>,
+    Params(params): Params<LogParams>,
+    headers: HeaderMap,
+) -> Result<Response, ApiProblem> {
+    let id = find(&state, &caller, params.project.as_deref(), &key).await?;
+    let ask = asked(&params, state.engine.ports().clock.now())?;
+    let source = logs::open(&state.engine, &caller, id, &member, params.unit.as_deref()).await?;
+    let lines = state.journals.journal(source.node, &JournalRequest { unit: source.unit, ..ask }).await?;
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let json = accept.contains(NDJSON);
+    let media_type = if json { NDJSON } else { "text/plain; charset=utf-8" };
+    let body = Body::from_stream(lines.map(move |line| line.map(|line| written(&line, json))));
+    Ok(([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-store")], body).into_response())
+}
+
+fn asked(params: &LogParams, now: Timestamp) -> Result<JournalRequest, ApiProblem> {
+    if params.tail.is_some_and(|tail| tail > TAIL_MAX) {
+        return Err(ApiProblem::new(Code::QueryInvalid, format!("at most {TAIL_MAX} of the last lines")).about("tail"));
+    }
+    let since = params.since_seconds.map(|seconds| seconds_ago(now, seconds));
+    let tail = params.tail.or_else(|| since.is_none().then_some(TAIL_DEFAULT));
+    Ok(JournalRequest { unit: String::new(), since, tail, follow: params.follow })
+}
+
+fn written(line: &JournalLine, json: bool) -> Bytes {
+    let at = line.at.to_string();
+    if json {
+        let line = LogLine { at, text: line.text.clone() };
+        return Bytes::from(serde_json::to_string(&line).unwrap_or_default() + "\n");
+    }
+    Bytes::from(format!("{at} {}\n", line.text))
+}

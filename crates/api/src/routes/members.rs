@@ -1,0 +1,75 @@
+//! Members of workloads.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use gpuaas_api_types::{AddMembers, List, Member, Problem, Started};
+use gpuaas_engine::commands::workload;
+use gpuaas_model::WorkloadId;
+use gpuaas_store::Reader;
+
+use super::workloads::{DryRunParams, ProjectParams, find, preview, started};
+use crate::{auth::Authenticated, body::Body, page::Params, problem::ApiProblem, shown, state::ApiState};
+
+/// A workload's members, removed ones included.
+#[utoipa::path(
+    get, path = "/api/v1/workloads/{workload}/members", tag = "workloads", security(("token" = [])),
+    params(("workload" = String, Path, description = "name or id"), ProjectParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("workload members")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found"]))
+    ),
+    responses((status = 200, body = List<Member>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn list_members(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+    Params(params): Params<ProjectParams>,
+) -> Result<Json<List<Member>>, ApiProblem> {
+    let id = find(&state, &caller, params.project.as_deref(), &key).await?;
+    Ok(Json(List::new(members(&mut state.engine.store().read().await?, id).await?, None)))
+}
+
+/// Adds members to a running workload. With `dry_run`, answers 200 with what would be done.
+#[utoipa::path(
+    post, path = "/api/v1/workloads/{workload}/members", tag = "workloads", security(("token" = [])), request_body = AddMembers,
+    params(("workload" = String, Path, description = "name or id"), DryRunParams),
+    extensions(
+        ("x-role" = json!("project-member")), ("x-cli" = json!("workload add-member")), ("x-audit" = json!("workload.add_member")), ("x-event" = json!("operation.started")),
+        ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict", "placement_invalid", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "agent_too_old"]))
+    ),
+    responses(
+        (status = 202, body = Started), (status = 200, body = gpuaas_api_types::Preview, description = "of a dry run"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(crate) async fn add_members(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+    Params(params): Params<DryRunParams>,
+    Body(ask): Body<AddMembers>,
+) -> Result<Response, ApiProblem> {
+    let id = find(&state, &caller, params.project.as_deref(), &key).await?;
+    if params.dry_run {
+        let app = state.engine.store().read().await?.workload(id).await?.app;
+        let drafted = workload::preview_add_member(&state.engine, &caller, id, ask.placement).await?;
+        return Ok(Json(preview(&state, &app, drafted).await?).into_response());
+    }
+    let accepted = workload::add_member(&state.engine, &caller, id, ask.placement).await?;
+    let answer: (StatusCode, Json<Started>) = started(&state, accepted).await?;
+    Ok(answer.into_response())
+}
+
+pub(super) async fn members(reader: &mut Reader, id: WorkloadId) -> Result<Vec<Member>, ApiProblem> {
+    let mut members = Vec::new();
+    for member in reader.members_of(id).await? {
+        let node = reader.node(member.node).await?;
+        members.push(shown::member(member, &node));
+    }
+    Ok(members)
+}

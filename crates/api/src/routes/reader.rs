@@ -1,0 +1,32 @@
+//! A page that shows the OpenAPI document to people. It loads nothing from anywhere but here.
+
+use axum::{
+    Router,
+    http::{HeaderValue, header},
+    response::{Html, IntoResponse, Response},
+    routing::get,
+};
+
+use crate::state::ApiState;
+
+/// The page may run what this server sends, and ask this server.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
+                      frame-ancestors 'none'; form-action 'none'";
+
+pub(super) fn router() -> Router<ApiState> {
+    Router::new()
+        .route("/api/docs", get(async || page(Html(include_str!("reader/reader.html")))))
+        .route("/api/docs/reader.js", get(async || file("text/javascript", include_str!("reader/reader.js"))))
+        .route("/api/docs/reader.css", get(async || file("text/css", include_str!("reader/reader.css"))))
+}
+
+fn page(content: impl IntoResponse) -> Response {
+    let mut response = content.into_response();
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn file(media_type: &'static str, content: &'static str) -> Response {
+    page(([(header::CONTENT_TYPE, format!("{media_type}; charset=utf-8"))], content))
+}

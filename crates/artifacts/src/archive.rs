@@ -1,0 +1,237 @@
+//! Looking through an archive before anybody unpacks it: is it whole, and does every path in it stay in it?
+//!
+//! Reads headers itself, with bounds, instead of trusting the library's conveniences: long names come as entries of their own,
+//! whose lengths the archive decides.
+
+use std::{
+    collections::HashSet,
+    fs::File,
+    io::{self, BufReader, Read},
+    path::Path,
+};
+
+use tar::{Archive, Entry, EntryType};
+
+use crate::error::ArtifactError;
+
+/// Most entries of one archive. An images archive has some hundred, a node's root file system some ten thousand.
+pub const ENTRIES_MAX: u64 = 200_000;
+/// Most bytes that an archive may unpack to; RKE2's largest unpack to about 7 GB.
+pub const UNPACKED_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
+/// Longest path or link target, as Linux has it.
+const PATH_BYTES_MAX: u64 = 4_096;
+/// Longest block of extended headers.
+const EXTENDED_BYTES_MAX: u64 = 64 * 1024;
+
+/// How a file is packed, by its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Packing {
+    Tar,
+    TarGzip,
+    TarZstd,
+    /// Not an archive: taken as it is.
+    Plain,
+}
+
+impl Packing {
+    pub(crate) fn of(name: &str) -> Self {
+        match name {
+            _ if name.ends_with(".tar.gz") || name.ends_with(".tgz") => Self::TarGzip,
+            _ if name.ends_with(".tar.zst") => Self::TarZstd,
+            _ if name.ends_with(".tar") => Self::Tar,
+            _ => Self::Plain,
+        }
+    }
+}
+
+/// Reads the file to its end. Blocks, for as long as unpacking takes.
+pub(crate) fn look_through(name: &str, path: &Path) -> Result<(), ArtifactError> {
+    let file = BufReader::new(File::open(path).map_err(|error| ArtifactError::disk(path, error))?);
+    let scan = Scan { name };
+    match Packing::of(name) {
+        Packing::Plain => Ok(()),
+        Packing::Tar => scan.run(file),
+        Packing::TarGzip => scan.run(flate2::bufread::MultiGzDecoder::new(file)),
+        Packing::TarZstd => {
+            scan.run(zstd::stream::read::Decoder::with_buffer(file).map_err(|error| scan.unreadable(&error))?)
+        }
+    }
+}
+
+struct Scan<'a> {
+    name: &'a str,
+}
+
+impl Scan<'_> {
+    fn run(&self, unpacked: impl Read) -> Result<(), ArtifactError> {
+        // One byte more than allowed can be read, so that going beyond is seen.
+        let mut unpacked = unpacked.take(UNPACKED_BYTES_MAX + 1);
+        let mut archive = Archive::new(&mut unpacked);
+        let (mut links, mut long, mut count) = (HashSet::new(), Long::default(), 0_u64);
+        let entries = archive.entries().map_err(|error| self.unreadable(&error))?;
+        for entry in entries.raw(true) {
+            let mut entry = entry.map_err(|error| self.unreadable(&error))?;
+            count += 1;
+            if count > ENTRIES_MAX {
+                return Err(self.too_large(ENTRIES_MAX, "entries"));
+            }
+            if !long.takes(self, &mut entry)? {
+                let (path, target) = std::mem::take(&mut long).names(&entry);
+                self.check(entry.header().entry_type(), &path, target.as_deref(), &mut links)?;
+            }
+        }
+        // What follows the last entry is still part of the compressed frame, whose end proves that it is whole.
+        io::copy(&mut unpacked, &mut io::sink()).map_err(|error| self.unreadable(&error))?;
+        if unpacked.limit() == 0 {
+            return Err(self.too_large(UNPACKED_BYTES_MAX, "bytes when unpacked"));
+        }
+        Ok(())
+    }
+
+    /// An entry is sound when its path goes down only, through no link of this archive, and a link's target stays inside.
+    fn check(
+        &self,
+        kind: EntryType,
+        path: &[u8],
+        target: Option<&[u8]>,
+        links: &mut HashSet<Vec<u8>>,
+    ) -> Result<(), ArtifactError> {
+        let refuse = |why| Err(self.unsafe_path(path, why));
+        let Some(parts) = downward(path) else { return refuse("which leads out of the archive") };
+        let through_link = (1..parts.len()).any(|end| links.contains(&parts[..end].join(&b'/')));
+        if through_link {
+            return refuse("which leads through a link");
+        }
+        match kind {
+            EntryType::Regular | EntryType::Continuous | EntryType::Directory => Ok(()),
+            EntryType::Link => match target.and_then(downward) {
+                Some(target) if !(1..=target.len()).any(|end| links.contains(&target[..end].join(&b'/'))) => Ok(()),
+                _ => refuse("a hard link that leads out of the archive"),
+            },
+            EntryType::Symlink => {
+                if !target.is_some_and(|target| stays_inside(target, parts.len().saturating_sub(1))) {
+                    return refuse("a link that leads out of the archive");
+                }
+                links.insert(parts.join(&b'/'));
+                Ok(())
+            }
+            _ => refuse("which is neither file, directory nor link"),
+        }
+    }
+
+    fn unsafe_path(&self, path: &[u8], why: &'static str) -> ArtifactError {
+        let shown = &path[..path.len().min(200)];
+        ArtifactError::UnsafePath {
+            name: self.name.to_owned(),
+            entry: String::from_utf8_lossy(shown).into_owned(),
+            why,
+        }
+    }
+
+    fn too_large(&self, limit: u64, unit: &'static str) -> ArtifactError {
+        ArtifactError::TooLarge { name: self.name.to_owned(), limit, unit }
+    }
+
+    /// Unpackers tell an early end by its kind; the tar reader, in words.
+    fn unreadable(&self, error: &io::Error) -> ArtifactError {
+        let (name, why) = (self.name.to_owned(), error.to_string());
+        let early = error.kind() == io::ErrorKind::UnexpectedEof
+            || ["unexpected EOF", "failed to read entire block", "incomplete frame"]
+                .iter()
+                .any(|text| why.contains(text));
+        if early { ArtifactError::Truncated { name, why } } else { ArtifactError::Malformed { name, why } }
+    }
+}
+
+/// The parts of a path that only goes down; `.` is no step. `None` for anything else.
+fn downward(path: &[u8]) -> Option<Vec<&[u8]>> {
+    let sound = !path.starts_with(b"/") && !path.contains(&0) && path.len() as u64 <= PATH_BYTES_MAX;
+    let parts: Vec<_> = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect();
+    (sound && !parts.contains(&b"..".as_slice())).then_some(parts)
+}
+
+/// Whether a symbolic link in a directory `depth` deep stays inside: it may first go up, not beyond the top, and then down.
+/// Going up after having gone down is refused, for the way down may lead through another link.
+fn stays_inside(target: &[u8], depth: usize) -> bool {
+    let mut rest = target;
+    let mut up = 0;
+    loop {
+        match rest {
+            [b'.', b'.'] => return up < depth,
+            [b'.', b'.', b'/', tail @ ..] => {
+                up += 1;
+                rest = tail;
+            }
+            [b'.', b'/', tail @ ..] => rest = tail,
+            _ => return up <= depth && !rest.is_empty() && downward(rest).is_some(),
+        }
+    }
+}
+
+/// Names that are too long for a header, which come in entries of their own before the one they are for.
+#[derive(Default)]
+struct Long {
+    path: Option<Vec<u8>>,
+    target: Option<Vec<u8>>,
+}
+
+impl Long {
+    /// Whether the entry is one of those.
+    fn takes<R: Read>(&mut self, scan: &Scan<'_>, entry: &mut Entry<'_, R>) -> Result<bool, ArtifactError> {
+        match entry.header().entry_type() {
+            EntryType::GNULongName => self.path = Some(text(scan, entry, PATH_BYTES_MAX)?),
+            EntryType::GNULongLink => self.target = Some(text(scan, entry, PATH_BYTES_MAX)?),
+            EntryType::XHeader => self.extended(scan, &text(scan, entry, EXTENDED_BYTES_MAX)?)?,
+            // Speaks of all entries that follow: comments by git, nothing that an archive of files needs.
+            EntryType::XGlobalHeader => {
+                let mut other = Self::default();
+                other.extended(scan, &text(scan, entry, EXTENDED_BYTES_MAX)?)?;
+                if other.path.is_some() || other.target.is_some() {
+                    return Err(scan.unsafe_path(b"(global header)", "which names paths for all entries"));
+                }
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn extended(&mut self, scan: &Scan<'_>, block: &[u8]) -> Result<(), ArtifactError> {
+        for extension in tar::PaxExtensions::new(block) {
+            let extension = extension.map_err(|error| scan.unreadable(&error))?;
+            match extension.key_bytes() {
+                b"path" => self.path = Some(extension.value_bytes().to_vec()),
+                b"linkpath" => self.target = Some(extension.value_bytes().to_vec()),
+                // Readers disagree on whose size counts, so that one of them can be shown other entries than another.
+                b"size" => return Err(scan.unsafe_path(b"(extended header)", "which gives an entry a second size")),
+                key if key.starts_with(b"GNU.sparse") => {
+                    return Err(scan.unsafe_path(b"(extended header)", "which makes a sparse file"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn names<R: Read>(self, entry: &Entry<'_, R>) -> (Vec<u8>, Option<Vec<u8>>) {
+        let header = entry.header();
+        let path = self.path.unwrap_or_else(|| header.path_bytes().into_owned());
+        (path, self.target.or_else(|| header.link_name_bytes().map(std::borrow::Cow::into_owned)))
+    }
+}
+
+/// An entry's content, without the zero that ends a name.
+fn text<R: Read>(scan: &Scan<'_>, entry: &mut Entry<'_, R>, limit: u64) -> Result<Vec<u8>, ArtifactError> {
+    if entry.size() > limit + 1 {
+        return Err(scan.too_large(limit, "bytes in one name or extended header"));
+    }
+    let mut bytes = Vec::new();
+    entry.read_to_end(&mut bytes).map_err(|error| scan.unreadable(&error))?;
+    if bytes.last() == Some(&0) {
+        bytes.pop();
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+#[path = "archive_tests.rs"]
+pub(crate) mod tests;

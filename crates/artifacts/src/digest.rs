@@ -1,0 +1,55 @@
+//! SHA-256 as 64 lower-case hex digits.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
+
+use aws_lc_rs::digest::{Context, SHA256};
+
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// A running digest.
+pub(crate) struct Hasher(Context);
+
+impl Hasher {
+    pub(crate) fn new() -> Self {
+        Self(Context::new(&SHA256))
+    }
+
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn finish(self) -> String {
+        hex::encode(self.0.finish())
+    }
+}
+
+/// Digest of a text.
+pub(crate) fn of_text(text: &str) -> String {
+    let mut hasher = Hasher::new();
+    hasher.update(text.as_bytes());
+    hasher.finish()
+}
+
+/// Digest and length of a file. Blocks.
+pub(crate) fn of_file(path: &Path) -> io::Result<(String, u64)> {
+    let mut file = File::open(path)?;
+    let (mut hasher, mut length, mut chunk) = (Hasher::new(), 0_u64, vec![0; CHUNK_BYTES]);
+    loop {
+        let read = file.read(&mut chunk)?;
+        if read == 0 {
+            return Ok((hasher.finish(), length));
+        }
+        hasher.update(&chunk[..read]);
+        length += read as u64;
+    }
+}
+
+/// Whether that is a digest, and so can be a key.
+pub(crate) fn is_one(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}

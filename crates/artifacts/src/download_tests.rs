@@ -1,0 +1,250 @@
+//! Against a web server of a few lines that can break off, refuse to continue, and send elsewhere.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
+    net::TcpListener,
+};
+
+use super::*;
+use crate::{HttpFetch, digest::Hasher};
+
+#[derive(Default)]
+struct Site {
+    files: HashMap<String, Vec<u8>>,
+    /// Bytes of a body after which the connection is closed; once per entry.
+    breaks: Vec<usize>,
+    continues: bool,
+    /// Whether continued bodies say their own length.
+    unsized_parts: bool,
+    redirect_to: Option<String>,
+    asked: Vec<(String, u64)>,
+}
+
+struct Server {
+    url: String,
+    site: Arc<Mutex<Site>>,
+}
+
+const VERSION_PATH: &str = "/download/v1.36.3%2Brke2r1";
+
+async fn serve(site: Site) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, site) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(site)));
+    let shared = site.clone();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(answer(stream, shared.clone()));
+        }
+    });
+    Server { url: format!("http://{address}{VERSION_PATH}"), site }
+}
+
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, site: Arc<Mutex<Site>>) {
+    let mut stream = BufReader::new(stream);
+    let (mut path, mut offset, mut line) = (String::new(), 0_usize, String::new());
+    while stream.read_line(&mut line).await.unwrap() > 2 {
+        if let Some(rest) = line.strip_prefix("GET ") {
+            path = rest.split(' ').next().unwrap().to_owned();
+        }
+        if let Some(rest) = line.to_lowercase().strip_prefix("range: bytes=") {
+            offset = rest.trim().trim_end_matches('-').parse().unwrap();
+        }
+        line.clear();
+    }
+    let reply = reply(&mut site.lock().unwrap(), &path, offset);
+    // The client may have hung up.
+    let _ = stream.write_all(&reply).await;
+    let _ = stream.shutdown().await;
+}
+
+fn reply(site: &mut Site, path: &str, offset: usize) -> Vec<u8> {
+    if let Some(to) = &site.redirect_to {
+        return format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").into_bytes();
+    }
+    let name = path.rsplit('/').next().unwrap();
+    site.asked.push((name.to_owned(), offset as u64));
+    let Some(all) = site.files.get(name) else {
+        return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec();
+    };
+    let offset = if site.continues { offset } else { 0 };
+    let total = all.len();
+    if offset >= total {
+        return format!("HTTP/1.1 416 X\r\nContent-Range: bytes */{total}\r\nContent-Length: 0\r\n\r\n").into_bytes();
+    }
+    let body = &all[offset..];
+    let head = match offset {
+        0 => format!("HTTP/1.1 200 OK\r\nContent-Length: {total}\r\n\r\n"),
+        _ => {
+            let length = if site.unsized_parts { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+            let last = total - 1;
+            format!("HTTP/1.1 206 Partial\r\nContent-Range: bytes {offset}-{last}/{total}\r\n{length}\r\n")
+        }
+    };
+    let sent = if name == "rke2.bin" { site.breaks.pop().unwrap_or(usize::MAX) } else { usize::MAX };
+    [head.as_bytes(), &body[..body.len().min(sent)]].concat()
+}
+
+/// A release of one plain file, half a megabyte long.
+fn site() -> Site {
+    let file: Vec<u8> = (0..500_000_u32).map(|n| (n % 251) as u8).collect();
+    let mut hasher = Hasher::new();
+    hasher.update(&file);
+    let sums = format!("{}  rke2.bin\n", hasher.finish());
+    let files = HashMap::from([("rke2.bin".to_owned(), file), ("sums.txt".to_owned(), sums.into_bytes())]);
+    Site { files, continues: true, ..Site::default() }
+}
+
+struct World {
+    server: Server,
+    kept: tempfile::TempDir,
+    fetch: HttpFetch,
+}
+
+impl World {
+    async fn with(site: Site) -> Self {
+        let kept = tempfile::tempdir().unwrap();
+        let ca = kept.path().join("ca.pem");
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(vec!["ca".into()]).unwrap().self_signed(&key).unwrap();
+        std::fs::write(&ca, certificate.pem()).unwrap();
+        Self { server: serve(site).await, fetch: HttpFetch::trusting(&ca).unwrap(), kept }
+    }
+
+    fn scratch(&self) -> std::path::PathBuf {
+        self.kept.path().join("scratch")
+    }
+
+    async fn import(&self) -> Result<ImportedRelease, ArtifactError> {
+        let store = ArtifactStore::in_folder(&self.kept.path().join("store")).unwrap();
+        let wanted = ["rke2.bin".to_owned()];
+        import_release_url(&store, &self.fetch, &self.server.url, &wanted, "sums.txt", &self.scratch()).await
+    }
+
+    fn asked(&self) -> Vec<u64> {
+        let site = self.server.site.lock().unwrap();
+        site.asked.iter().filter(|(name, _)| name == "rke2.bin").map(|(_, offset)| *offset).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_release_is_imported_from_its_url_with_the_version_that_the_url_says() {
+    let world = World::with(site()).await;
+    let imported = world.import().await.unwrap();
+    assert_eq!(imported.files[0].size_bytes, 500_000);
+    assert_eq!((imported.version.as_deref(), imported.stand_in), (Some("v1.36.3+rke2r1"), false));
+    assert!(!world.scratch().exists());
+}
+
+#[tokio::test]
+async fn a_download_that_breaks_off_is_continued_where_it_was() {
+    for unsized_parts in [false, true] {
+        let world = World::with(Site { breaks: vec![50_000, 100_000], unsized_parts, ..site() }).await;
+        world.import().await.unwrap();
+        let asked = world.asked();
+        assert_eq!(asked.len(), 3, "{asked:?}");
+        assert!(asked[0] == 0 && asked[1] > 0 && asked[2] > asked[1], "{asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_continue_begins_anew() {
+    let world = World::with(Site { breaks: vec![100_000], continues: false, ..site() }).await;
+    world.import().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_an_earlier_try_left_is_continued_and_what_is_whole_is_not_fetched_again() {
+    let world = World::with(site()).await;
+    let file = world.server.site.lock().unwrap().files["rke2.bin"].clone();
+    for have in [200_000, file.len()] {
+        std::fs::create_dir_all(world.scratch()).unwrap();
+        std::fs::write(world.scratch().join("rke2.bin"), &file[..have]).unwrap();
+        world.import().await.unwrap();
+        assert_eq!(world.asked().last().copied(), Some(have as u64));
+    }
+    // More than there is: not of this file.
+    std::fs::create_dir_all(world.scratch()).unwrap();
+    std::fs::write(world.scratch().join("rke2.bin"), vec![0; file.len() + 1]).unwrap();
+    world.import().await.unwrap();
+}
+
+#[tokio::test]
+async fn other_bytes_are_refused_and_not_kept_for_the_next_try() {
+    let world = World::with(site()).await;
+    let good = world.server.site.lock().unwrap().files["rke2.bin"].clone();
+    world.server.site.lock().unwrap().files.get_mut("rke2.bin").unwrap()[7] ^= 1;
+    let wrong = world.import().await;
+    assert!(matches!(wrong, Err(ArtifactError::DigestMismatch { .. })), "{wrong:?}");
+    world.server.site.lock().unwrap().files.insert("rke2.bin".into(), good);
+    world.import().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_the_server_lacks_is_missing() {
+    for absent in ["rke2.bin", "sums.txt"] {
+        let mut site = site();
+        site.files.remove(absent);
+        let found = World::with(site).await.import().await;
+        assert!(matches!(found, Err(ArtifactError::Missing { ref name }) if name == absent), "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn redirections_end_somewhere_and_errors_show_no_url() {
+    let world = World::with(Site { redirect_to: Some("/again?signature=secret".into()), ..site() }).await;
+    let found = world.import().await.unwrap_err();
+    assert!(matches!(found, ArtifactError::Fetch { .. }), "{found}");
+    assert!(!found.to_string().contains("secret"), "{found}");
+    for bad in ["ftp://host/x", "http://user:secret@host/x", "not a url"] {
+        let failure = world.fetch.get(bad, 0).await.err().unwrap();
+        assert!(matches!(failure, FetchFailure::Refused(_)) && !failure.to_string().contains("secret"), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn https_is_believed_only_from_a_server_that_the_bundle_vouches_for() {
+    let (folder, key) = (tempfile::tempdir().unwrap(), rcgen::KeyPair::generate().unwrap());
+    let own = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&key).unwrap();
+    let key = rustls_pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![own.der().clone()], key).unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}/rke2.bin", listener.local_addr().unwrap().port());
+    let site = Arc::new(Mutex::new(site()));
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            if let Ok(stream) = acceptor.accept(stream).await {
+                answer(stream, site.clone()).await;
+            }
+        }
+    });
+    let trusting = |pem: &str| {
+        std::fs::write(folder.path().join("ca.pem"), pem).unwrap();
+        HttpFetch::trusting(&folder.path().join("ca.pem")).unwrap()
+    };
+    let fetched = trusting(&own.pem()).get(&url, 499_990).await.unwrap();
+    assert_eq!((fetched.offset, fetched.total_bytes), (499_990, Some(500_000)));
+    assert_eq!(fetched.body.try_collect::<Vec<_>>().await.unwrap().concat().len(), 10);
+
+    let stranger = rcgen::KeyPair::generate().unwrap();
+    let stranger = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&stranger).unwrap();
+    let refused = trusting(&stranger.pem()).get(&url, 0).await;
+    assert!(matches!(refused, Err(FetchFailure::Broken(ref why)) if why.contains("TLS")));
+    assert!(HttpFetch::trusting(&folder.path().join("absent.pem")).is_err());
+}
+
+#[test]
+fn only_a_version_is_a_version() {
+    assert_eq!(version_in("https://h/download/v1.36.3%2Brke2r1/").as_deref(), Some("v1.36.3+rke2r1"));
+    assert_eq!(version_in("https://h/download/latest"), None);
+    assert_eq!(version_in("https://h/download/vx"), None);
+}

@@ -1,0 +1,226 @@
+//! Getting a file from a web server: HTTP/1.1, with TLS where the URL says so.
+//!
+//! Redirections are followed, never from https to http. URLs are not logged and not put into errors: release servers sign them.
+
+use std::{io, path::Path, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt as _, stream::BoxStream};
+use http::{
+    HeaderMap, Request, Response, StatusCode, Uri,
+    header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, HOST, LOCATION, RANGE, USER_AGENT},
+};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::error::ArtifactError;
+
+/// The system's bundle of certificate authorities, where Debian and its kin keep it.
+pub const SYSTEM_CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// Most redirections in a row.
+const REDIRECTS_MAX: usize = 5;
+/// Connecting, the TLS handshake and the answer's head take at most so long together.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// A body that brings no byte for so long has broken off.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A file that is on its way.
+pub struct Fetched {
+    /// Where in the file `body` begins: what was asked for, or 0 from a server that cannot continue.
+    pub offset: u64,
+    /// The whole file's length, where the server tells it.
+    pub total_bytes: Option<u64>,
+    /// The bytes.
+    pub body: BoxStream<'static, io::Result<Bytes>>,
+}
+
+impl Fetched {
+    /// Whether somebody who has so many bytes has them all.
+    pub(crate) fn complete_at(&self, have: u64) -> bool {
+        have > 0 && self.total_bytes == Some(have)
+    }
+}
+
+/// Why a file is not on its way. The texts hold no URL.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchFailure {
+    /// The server has no such file.
+    #[error("the server has no such file")]
+    Absent,
+    /// Trying again will not help.
+    #[error("{0}")]
+    Refused(String),
+    /// Trying again may help.
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// Gets files.
+#[async_trait]
+pub trait Fetch: Send + Sync {
+    /// The file at `url` from `offset` on.
+    async fn get(&self, url: &str, offset: u64) -> Result<Fetched, FetchFailure>;
+}
+
+/// Over the network. Proxies are not spoken to.
+pub struct HttpFetch {
+    tls: TlsConnector,
+}
+
+impl HttpFetch {
+    /// Trusting the certificate authorities of a PEM file, for example [`SYSTEM_CA_BUNDLE`].
+    pub fn trusting(ca_bundle: &Path) -> Result<Self, ArtifactError> {
+        let failed = |error: &dyn std::fmt::Display| ArtifactError::disk(ca_bundle, error);
+        let mut roots = rustls::RootCertStore::empty();
+        let all = CertificateDer::pem_file_iter(ca_bundle).map_err(|error| failed(&error))?;
+        roots.add_parsable_certificates(all.filter_map(Result::ok));
+        if roots.is_empty() {
+            return Err(failed(&"no certificate authority in it"));
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| failed(&error))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self { tls: TlsConnector::from(Arc::new(config)) })
+    }
+
+    async fn ask(&self, uri: &Uri, offset: u64) -> Result<Response<Incoming>, FetchFailure> {
+        let host = uri.host().ok_or_else(|| FetchFailure::Refused("the URL has no host".into()))?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let broken =
+            |what: &str, error: &dyn std::fmt::Display| FetchFailure::Broken(format!("{host}: {what}: {error}"));
+        let tls = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        let stream = TcpStream::connect((host, port)).await.map_err(|error| broken("cannot connect", &error))?;
+        let mut request = Request::get(uri.path_and_query().map_or("/", |path| path.as_str()))
+            .header(HOST, uri.authority().map_or(host, |authority| authority.as_str()))
+            .header(USER_AGENT, "gpuaas")
+            // An encoding of its own would change both the bytes and the offsets.
+            .header(ACCEPT_ENCODING, "identity");
+        if offset > 0 {
+            request = request.header(RANGE, format!("bytes={offset}-"));
+        }
+        let request = request.body(Empty::new()).map_err(|error| FetchFailure::Refused(error.to_string()))?;
+        if !tls {
+            return exchange(stream, request).await.map_err(|error| broken("no answer", &error));
+        }
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| FetchFailure::Refused(error.to_string()))?;
+        let stream = self.tls.connect(name, stream).await.map_err(|error| broken("no TLS connection", &error))?;
+        exchange(stream, request).await.map_err(|error| broken("no answer", &error))
+    }
+}
+
+#[async_trait]
+impl Fetch for HttpFetch {
+    async fn get(&self, url: &str, offset: u64) -> Result<Fetched, FetchFailure> {
+        let mut uri = usable(url)?;
+        for _ in 0..=REDIRECTS_MAX {
+            let answer = tokio::time::timeout(HEAD_TIMEOUT, self.ask(&uri, offset)).await;
+            let answer = answer.unwrap_or_else(|_| Err(FetchFailure::Broken("no answer in time".into())))?;
+            if !answer.status().is_redirection() {
+                return taken(answer, offset);
+            }
+            let to = answer.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+            let to =
+                usable(&absolute(&uri, to.ok_or_else(|| FetchFailure::Refused("a redirection to nowhere".into()))?))?;
+            if uri.scheme_str() == Some("https") && to.scheme_str() != Some("https") {
+                return Err(FetchFailure::Refused("a redirection from https to http is not followed".into()));
+            }
+            uri = to;
+        }
+        Err(FetchFailure::Refused(format!("more than {REDIRECTS_MAX} redirections")))
+    }
+}
+
+fn usable(url: &str) -> Result<Uri, FetchFailure> {
+    let refused = |why: &str| FetchFailure::Refused(why.to_owned());
+    let uri: Uri = url.parse().map_err(|_| refused("this is not a URL"))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(refused("only http and https are fetched"));
+    }
+    if uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
+        return Err(refused("a URL with a user in it is not fetched: it would show in logs"));
+    }
+    Ok(uri)
+}
+
+/// A location may leave out scheme and host.
+fn absolute(from: &Uri, to: &str) -> String {
+    match (to.starts_with('/'), from.scheme_str(), from.authority()) {
+        (true, Some(scheme), Some(authority)) => format!("{scheme}://{authority}{to}"),
+        _ => to.to_owned(),
+    }
+}
+
+async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>) -> hyper::Result<Response<Incoming>>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+{
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    // Ends with the response's body, or when that is dropped.
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a download's connection ended");
+        }
+    });
+    sender.send_request(request).await
+}
+
+fn taken(answer: Response<Incoming>, asked: u64) -> Result<Fetched, FetchFailure> {
+    let (status, headers) = (answer.status(), answer.headers().clone());
+    let (offset, total_bytes) = match status {
+        StatusCode::OK => (0, number(&headers, CONTENT_LENGTH.as_str())),
+        StatusCode::PARTIAL_CONTENT => range(&headers)
+            .filter(|(start, _)| *start == asked)
+            .ok_or_else(|| FetchFailure::Refused("the server sent another part than was asked for".into()))?,
+        // `bytes */LENGTH`: there is nothing from there on.
+        StatusCode::RANGE_NOT_SATISFIABLE => return Ok(beyond_the_end(&headers, asked)),
+        StatusCode::NOT_FOUND | StatusCode::GONE => return Err(FetchFailure::Absent),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
+            return Err(FetchFailure::Broken(format!("the server answered {status}")));
+        }
+        _ if status.is_server_error() => return Err(FetchFailure::Broken(format!("the server answered {status}"))),
+        _ => return Err(FetchFailure::Refused(format!("the server answered {status}"))),
+    };
+    Ok(Fetched { offset, total_bytes, body: body(answer.into_body()) })
+}
+
+/// Somebody has as much as there is, or more; in the second case what he has is not of this file, and he begins anew.
+fn beyond_the_end(headers: &HeaderMap, asked: u64) -> Fetched {
+    let total =
+        headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok()?.strip_prefix("bytes */")?.parse().ok());
+    let offset = if total == Some(asked) { asked } else { 0 };
+    let unfinished = futures::stream::once(async { Err(io::Error::other("the server has less than was kept")) });
+    Fetched { offset, total_bytes: total, body: unfinished.boxed() }
+}
+
+fn body(incoming: Incoming) -> BoxStream<'static, io::Result<Bytes>> {
+    let frames = incoming.into_data_stream();
+    futures::stream::unfold(Some(frames), |frames| async move {
+        let mut frames = frames?;
+        match tokio::time::timeout(STALL_TIMEOUT, frames.next()).await {
+            Ok(Some(Ok(chunk))) => Some((Ok(chunk), Some(frames))),
+            Ok(Some(Err(error))) => Some((Err(io::Error::other(error)), None)),
+            Ok(None) => None,
+            Err(_) => Some((Err(io::Error::from(io::ErrorKind::TimedOut)), None)),
+        }
+    })
+    .boxed()
+}
+
+fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
+/// `bytes START-END/TOTAL`.
+fn range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
+    let (part, total) = headers.get(CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes ")?.split_once('/')?;
+    Some((part.split_once('-')?.0.parse().ok()?, total.parse().ok()))
+}

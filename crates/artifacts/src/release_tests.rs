@@ -1,0 +1,131 @@
+use tar::EntryType;
+
+use super::*;
+use crate::{archive::tests::tar_of, digest::Hasher};
+
+fn sha256(bytes: &[u8]) -> String {
+    let mut hasher = Hasher::new();
+    hasher.update(bytes);
+    hasher.finish()
+}
+
+fn zst(entries: &[(EntryType, &str, &str)]) -> Vec<u8> {
+    zstd::encode_all(tar_of(entries).as_slice(), 1).unwrap()
+}
+
+/// A folder with two good files; a test spoils one thing.
+struct Release {
+    folder: tempfile::TempDir,
+    kept: tempfile::TempDir,
+}
+
+const WANTED: [&str; 2] = ["rke2.tar.zst", "images.tar.zst"];
+
+impl Release {
+    fn sound() -> Self {
+        let made = Self { folder: tempfile::tempdir().unwrap(), kept: tempfile::tempdir().unwrap() };
+        made.with(WANTED[0], &zst(&[(EntryType::Regular, "bin/rke2", "")]))
+            .with(WANTED[1], &zst(&[(EntryType::Regular, "manifest.json", "")]))
+            .with_true_sums()
+    }
+
+    fn with(self, name: &str, bytes: &[u8]) -> Self {
+        std::fs::write(self.folder.path().join(name), bytes).unwrap();
+        self
+    }
+
+    fn without(self, name: &str) -> Self {
+        std::fs::remove_file(self.folder.path().join(name)).unwrap();
+        self
+    }
+
+    fn bytes(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.folder.path().join(name)).unwrap()
+    }
+
+    fn with_true_sums(self) -> Self {
+        let line = |name: &&str| format!("{}  {name}\n", sha256(&self.bytes(name)));
+        let text: String = WANTED.iter().map(line).collect();
+        self.with("sums.txt", text.as_bytes())
+    }
+
+    async fn import(&self) -> Result<ImportedRelease, ArtifactError> {
+        let store = ArtifactStore::in_folder(self.kept.path()).unwrap();
+        let imported = import_release(&store, self.folder.path(), &WANTED.map(String::from), "sums.txt").await;
+        if imported.is_err() {
+            let visible = std::fs::read_dir(self.kept.path()).unwrap().count();
+            assert_eq!(visible, 0, "nothing of a refused release is visible");
+        }
+        imported
+    }
+}
+
+#[tokio::test]
+async fn a_sound_release_is_imported_and_says_whether_it_is_a_stand_in() {
+    let release = Release::sound();
+    let imported = release.import().await.unwrap();
+    assert_eq!(imported.files.len(), 2);
+    assert_eq!(imported.files[0].size_bytes, release.bytes(WANTED[0]).len() as u64);
+    assert_eq!((imported.stand_in, imported.version), (false, None));
+    assert_eq!(release.import().await.unwrap().files, imported.files);
+
+    let marked = release.with(STAND_IN, br#"{"stand_in": true, "version": "v1.36.3+rke2r1"}"#);
+    let imported = marked.import().await.unwrap();
+    assert_eq!((imported.stand_in, imported.version.as_deref()), (true, Some("v1.36.3+rke2r1")));
+    assert!(marked.with(STAND_IN, b"").import().await.unwrap().stand_in);
+}
+
+#[tokio::test]
+async fn other_bytes_than_listed_are_a_wrong_digest() {
+    let other = zst(&[(EntryType::Regular, "manifest.json2", "")]);
+    let found = Release::sound().with(WANTED[1], &other).import().await;
+    assert!(matches!(found, Err(ArtifactError::DigestMismatch { ref name, .. }) if name == WANTED[1]), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_was_cut_off_is_truncated_whatever_its_listed_digest() {
+    let release = Release::sound();
+    let whole = release.bytes(WANTED[1]);
+    let cut = release.with(WANTED[1], &whole[..whole.len() - 5]);
+    let found = cut.import().await;
+    assert!(matches!(found, Err(ArtifactError::Truncated { ref name, .. }) if name == WANTED[1]), "{found:?}");
+    let found = cut.with_true_sums().import().await;
+    assert!(matches!(found, Err(ArtifactError::Truncated { .. })), "{found:?}");
+    let found = Release::sound().with(WANTED[0], b"").import().await;
+    assert!(matches!(found, Err(ArtifactError::Truncated { .. })), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_path_that_leads_out_is_refused_although_its_digest_is_listed() {
+    let evil = zst(&[(EntryType::Regular, "bin/rke2", ""), (EntryType::Regular, "../../etc/cron.d/x", "")]);
+    let found = Release::sound().with(WANTED[1], &evil).with_true_sums().import().await;
+    assert!(matches!(found, Err(ArtifactError::UnsafePath { ref entry, .. }) if entry.contains("cron")), "{found:?}");
+}
+
+#[tokio::test]
+async fn an_unlisted_or_missing_file_is_named() {
+    let first_only = |release: &Release| format!("{}  {}\n", sha256(&release.bytes(WANTED[0])), WANTED[0]);
+    let release = Release::sound();
+    let sums = first_only(&release);
+    let found = release.with("sums.txt", sums.as_bytes()).import().await;
+    assert!(matches!(found, Err(ArtifactError::Unlisted { ref name, .. }) if name == WANTED[1]), "{found:?}");
+    for absent in [WANTED[0], WANTED[1], "sums.txt"] {
+        let found = Release::sound().without(absent).import().await;
+        assert!(matches!(found, Err(ArtifactError::Missing { ref name }) if name == absent), "{found:?}");
+    }
+    // A folder where a file should be.
+    let release = Release::sound().without(WANTED[0]);
+    std::fs::create_dir(release.folder.path().join(WANTED[0])).unwrap();
+    assert!(matches!(release.import().await, Err(ArtifactError::Missing { .. })));
+}
+
+#[tokio::test]
+async fn a_name_that_leaves_the_folder_is_missing_even_if_it_is_listed() {
+    let release = Release::sound();
+    let store = ArtifactStore::in_folder(release.kept.path()).unwrap();
+    std::fs::create_dir(release.folder.path().join("sub")).unwrap();
+    std::fs::write(release.folder.path().join("sub/sums.txt"), format!("{}  ../sums.txt\n", "a".repeat(64))).unwrap();
+    let wanted = ["../sums.txt".to_owned()];
+    let found = import_release(&store, &release.folder.path().join("sub"), &wanted, "sums.txt").await;
+    assert!(matches!(found, Err(ArtifactError::Missing { .. })), "{found:?}");
+}

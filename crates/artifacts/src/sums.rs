@@ -1,0 +1,64 @@
+//! A release's sum file: lines of `DIGEST  NAME`.
+
+use std::collections::HashMap;
+
+use crate::{ArtifactError, digest};
+
+/// Longest sum file; RKE2's has 4 KB.
+pub(crate) const SUMS_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What a sum file lists. A name with two digests counts as not listed: nobody can say which one is meant.
+pub(crate) struct Sums<'a> {
+    file: &'a str,
+    listed: HashMap<String, Option<String>>,
+}
+
+impl<'a> Sums<'a> {
+    /// Reads what is a digest and a name; the `*` of binary mode is no part of the name, and other lines say nothing.
+    pub(crate) fn parse(file: &'a str, text: &str) -> Self {
+        let mut listed: HashMap<String, Option<String>> = HashMap::new();
+        for line in text.lines() {
+            let Some((sha256, name)) = line.trim().split_once(char::is_whitespace) else { continue };
+            let (sha256, name) = (sha256.to_ascii_lowercase(), name.trim_start());
+            let name = name.strip_prefix('*').unwrap_or(name);
+            if !digest::is_one(&sha256) || name.is_empty() {
+                continue;
+            }
+            listed
+                .entry(name.to_owned())
+                .and_modify(|known| {
+                    if known.as_ref() != Some(&sha256) {
+                        *known = None;
+                    }
+                })
+                .or_insert(Some(sha256.clone()));
+        }
+        Self { file, listed }
+    }
+
+    /// The digest of `name`.
+    pub(crate) fn digest(&self, name: &str) -> Result<&str, ArtifactError> {
+        let unlisted = || ArtifactError::Unlisted { sums: self.file.to_owned(), name: name.to_owned() };
+        self.listed.get(name).and_then(Option::as_deref).ok_or_else(unlisted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_whole_or_not_at_all() {
+        let (a, b) = ("a".repeat(64), "B".repeat(64));
+        let text = format!(
+            "# comment\n{a}  rke2.tar.gz\n{b} *other\nxyz  short\n{a}  twice\n{b}  twice\n{a}  same\n{a}  same\n"
+        );
+        let sums = Sums::parse("sums.txt", &text);
+        assert_eq!(sums.digest("rke2.tar.gz").unwrap(), a);
+        assert_eq!(sums.digest("other").unwrap(), b.to_lowercase());
+        assert_eq!(sums.digest("same").unwrap(), a);
+        for absent in ["rke2.tar", "short", "twice", ""] {
+            assert!(matches!(sums.digest(absent), Err(ArtifactError::Unlisted { .. })), "{absent}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `gpuaas context`.
+
+use std::{io::Read, path::PathBuf};
+
+use anyhow::Context as _;
+use clap::Subcommand;
+use gpuaas_client::ClientError;
+use serde::Serialize;
+
+use crate::{
+    cli::Target,
+    connection::ReadyFile,
+    contexts::{Context, Contexts},
+    output,
+};
+
+/// Longest token that is read from a file, in bytes.
+const TOKEN_BYTES_MAX: u64 = 4_096;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List contexts
+    List,
+    /// Make a context the current one
+    Use {
+        /// Its name
+        name: String,
+    },
+    /// Make or change a context from --url, --ca-file, --project or --ready-file; the token comes from GPUAAS_TOKEN or a file
+    Set {
+        /// Its name
+        name: String,
+        /// A file with the token; - reads standard input
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<PathBuf>,
+    },
+}
+
+/// A context without its token.
+#[derive(Serialize)]
+struct Shown {
+    name: String,
+    current: bool,
+    url: Option<String>,
+    ca_file: Option<PathBuf>,
+    project: Option<String>,
+    has_token: bool,
+}
+
+pub(crate) fn run(target: &Target, verb: Verb) -> anyhow::Result<()> {
+    let mut contexts = Contexts::load()?;
+    match verb {
+        Verb::List => list(target, &contexts),
+        Verb::Use { name } => {
+            contexts.chosen(Some(&name)).map_err(|error| ClientError::Setting(error.to_string()))?;
+            contexts.current = Some(name.clone());
+            contexts.save()?;
+            eprintln!("{name} is the current context.");
+            Ok(())
+        }
+        Verb::Set { name, token_file } => {
+            let context = changed(contexts.contexts.remove(&name).unwrap_or_default(), target, token_file)?;
+            contexts.contexts.insert(name.clone(), context);
+            contexts.current.get_or_insert_with(|| name.clone());
+            let path = contexts.save()?;
+            eprintln!("Context {name} is in {}.", path.display());
+            Ok(())
+        }
+    }
+}
+
+fn list(target: &Target, contexts: &Contexts) -> anyhow::Result<()> {
+    let shown = |(name, context): (&String, &Context)| Shown {
+        name: name.clone(),
+        current: contexts.current.as_ref() == Some(name),
+        url: context.url.clone(),
+        ca_file: context.ca_file.clone(),
+        project: context.project.clone(),
+        has_token: context.token.is_some(),
+    };
+    let all: Vec<Shown> = contexts.contexts.iter().map(shown).collect();
+    let row = |context: &Shown| {
+        vec![
+            if context.current { "*".to_owned() } else { String::new() },
+            context.name.clone(),
+            context.url.clone().unwrap_or_default(),
+            context.project.clone().unwrap_or_default(),
+        ]
+    };
+    output::list(target.output, &all, &["", "NAME", "URL", "PROJECT"], row, |context| context.name.clone())
+}
+
+/// The context with what was said; what was not said stays.
+fn changed(context: Context, target: &Target, token_file: Option<PathBuf>) -> anyhow::Result<Context> {
+    let ready = target.ready_file.as_deref().map(ReadyFile::read).transpose()?;
+    let (url, ca_file, token) = match ready {
+        Some(ready) => (Some(ready.url), Some(ready.ca_file), Some(ready.token)),
+        None => (None, None, None),
+    };
+    let said = match token_file {
+        Some(file) => Some(token_in(&file)?),
+        None => std::env::var("GPUAAS_TOKEN").ok(),
+    };
+    let ca_file = target.ca_file.clone().map(std::path::absolute).transpose()?.or(ca_file);
+    Ok(Context {
+        url: target.url.clone().or(url).or(context.url),
+        ca_file: ca_file.or(context.ca_file),
+        token: said.or(token).or(context.token),
+        project: target.project.clone().or(context.project),
+    })
+}
+
+fn token_in(file: &PathBuf) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let read = if file.as_os_str() == "-" {
+        std::io::stdin().take(TOKEN_BYTES_MAX).read_to_string(&mut text)
+    } else {
+        std::fs::File::open(file).and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text))
+    };
+    read.with_context(|| format!("reading the token from {}", file.display()))?;
+    Ok(text.trim().to_owned())
+}

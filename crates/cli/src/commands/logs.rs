@@ -1,0 +1,59 @@
+//! `gpuaas workload logs`.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use gpuaas_client::{Client, ClientError, LogAsk};
+
+use crate::cli::{Format, Target};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Logs {
+    /// Name or id
+    workload: String,
+    /// The member, for example agent-2; may be left out where there is only one
+    #[arg(long)]
+    member: Option<String>,
+    /// Only this much of the past, for example 10m
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    since: Option<Duration>,
+    /// At most so many of the last lines
+    #[arg(long, value_name = "LINES")]
+    tail: Option<u32>,
+    /// One of the member's units; its main one when absent
+    #[arg(long)]
+    unit: Option<String>,
+    /// Go on with new lines
+    #[arg(short, long)]
+    follow: bool,
+}
+
+pub(super) async fn run(client: &Client, target: &Target, ask: Logs) -> anyhow::Result<()> {
+    let member = match ask.member {
+        Some(member) => member,
+        None => only_member(client, target, &ask.workload).await?,
+    };
+    let since_seconds = ask.since.map(|since| since.as_secs());
+    let wanted = LogAsk { unit: ask.unit, since_seconds, tail: ask.tail, follow: ask.follow };
+    let mut lines = Box::pin(client.read_logs(target.project.clone(), &ask.workload, &member, &wanted).await?);
+    while let Some(line) = lines.next().await {
+        let line = line?;
+        match target.output {
+            Format::Table => println!("{} {}", line.at, line.text),
+            Format::Json => println!("{}", serde_json::to_string(&line)?),
+            Format::Yaml => print!("---\n{}", serde_saphyr::to_string(&line)?),
+            Format::Name => println!("{}", line.text),
+        }
+    }
+    Ok(())
+}
+
+async fn only_member(client: &Client, target: &Target, workload: &str) -> anyhow::Result<String> {
+    let members = client.list_members(target.project.clone(), workload).await?.items;
+    let present: Vec<_> =
+        members.into_iter().filter(|member| member.state != "removed").map(|member| member.name).collect();
+    match present.as_slice() {
+        [only] => Ok(only.clone()),
+        several => Err(ClientError::Setting(format!("which member? say --member: {}", several.join(", "))).into()),
+    }
+}

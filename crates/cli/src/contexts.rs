@@ -1,0 +1,113 @@
+//! The context file: control planes that somebody works with. It holds tokens, so it is for its owner alone.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use gpuaas_server::write_private;
+use serde::{Deserialize, Serialize};
+
+/// All contexts, and which is the current one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Contexts {
+    /// The one that commands use when nothing else is said.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) current: Option<String>,
+    /// By name.
+    #[serde(default)]
+    pub(crate) contexts: BTreeMap<String, Context>,
+}
+
+/// One control plane, as one token holder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Context {
+    /// The control plane.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) url: Option<String>,
+    /// Its authority's certificate.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// The token.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) token: Option<String>,
+    /// The project.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) project: Option<String>,
+}
+
+impl Contexts {
+    /// The user's own; empty when there is no file.
+    pub(crate) fn load() -> anyhow::Result<Self> {
+        Self::read(&path()?)
+    }
+
+    /// Writes them back, whole or not at all.
+    pub(crate) fn save(&self) -> anyhow::Result<PathBuf> {
+        let path = path()?;
+        let folder = path.parent().context("the context file lies in a folder")?;
+        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        write_private(&path, toml::to_string_pretty(self)?.as_bytes())
+            .with_context(|| format!("writing {}", path.display()))?;
+        Ok(path)
+    }
+
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
+        };
+        let mode = fs::metadata(path)?.permissions().mode();
+        if mode & 0o077 != 0 {
+            bail!("{} holds tokens and others can read it: chmod 600 it", path.display());
+        }
+        // The parser's own words would quote the line, and with it a token.
+        toml::from_str(&text).map_err(|_| anyhow::anyhow!("{} is no context file", path.display()))
+    }
+
+    /// The one of that name, or the current one; none when none is current.
+    pub(crate) fn chosen(&self, name: Option<&str>) -> anyhow::Result<Option<&Context>> {
+        let Some(name) = name.or(self.current.as_deref()) else { return Ok(None) };
+        let found = self.contexts.get(name);
+        found.map(Some).with_context(|| format!("there is no context {name}; see gpuaas context list"))
+    }
+}
+
+/// `$XDG_CONFIG_HOME/gpuaas/contexts.toml`, where that is not set `~/.config/gpuaas/contexts.toml`.
+fn path() -> anyhow::Result<PathBuf> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let config = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
+    Ok(config.context("neither XDG_CONFIG_HOME nor HOME is set")?.join("gpuaas/contexts.toml"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused_and_its_words_are_not_repeated() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("contexts.toml");
+        fs::write(&path, "token_secret = 1").expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("set");
+        let refused = Contexts::read(&path).expect_err("others can read it").to_string();
+        assert!(refused.contains("chmod 600"), "{refused}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
+        let refused = Contexts::read(&path).expect_err("an unknown key").to_string();
+        assert!(!refused.contains("token_secret"), "{refused}");
+    }
+
+    #[test]
+    fn a_missing_file_is_an_empty_one_and_a_missing_context_is_named() {
+        let none = Contexts::read(Path::new("/nonexistent/contexts.toml")).expect("empty");
+        assert_eq!(none, Contexts::default());
+        assert!(none.chosen(None).expect("none is current").is_none());
+        assert!(none.chosen(Some("x")).expect_err("unknown").to_string().contains("no context x"));
+    }
+}

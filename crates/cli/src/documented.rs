@@ -1,0 +1,121 @@
+//! Holds `docs/cli.md`, `docs/openapi.json`, the client, the error pages and the tests against each other.
+//!
+//! `GPUAAS_UPDATE_GOLDEN=1` writes the two golden files instead of comparing them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use clap::{Command, CommandFactory};
+use gpuaas_api_types::coverage::{Sources, uncovered};
+use gpuaas_model::Code;
+use serde_json::Value;
+
+use crate::cli::Cli;
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn golden(file: &str, now: &str) {
+    let path = root().join("docs").join(file);
+    if std::env::var_os("GPUAAS_UPDATE_GOLDEN").is_some() {
+        fs::write(&path, now).expect("the golden file can be written");
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    let differs = kept.lines().zip(now.lines()).find(|(kept, now)| kept != now);
+    assert!(kept == now, "docs/{file} is not what the code says (GPUAAS_UPDATE_GOLDEN=1 writes it): {differs:?}");
+}
+
+/// The help of every command that is not hidden, depth first.
+fn help(command: &mut Command, path: &str, pages: &mut String) {
+    let words = command.render_long_help().to_string();
+    let words: Vec<&str> = words.lines().map(str::trim_end).collect();
+    pages.push_str(&format!("\n## {path}\n\n```text\n{}\n```\n", words.join("\n").trim_end()));
+    for verb in command.get_subcommands_mut().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help") {
+        let path = format!("{path} {}", verb.get_name());
+        help(verb, &path, pages);
+    }
+}
+
+fn cli_pages() -> String {
+    let mut pages =
+        "# The command line\n\nMade from the code; `GPUAAS_UPDATE_GOLDEN=1 cargo test -p gpuaas-cli` writes it anew.\n"
+            .to_owned();
+    let mut command = Cli::command().term_width(110);
+    command.build();
+    help(&mut command, "gpuaas", &mut pages);
+    pages
+}
+
+fn document() -> String {
+    let document = serde_json::to_value(gpuaas_api::document()).expect("a document of plain data");
+    serde_json::to_string_pretty(&sorted(document)).expect("a document of plain data") + "\n"
+}
+
+/// With keys in order, whatever order the JSON library was built to keep.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields: BTreeMap<String, Value> =
+                fields.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            Value::Object(fields.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        plain => plain,
+    }
+}
+
+fn texts(folder: &Path) -> String {
+    let files = fs::read_dir(folder).expect("a folder of sources").flatten().map(|entry| entry.path());
+    files.filter(|path| path.is_file()).map(|path| fs::read_to_string(path).expect("a text")).collect()
+}
+
+fn error_pages() -> BTreeSet<String> {
+    let names = fs::read_dir(root().join("docs/errors")).expect("the error pages").flatten();
+    names.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".md").map(str::to_owned)).collect()
+}
+
+#[test]
+fn golden_help_is_what_every_command_says() {
+    golden("cli.md", &cli_pages());
+}
+
+#[test]
+fn golden_document_is_what_every_route_says() {
+    golden("openapi.json", &document());
+}
+
+#[test]
+fn every_operation_has_its_command_client_method_audit_action_event_error_pages_and_test() {
+    let sources = Sources {
+        openapi: serde_json::from_str(&document()).expect("JSON"),
+        cli: cli_pages(),
+        client: texts(&root().join("crates/client/src")),
+        tests: texts(&root().join("crates/cli/tests/platform")),
+        error_pages: error_pages(),
+    };
+    let operations = sources.openapi["paths"]
+        .as_object()
+        .map_or(0, |paths| paths.values().map(|path| path.as_object().map_or(0, serde_json::Map::len)).sum());
+    let findings = uncovered(&sources);
+    println!("    operations of the API: {operations}, uncovered: {}", findings.len());
+    assert!(findings.is_empty(), "uncovered:\n{}", findings.join("\n"));
+}
+
+#[test]
+fn no_error_page_is_left_over() {
+    let known: BTreeSet<String> = Code::ALL.iter().map(ToString::to_string).collect();
+    // Pages of an app's faults begin with its slug and belong to it.
+    let left: Vec<_> =
+        error_pages().into_iter().filter(|page| !known.contains(page) && !page.starts_with("rke2_")).collect();
+    assert!(left.is_empty(), "pages of no code: {left:?}");
+}
+
+#[test]
+fn no_secret_can_be_given_as_an_argument() {
+    let pages = cli_pages();
+    assert!(!pages.contains("--token ") && !pages.contains("--secret") && !pages.contains("--password"));
+}

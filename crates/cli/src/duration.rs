@@ -1,0 +1,45 @@
+//! Durations as people write them, and moments as people read them.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// `90s`, `10m`, `1h30m`.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let signed: SignedDuration = text.parse().map_err(|_| format!("{text:?} is no duration such as 90s or 10m"))?;
+    Duration::try_from(signed).map_err(|_| format!("{text:?} lies in the past"))
+}
+
+/// How long ago a moment of the control plane was, by this machine's clock: `12 s`, `3 min`.
+pub(crate) fn ago(moment: &str) -> String {
+    moment.parse().map_or_else(|_| moment.to_owned(), |moment: Timestamp| since(moment, Timestamp::now()))
+}
+
+fn since(moment: Timestamp, now: Timestamp) -> String {
+    match now.duration_since(moment).as_secs().max(0) {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ ..7_200 => format!("{} min", seconds / 60),
+        seconds @ ..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        assert_eq!(parse("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5_400)));
+        assert!(parse("soon").is_err() && parse("-5m").is_err());
+    }
+
+    #[test]
+    fn moments_are_told_in_the_unit_that_says_enough() {
+        let at = |seconds| Timestamp::from_second(seconds).expect("a moment");
+        let told: Vec<_> = [5, 119, 120, 7_200, 172_800].map(|age| since(at(0), at(age))).into();
+        assert_eq!(told, ["5 s", "119 s", "2 min", "2 h", "2 days"]);
+        assert_eq!(since(at(9), at(0)), "0 s");
+    }
+}

@@ -1,0 +1,102 @@
+//! What no client of ours sends: each is answered with a problem document, and nothing is lost.
+
+use gpuaas_trust::{EnrollmentString, NodeKey};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::{
+    raw::{Answer, bearer, send},
+    world::Platform,
+};
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+fn is_problem(answer: &Answer, status: u16, code: &str) {
+    assert_eq!((answer.status, answer.code()), (status, code), "{answer:?}");
+    assert_eq!(answer.headers["content-type"], "application/problem+json");
+    assert_eq!(answer.headers["correlation-id"], answer.body["correlation_id"].as_str().expect("an id"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_refusal_of_the_framework_is_a_problem_document_too() {
+    let platform = Platform::start(0);
+    let token = bearer(&platform);
+    let authorization = ("authorization", token.as_str());
+    let nowhere = send(&platform, Method::GET, "/api/v1/nonsense", &[authorization], "").await;
+    is_problem(&nowhere, 404, "not_found");
+    let method = send(&platform, Method::PATCH, "/api/v1/projects", &[authorization], "").await;
+    is_problem(&method, 405, "method_not_allowed");
+    let kind = send(&platform, Method::POST, "/api/v1/projects", &[authorization], "{}").await;
+    is_problem(&kind, 415, "media_type_unsupported");
+    let long = vec![b' '; 11 * 1_024 * 1_024];
+    let long = send(&platform, Method::POST, "/api/v1/projects", &[authorization, JSON], long).await;
+    is_problem(&long, 413, "body_too_large");
+    let anonymous = send(&platform, Method::GET, "/api/v1/projects", &[], "").await;
+    is_problem(&anonymous, 401, "unauthenticated");
+    for body in
+        ["", "{", "[]", "{\"name\":7}", "{\"name\":\"a\",\"nmae\":1}", "{\"name\":\"a\",\"name\":\"b\"}", "\u{0}"]
+    {
+        let refused = send(&platform, Method::POST, "/api/v1/projects", &[authorization, JSON], body.to_owned()).await;
+        assert_eq!((refused.status, refused.code()), (400, "body_invalid"), "{body:?}: {refused:?}");
+    }
+    for query in ["?limit=0", "?limit=x", "?cursor=garbage", "?colour=red"] {
+        let path = format!("/api/v1/workloads{query}");
+        let refused = send(&platform, Method::GET, &path, &[authorization], "").await;
+        assert_eq!(refused.code(), "query_invalid", "{query}: {refused:?}");
+    }
+    let after = send(&platform, Method::GET, "/api/v1/projects", &[authorization], "").await;
+    assert_eq!((after.status, &after.body["items"]), (200, &json!([])), "nothing was made");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_request_under_one_key_is_answered_again_and_another_one_refused() {
+    let platform = Platform::start(0);
+    let token = bearer(&platform);
+    let headers = [("authorization", token.as_str()), JSON, ("idempotency-key", "k-1")];
+    let ask = || json!({ "name": "tenant", "role": "platform-admin" }).to_string();
+    let (one, other) = tokio::join!(
+        send(&platform, Method::POST, "/api/v1/tokens", &headers, ask()),
+        send(&platform, Method::POST, "/api/v1/tokens", &headers, ask()),
+    );
+    assert_eq!((one.status, other.status), (201, 201));
+    assert_eq!(one.body, other.body, "two at once make one token");
+    let again = send(&platform, Method::POST, "/api/v1/tokens", &headers, ask()).await;
+    assert_eq!((again.status, &again.body), (201, &one.body));
+    assert_eq!(again.headers["idempotency-replayed"], "true");
+    let body = json!({ "name": "another", "role": "platform-admin" }).to_string();
+    is_problem(&send(&platform, Method::POST, "/api/v1/tokens", &headers, body).await, 422, "idempotency_key_reused");
+    let tokens = platform.client().list_tokens().await.expect("tokens").items;
+    assert_eq!(tokens.iter().filter(|token| token.name == "tenant").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_enrollment_token_that_is_used_superseded_foreign_or_garbage_says_which() {
+    let platform = Platform::start(0);
+    let register = |name: &str| platform.json(&["node", "register", name]);
+    let string = |registered: &Value| {
+        let text = registered["enrollment"]["string"].as_str().expect("a string");
+        EnrollmentString::decode(text).expect("an enrollment string")
+    };
+    let (first, other) = (string(&register("gpu-01")), string(&register("gpu-02")));
+    let newer = string(&platform.json(&["node", "enroll", "gpu-01"]));
+    let key = NodeKey::generate().expect("a key");
+    let ask = |node: String, token: &str| {
+        let body = json!({
+            "node": node, "token": token, "csr": key.request_pem().expect("a request"),
+            "machine_id": "0123456789abcdef0123456789abcdef", "agent_version": "0.1.0",
+        });
+        send(&platform, Method::POST, "/api/v1/enroll", &[JSON], body.to_string())
+    };
+    let foreign = ask(other.node.to_string(), newer.token.expose()).await;
+    is_problem(&foreign, 403, "enrollment_foreign");
+    let superseded = ask(first.node.to_string(), first.token.expose()).await;
+    is_problem(&superseded, 410, "enrollment_expired");
+    let garbage = ask(first.node.to_string(), "gpuaas-enroll_garbage").await;
+    is_problem(&garbage, 400, "enrollment_invalid");
+    let taken = ask(newer.node.to_string(), newer.token.expose()).await;
+    assert_eq!(taken.status, 200, "a foreign try does not use the token up: {taken:?}");
+    let used = ask(newer.node.to_string(), newer.token.expose()).await;
+    is_problem(&used, 410, "enrollment_used");
+    assert!(used.body["next"].as_str().is_some_and(|next| next.contains("gpuaas node enroll")), "{used:?}");
+    assert_eq!(platform.json(&["node", "show", "gpu-02"])["state"], "registered");
+}

@@ -1,0 +1,67 @@
+//! A distribution that does not come up: named, with evidence and a next action, and never an endless wait.
+
+use gpuaas_api_types::{Deploy, Fault, OperationDetail};
+
+use crate::world::{PROJECT, Platform};
+
+/// Short enough for a test; a server of the stand-in needs three seconds.
+const DEADLINES: [(&str, &str); 2] =
+    [("GPUAAS_RKE2_START_DEADLINE", "12s"), ("GPUAAS_RKE2_NODE_READY_DEADLINE", "12s")];
+
+async fn deployed(platform: &Platform, deploy: &Deploy) -> OperationDetail {
+    let started = platform.client().deploy_workload(deploy).await.expect("accepted");
+    platform.ended(&started).await
+}
+
+fn explained(fault: Option<&Fault>, code: &str) {
+    let fault = fault.expect("a fault");
+    assert_eq!(fault.code, code, "{fault:?}");
+    assert!(fault.evidence.is_some() && !fault.next.is_empty(), "{fault:?}");
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/errors/{code}.md"));
+    assert!(page.exists(), "{code} has no page");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_exits_at_once_fails_the_deploy_and_can_be_resumed_once_that_is_mended() {
+    let platform = Platform::with_release(1, &DEADLINES).await;
+    platform.fault(1, "exit-at-once");
+    let deploy = platform.deployment("train", &[]).await;
+    let ended = deployed(&platform, &deploy).await;
+    assert_eq!(ended.operation.state, "needs_attention");
+    explained(ended.operation.fault.as_ref(), "rke2_exits");
+    let client = platform.client();
+    let workload = client.get_workload(Some(PROJECT.into()), "train").await.expect("a workload").workload;
+    assert_eq!((workload.health.as_str(), workload.section.as_str()), ("failed", "needs_attention"));
+    platform.fault(1, "");
+    let resumed = client.resume_workload(Some(PROJECT.into()), "train").await.expect("accepted");
+    let resumed = platform.ended(&resumed).await;
+    assert_eq!(resumed.operation.state, "succeeded", "{:?}", resumed.operation.fault);
+    assert_eq!(resumed.operation.resumes, Some(ended.operation.id));
+    let workload = client.get_workload(Some(PROJECT.into()), "train").await.expect("a workload").workload;
+    assert_eq!((workload.lifecycle.as_str(), workload.health.as_str()), ("running", "healthy"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_never_says_it_is_ready_ends_at_its_deadline() {
+    let platform = Platform::with_release(1, &DEADLINES).await;
+    platform.fault(1, "etcd-never-ready");
+    let ended = deployed(&platform, &platform.deployment("train", &[]).await).await;
+    assert_eq!(ended.operation.state, "needs_attention");
+    explained(ended.operation.fault.as_ref(), "rke2_etcd_not_ready");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_cannot_reach_its_server_is_failed_alone_and_the_kubeconfig_is_there() {
+    let platform = Platform::with_release(2, &DEADLINES).await;
+    platform.fault(2, "server-unreachable");
+    let ended = deployed(&platform, &platform.deployment("train", &[2]).await).await;
+    assert_eq!(ended.operation.state, "needs_attention");
+    let client = platform.client();
+    let detail = client.get_workload(Some(PROJECT.into()), "train").await.expect("a workload");
+    assert_eq!((detail.workload.lifecycle.as_str(), detail.workload.health.as_str()), ("running", "degraded"));
+    let agent = detail.members.iter().find(|member| member.name == "agent-1").expect("an agent");
+    assert_eq!(agent.state, "failed");
+    explained(agent.fault.as_ref(), "rke2_server_unreachable");
+    let granted = client.deliver_kubeconfig(Some(PROJECT.into()), "train", &Default::default()).await;
+    assert!(granted.is_ok(), "the kubeconfig depends on the server alone: {:?}", granted.err());
+}

@@ -1,0 +1,66 @@
+//! Requests as somebody else's program sends them: any method, header and body.
+
+use std::sync::Arc;
+
+use gpuaas_trust::{pinned_client_config, sha256_hex};
+use http::{HeaderMap, Method, Request};
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use serde_json::Value;
+use tokio_rustls::TlsConnector;
+
+use crate::world::Platform;
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    /// The stable code of a problem document.
+    pub(crate) fn code(&self) -> &str {
+        self.body["code"].as_str().unwrap_or_default()
+    }
+}
+
+/// Sends one request with exactly these headers, and the admin's token where `token` is given so.
+pub(crate) async fn send(
+    platform: &Platform,
+    method: Method,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<hyper::body::Bytes>,
+) -> Answer {
+    let ready = platform.ready();
+    let address = ready["url"].as_str().and_then(|url| url.strip_prefix("https://")).expect("a URL").to_owned();
+    let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
+    let authority = CertificateDer::from_pem_slice(&authority).expect("a certificate");
+    let tls = pinned_client_config(&sha256_hex(&authority)).expect("a configuration");
+    let stream = tokio::net::TcpStream::connect(&address).await.expect("connected");
+    let name = ServerName::try_from("127.0.0.1").expect("a name");
+    let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await.expect("TLS");
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
+    tokio::spawn(connection);
+    let mut request = Request::builder().method(method).uri(path).header("host", &address);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = sender.send_request(request.body(Full::new(body.into())).expect("a request")).await;
+    let (parts, body) = response.expect("an answer").into_parts();
+    let body = body.collect().await.expect("a body").to_bytes();
+    let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
+    Answer {
+        status: parts.status.as_u16(),
+        headers: parts.headers,
+        body: serde_json::from_slice(&body).unwrap_or_else(|_| text()),
+    }
+}
+
+/// `Authorization` of the platform admin.
+pub(crate) fn bearer(platform: &Platform) -> String {
+    format!("Bearer {}", platform.ready()["token"].as_str().expect("a token"))
+}

@@ -1,0 +1,122 @@
+//! A cluster from its placement to its removal, through the API, one operation after the other as a tenant would.
+
+use futures::{StreamExt, TryStreamExt};
+use gpuaas_api_types::{AskAccess, CreateToken};
+use gpuaas_client::LogAsk;
+
+use crate::world::{PROJECT, Platform, eventually};
+
+fn project() -> Option<String> {
+    Some(PROJECT.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
+    let platform = Platform::with_release(3, &[]).await;
+    let admin = platform.client();
+    let ask = CreateToken {
+        name: "tenant".into(),
+        role: "project-member".into(),
+        project: project(),
+        ttl_seconds: Some(3_600),
+    };
+    let tenant = platform.client_with(&admin.create_token(&ask).await.expect("made").secret);
+
+    let apps = tenant.list_apps().await.expect("a catalog").items;
+    assert_eq!((apps[0].slug.as_str(), apps[0].status.as_str()), ("rke2", "published"));
+    let app = tenant.get_app("rke2").await.expect("an app");
+    assert_eq!(app.stand_ins, app.versions);
+    assert!(!app.promises.is_empty() && !app.not_promised.is_empty());
+    assert!(!admin.list_artifacts().await.expect("files").items.is_empty());
+    let options = tenant.placement_options(project(), "rke2").await.expect("options").items;
+    assert!(options.len() == 3 && options.iter().all(|option| option.usable && option.reasons.is_empty()));
+
+    let deploy = platform.deployment("train", &[2]).await;
+    let preview = tenant.preview_workload(&deploy).await.expect("a preview");
+    assert_eq!(preview.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["server-1", "agent-1"]);
+    assert!(tenant.list_workloads(project(), None, None).await.expect("a list").items.is_empty(), "it touched nothing");
+
+    let mut events = Box::pin(tenant.follow_new_events(project()).await.expect("a stream"));
+    let started = tenant.deploy_workload(&deploy).await.expect("accepted");
+    let second = tenant.decommission_workload(project(), "train").await.expect_err("one at a time").to_string();
+    assert!(second.contains("deploy"), "the conflict names what is in the way: {second}");
+    let ended = platform.ended(&started).await;
+    assert_eq!(ended.operation.state, "succeeded", "{:?}", ended.operation.fault);
+    let told: Vec<String> = events
+        .by_ref()
+        .take_while(|event| {
+            let goes_on = event.as_ref().is_ok_and(|event| event.kind != "operation.ended");
+            async move { goes_on }
+        })
+        .map_ok(|event| event.kind)
+        .try_collect()
+        .await
+        .expect("events");
+    assert_eq!(told.first().map(String::as_str), Some("workload.requested"));
+    let listed = tenant.list_events(project(), 0).await.expect("events").items;
+    let numbers: Vec<u64> = listed.iter().map(|event| event.sequence).collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "no gap: {numbers:?}");
+
+    let detail = tenant.get_workload(project(), "train").await.expect("a workload");
+    assert_eq!((detail.workload.lifecycle.as_str(), detail.workload.health.as_str()), ("running", "healthy"));
+    assert_eq!((detail.workload.section.as_str(), detail.workload.members_ready), ("active", 2));
+    assert!(detail.workload.stand_in && detail.workload.endpoint.is_some());
+    let counts = tenant.list_workloads(project(), Some("active".into()), None).await.expect("a list").counts;
+    assert_eq!(counts.expect("counts")["active"], 1);
+    let operations = tenant.list_operations(project(), Some("train".into()), None).await.expect("operations").items;
+    assert_eq!(operations.len(), 1);
+
+    let additions = platform.additions(&[3]).await;
+    let preview = tenant.preview_members(project(), "train", &additions).await.expect("a preview");
+    assert_eq!(preview.members[0].name, "agent-2");
+    let added = platform.ended(&tenant.add_members(project(), "train", &additions).await.expect("accepted")).await;
+    assert_eq!(added.operation.state, "succeeded", "{:?}", added.operation.fault);
+    assert_eq!(tenant.list_members(project(), "train").await.expect("members").items.len(), 3);
+
+    let ask = LogAsk { tail: Some(5), ..LogAsk::default() };
+    let lines: Vec<_> =
+        tenant.read_logs(project(), "train", "server-1", &ask).await.expect("a journal").collect().await;
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    assert_eq!(tenant.resume_workload(project(), "train").await.expect_err("nothing to resume").exit() as u8, 5);
+    assert_eq!(tenant.cancel_operation(&started.operation.id).await.expect_err("it has ended").exit() as u8, 5);
+
+    let granted = tenant.deliver_kubeconfig(project(), "train", &AskAccess::default()).await.expect("a kubeconfig");
+    assert!(granted.kubeconfig.contains("token:") && !granted.kubeconfig.contains("client-key-data"));
+    let access = tenant.get_access(project(), "train").await.expect("an answer");
+    let delivered = access.grants.iter().find(|grant| grant.id == granted.grant).expect("the grant is on record");
+    assert_eq!(delivered.requested_by, "tenant");
+    let revoked = tenant.revoke_access(&granted.grant).await.expect("withdrawn");
+    assert!(revoked.revoked_at.is_some());
+
+    let tasks = admin.list_tasks(None, Some(started.operation.id.clone())).await.expect("tasks").items;
+    assert!(!tasks.is_empty() && tasks.iter().all(|task| task.state == "succeeded"));
+    assert_eq!(admin.get_task(&tasks[0].id).await.expect("a task").id, tasks[0].id);
+
+    let removed = platform.ended(&tenant.decommission_workload(project(), "train").await.expect("accepted")).await;
+    assert_eq!(removed.operation.state, "succeeded", "{:?}", removed.operation.fault);
+    let gone = tenant.get_workload(project(), "train").await.expect("history").workload;
+    assert_eq!((gone.lifecycle.as_str(), gone.section.as_str(), gone.endpoint), ("decommissioned", "history", None));
+    for node in 1..=3 {
+        assert!(!platform.node_file(node, "var/lib/rancher/rke2").exists(), "demo-{node} keeps RKE2's data");
+    }
+    let released = admin.release_allocation(&platform.allocation(3).await).await.expect("released");
+    assert_eq!(released.state, "released");
+    eventually("the node is not kept apart", async || {
+        admin.get_node("demo-3").await.is_ok_and(|node| node.state == "needs_reimage")
+    })
+    .await;
+    assert_eq!(admin.reset_node("demo-3").await.expect("reset").node.state, "registered");
+
+    let audit = admin.list_audit(Some("workload/train".into()), None, None, 0).await.expect("records").items;
+    let actions: Vec<&str> = audit.iter().map(|record| record.action.as_str()).collect();
+    for action in [
+        "workload.deploy",
+        "workload.add_member",
+        "logs.read",
+        "access.deliver",
+        "access.revoke",
+        "workload.decommission",
+    ] {
+        assert!(actions.contains(&action), "{action} is missing in {actions:?}");
+    }
+}

@@ -1,0 +1,279 @@
+//! A running `gpuaas dev`, and what tests ask of it.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use gpuaas_api_types::{AddMembers, CreateAllocation, CreateProject, Deploy, ImportRelease, OperationDetail, Started};
+use gpuaas_client::Client;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+pub(crate) const GPUAAS: &str = env!("CARGO_BIN_EXE_gpuaas");
+/// Longest wait for something that takes a fraction of it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// The project that deploys.
+pub(crate) const PROJECT: &str = "research";
+/// Clusters that run at once: each holds about 450 MB.
+static CLUSTERS: Semaphore = Semaphore::const_new(2);
+
+/// A running `gpuaas dev`; ends with the test, whatever comes of it.
+pub(crate) struct Platform {
+    pub(crate) child: Child,
+    pub(crate) ready_file: PathBuf,
+    pub(crate) folder: PathBuf,
+    _folder: tempfile::TempDir,
+    _cluster: Option<SemaphorePermit<'static>>,
+}
+
+impl Platform {
+    /// With so many sandbox nodes, `demo-1` and on.
+    pub(crate) fn start(nodes: u8) -> Self {
+        Self::start_with(nodes, &[])
+    }
+
+    /// With settings from the environment.
+    pub(crate) fn start_with(nodes: u8, environment: &[(&str, &str)]) -> Self {
+        build_programs();
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().to_owned();
+        let mut platform = Self {
+            child: spawn(&path, nodes, environment),
+            ready_file: path.join("ready.json"),
+            folder: path,
+            _folder: folder,
+            _cluster: None,
+        };
+        platform.await_ready();
+        platform
+    }
+
+    /// With every node in [`PROJECT`] and the stand-in's release imported; a cluster may be deployed.
+    pub(crate) async fn with_release(nodes: u8, environment: &[(&str, &str)]) -> Self {
+        let permit = CLUSTERS.acquire().await.expect("never closed");
+        let mut platform = tokio::task::block_in_place(|| Self::start_with(nodes, environment));
+        platform._cluster = Some(permit);
+        let client = platform.client();
+        let import =
+            ImportRelease { app: "rke2".to_owned(), version: None, source: release().to_string_lossy().into_owned() };
+        client.import_artifacts(&import).await.expect("the release is imported");
+        client.create_project(&CreateProject { name: PROJECT.to_owned() }).await.expect("made");
+        for node in 1..=nodes {
+            let ask = CreateAllocation { project: PROJECT.to_owned(), node: format!("demo-{node}") };
+            client.create_allocation(&ask).await.expect("made");
+        }
+        eventually("the allocations do not become active", async || {
+            let list = client.list_allocations(Some(PROJECT.to_owned()), None).await.expect("listed");
+            list.items.iter().all(|allocation| allocation.state == "active")
+        })
+        .await;
+        platform
+    }
+
+    fn await_ready(&mut self) {
+        let began = Instant::now();
+        while !self.ready_file.exists() {
+            assert!(began.elapsed() < PATIENCE, "gpuaas dev does not become ready");
+            assert!(self.child.try_wait().expect("a child").is_none(), "gpuaas dev ended");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub(crate) fn gpuaas(&self, arguments: &[&str]) -> Output {
+        Command::new(GPUAAS)
+            .args(arguments)
+            .env("GPUAAS_READY_FILE", &self.ready_file)
+            .env("XDG_CONFIG_HOME", &self.folder)
+            .output()
+            .expect("gpuaas runs")
+    }
+
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.gpuaas(&[arguments, &["-o", "json"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON on stdout")
+    }
+
+    pub(crate) fn ready(&self) -> Value {
+        serde_json::from_slice(&std::fs::read(&self.ready_file).expect("a ready file")).expect("JSON")
+    }
+
+    /// A client with the platform admin's token.
+    pub(crate) fn client(&self) -> Client {
+        let ready = self.ready();
+        self.client_with(ready["token"].as_str().expect("a token"))
+    }
+
+    /// A client with that token.
+    pub(crate) fn client_with(&self, token: &str) -> Client {
+        let ready = self.ready();
+        let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
+        Client::new(ready["url"].as_str().expect("a URL"), &authority, token).expect("a client")
+    }
+
+    /// A file of a node, under the folder that stands for its root.
+    pub(crate) fn node_file(&self, node: u8, path: &str) -> PathBuf {
+        self.folder.join(format!("data/nodes/demo-{node}")).join(path)
+    }
+
+    /// Switches faults of the stand-in on, on one node.
+    pub(crate) fn fault(&self, node: u8, names: &str) {
+        let file = self.node_file(node, "etc/rancher/rke2/stand-in-faults");
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+        std::fs::write(file, names).expect("written");
+    }
+
+    /// Allocation ids by node number.
+    pub(crate) async fn allocation(&self, node: u8) -> String {
+        let list = self.client().list_allocations(Some(PROJECT.to_owned()), None).await.expect("listed");
+        let name = format!("demo-{node}");
+        list.items.into_iter().find(|allocation| allocation.node_name == name).expect("allocated").id
+    }
+
+    /// What deploying `name` with the server on `demo-1` and agents on these nodes asks for.
+    pub(crate) async fn deployment(&self, name: &str, agents: &[u8]) -> Deploy {
+        let placement = json!({
+            "server_allocation_id": self.allocation(1).await, "agent_allocation_ids": self.allocations(agents).await,
+        });
+        Deploy {
+            project: Some(PROJECT.to_owned()),
+            app: "rke2".to_owned(),
+            version: None,
+            name: name.to_owned(),
+            placement,
+            config: Value::Null,
+        }
+    }
+
+    /// What adding agents on these nodes asks for.
+    pub(crate) async fn additions(&self, agents: &[u8]) -> AddMembers {
+        AddMembers { placement: json!({ "agent_allocation_ids": self.allocations(agents).await }) }
+    }
+
+    async fn allocations(&self, nodes: &[u8]) -> Vec<String> {
+        let mut ids = Vec::new();
+        for node in nodes {
+            ids.push(self.allocation(*node).await);
+        }
+        ids
+    }
+
+    /// The operation when it has ended.
+    pub(crate) async fn ended(&self, started: &Started) -> OperationDetail {
+        let client = self.client();
+        eventually("the operation does not end", async || {
+            client.get_operation(&started.operation.id).await.is_ok_and(|of| of.operation.ended_at.is_some())
+        })
+        .await;
+        client.get_operation(&started.operation.id).await.expect("an operation")
+    }
+
+    /// Sends a signal to a node's agent.
+    pub(crate) fn signal_agent(&self, node: u8, signal: &str) {
+        let (program, root) = ("gpuaas-agent".to_owned(), format!("nodes/demo-{node}"));
+        let agent = self.processes().into_iter().find(|(_, text)| {
+            text.starts_with('/') && {
+                let (command, _) = text.split_once(' ').unwrap_or((text, ""));
+                command.ends_with(&program) && text.contains(&root)
+            }
+        });
+        let (pid, _) = agent.expect("an agent");
+        let status = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
+    /// Processes that carry this test's folder in their arguments or environment.
+    pub(crate) fn processes(&self) -> Vec<(i32, String)> {
+        let mark = self.folder.to_string_lossy().into_owned();
+        let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+        let of_ours = entries.filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let read = |name: &str| std::fs::read(entry.path().join(name)).ok();
+            let text = [read("cmdline")?, read("environ")?].concat();
+            let text = String::from_utf8_lossy(&text).replace('\0', " ");
+            text.contains(&mark).then_some((pid, text))
+        });
+        of_ours.collect()
+    }
+}
+
+impl Drop for Platform {
+    fn drop(&mut self) {
+        // SIGKILL to the parent alone: the lifelines must end the rest.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let began = Instant::now();
+        while !self.processes().is_empty() && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn spawn(folder: &Path, nodes: u8, environment: &[(&str, &str)]) -> Child {
+    let said = std::fs::File::create(folder.join("said.txt")).expect("a file");
+    Command::new(GPUAAS)
+        .args(["dev", "--listen", "127.0.0.1:0", "--nodes", &nodes.to_string()])
+        .args(["--data-dir".as_ref(), folder.join("data").as_os_str()])
+        .args(["--ready-file".as_ref(), folder.join("ready.json").as_os_str()])
+        .envs(environment.iter().copied())
+        .stdout(Stdio::null())
+        .stderr(said)
+        .spawn()
+        .expect("gpuaas dev starts")
+}
+
+fn built(program: &str) -> PathBuf {
+    Path::new(GPUAAS).with_file_name(program)
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// The agent and the stand-in lie beside `gpuaas`. `cargo xtask test` has built them; cargo alone builds only the latter for this test, and
+/// an agent of yesterday would be tested.
+fn build_programs() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        if std::env::var_os("GPUAAS_TEST_RELEASE").is_some() {
+            return;
+        }
+        let built = cargo().args(["build", "--quiet", "--workspace", "--bins", "--all-features"]).status();
+        assert!(built.expect("cargo runs").success(), "the programs do not build");
+    });
+}
+
+/// The stand-in's release: where `cargo xtask test` put it, or built now.
+pub(crate) fn release() -> &'static Path {
+    static RELEASE: OnceLock<PathBuf> = OnceLock::new();
+    RELEASE.get_or_init(|| {
+        if let Some(given) = std::env::var_os("GPUAAS_TEST_RELEASE") {
+            return given.into();
+        }
+        build_programs();
+        let mut release = cargo();
+        release.args(["run", "--quiet", "--package", "xtask", "--", "release", "--rke2"]).arg(built("rke2"));
+        let output = release.stderr(Stdio::inherit()).output().expect("cargo runs");
+        assert!(output.status.success(), "the stand-in's release does not build");
+        String::from_utf8(output.stdout).expect("a path").trim().into()
+    })
+}
+
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

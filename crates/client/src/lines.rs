@@ -1,0 +1,40 @@
+//! Bodies that arrive piece by piece.
+
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use crate::error::ClientError;
+
+/// Longest piece, in bytes.
+const PIECE_BYTES_MAX: usize = 1_024 * 1_024;
+
+/// A body read up to a separator, again and again.
+pub(crate) struct Pieces {
+    body: Incoming,
+    buffer: Vec<u8>,
+    separator: &'static [u8],
+}
+
+impl Pieces {
+    pub(crate) fn new(body: Incoming, separator: &'static [u8]) -> Self {
+        Self { body, buffer: Vec::new(), separator }
+    }
+
+    /// The next piece with its separator; `None` when the body has ended. What follows the last separator is dropped: it was cut off.
+    pub(crate) async fn next(&mut self) -> Option<Result<Vec<u8>, ClientError>> {
+        loop {
+            let length = self.separator.len();
+            if let Some(end) = self.buffer.windows(length).position(|window| window == self.separator) {
+                return Some(Ok(self.buffer.drain(..end + length).collect()));
+            }
+            if self.buffer.len() > PIECE_BYTES_MAX {
+                self.buffer.clear();
+                return Some(Err(ClientError::Answer("a part of the stream is longer than any can be".to_owned())));
+            }
+            match self.body.frame().await? {
+                Ok(frame) => self.buffer.extend_from_slice(frame.data_ref().map_or(&[], |data| data.as_ref())),
+                Err(error) => return Some(Err(ClientError::Broken(error.to_string()))),
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The API's way to journals, over the channel of this process.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream::BoxStream};
+use gpuaas_api::Journals;
+use gpuaas_channel::ChannelError;
+use gpuaas_engine::CommandError;
+use gpuaas_model::{Code, NodeId};
+use gpuaas_wire::session::{JournalLine, JournalRequest};
+
+use crate::reach::LateChannel;
+
+pub(crate) struct ChannelJournals(pub(crate) Arc<LateChannel>);
+
+#[async_trait]
+impl Journals for ChannelJournals {
+    async fn journal(
+        &self,
+        node: NodeId,
+        ask: &JournalRequest,
+    ) -> Result<BoxStream<'static, Result<JournalLine, String>>, CommandError> {
+        let lines = async { self.0.get()?.journal(node, ask).await };
+        let lines = lines.await.map_err(refused)?;
+        Ok(lines.map(|line| line.map_err(|error| error.to_string())).boxed())
+    }
+}
+
+fn refused(error: ChannelError) -> CommandError {
+    match error {
+        ChannelError::Refused(refusal) => CommandError::new(refusal.code, refusal.message),
+        error => CommandError::new(Code::NodeUnreachable, format!("the node's journal cannot be read: {error}"))
+            .then("see the node's connectivity: gpuaas node show"),
+    }
+}
