@@ -1,5 +1,6 @@
 //! The one menu of this project's chores: `cargo xtask --help`.
 
+mod bench;
 mod components;
 mod demo;
 mod lint;
@@ -28,6 +29,9 @@ enum Chore {
     Release(release::ReleaseChore),
     /// The main job on this machine: a cluster on sandbox nodes, delivered to kubectl.
     Demo(demo::Options),
+    /// Measures, and prints what it measured.
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Lints, runs every test, and the demo last; prints how many tests of each kind ran.
     Test(test::Options),
 }
@@ -38,6 +42,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Components(options) => components::run(&options),
         Chore::Release(chore) => release::run(&chore),
         Chore::Demo(options) => demo::run(&options),
+        Chore::Bench(bench) => bench::run(&bench),
         Chore::Test(options) => test::run(&options),
     }
 }

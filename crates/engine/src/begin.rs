@@ -151,7 +151,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Asks every running node task to end; cluster calls are dropped with their deadline.
+    /// Asks every running node task to end.
     pub(crate) async fn cancel_running(&self, rows: &OperationRows) {
         for step in rows.running() {
             if let (StepAction::NodeTask { node, .. }, Some(task)) = (&step.spec.action, step.task) {

@@ -11,6 +11,7 @@ use gpuaas_planner::schedule;
 use gpuaas_store::{LeaseRecord, StoreError};
 use sync_wrapper::SyncFuture;
 use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
 
 use crate::{engine::Engine, rows::OperationRows, step::AttemptEnd};
 
@@ -36,7 +37,8 @@ pub(crate) struct Driver {
     pub(crate) in_flight: BTreeSet<StepId>,
     pub(crate) progress_in: mpsc::Sender<(StepId, String)>,
     progress: mpsc::Receiver<(StepId, String)>,
-    pub(crate) cancelling: bool,
+    /// Once the operation was asked to end: running cluster calls end by it, node tasks are told apart.
+    pub(crate) cancelled: CancellationToken,
 }
 
 enum Turn {
@@ -59,7 +61,7 @@ impl Driver {
             in_flight: BTreeSet::new(),
             progress_in,
             progress,
-            cancelling: false,
+            cancelled: CancellationToken::new(),
         }
     }
 
@@ -102,8 +104,8 @@ impl Driver {
         if rows.operation.state.is_final() {
             return Ok(Turn::Over);
         }
-        if rows.operation.cancel_requested && !self.cancelling {
-            self.cancelling = true;
+        if rows.operation.cancel_requested && !self.cancelled.is_cancelled() {
+            self.cancelled.cancel();
             self.cancel_running(&rows).await;
         }
         let abandoned: Vec<_> = rows.running().filter(|step| !self.in_flight.contains(&step.id)).cloned().collect();

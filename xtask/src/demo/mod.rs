@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: the main job as a user walks it, through the command line alone: a control plane, three sandbox nodes, a cluster
 //! on two of them, the third added, and kubectl answering through the kubeconfig that the platform delivered.
 
+mod disk;
 mod report;
 mod verify;
 mod world;
@@ -11,7 +12,7 @@ use anyhow::{Context, bail};
 use camino::Utf8PathBuf;
 
 use crate::{components, release};
-use report::Report;
+pub(crate) use report::Report;
 use world::World;
 
 /// How to run it.
@@ -50,15 +51,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(name) = &options.sabotage {
         verify::must_exist(name)?;
     }
-    let components = components::ensure(&components::ComponentsOptions { download: false, dir: None })?;
-    let kubectl = components.program("kubectl");
-    let release_options =
-        release::ReleaseOptions { components, rke2: None, profile: options.profile.clone(), out: None };
-    let release = release::build(&release_options)?;
-    remove(&folder)?;
-    let mut world = World::start(&folder, &options.profile, kubectl)?;
     let mut report = Report::default();
-    main_job(&mut world, &release, &mut report)?;
+    let mut world = walk(&options.profile, &mut report)?;
     if !options.once {
         println!("  Left running; in another terminal:  export GPUAAS_READY_FILE={}", world.ready_file);
         println!("  Ctrl-C stops everything and removes nothing; `cargo xtask demo --clean` removes target/demo.");
@@ -80,6 +74,29 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         failed if failed.is_empty() => Ok(()),
         failed => bail!("these verifications failed: {}", failed.join(", ")),
     }
+}
+
+/// The main job with its figures and without its verifications.
+pub(crate) fn measured(profile: &str) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    let mut world = walk(profile, &mut report)?;
+    world.measure(&mut report)?;
+    world.stop()?;
+    Ok(report)
+}
+
+/// Builds everything, starts a world from nothing, and does the main job in it.
+fn walk(profile: &str, report: &mut Report) -> anyhow::Result<World> {
+    let folder = components::root()?.join("target/demo");
+    let components = components::ensure(&components::ComponentsOptions { download: false, dir: None })?;
+    let kubectl = components.program("kubectl");
+    let release_options = release::ReleaseOptions { components, rke2: None, profile: profile.to_owned(), out: None };
+    let release = release::build(&release_options)?;
+    remove(&folder)?;
+    let mut world = World::start(&folder, profile, kubectl)?;
+    (report.agent_idle_rss_bytes, report.server_idle_rss_bytes) = world.memory()?;
+    main_job(&mut world, &release, report)?;
+    Ok(world)
 }
 
 fn remove(folder: &camino::Utf8Path) -> anyhow::Result<()> {

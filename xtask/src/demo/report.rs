@@ -7,20 +7,29 @@ use serde_json::Value;
 
 /// The report. Times in milliseconds unless a name says otherwise.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Report {
+pub(crate) struct Report {
     pub(super) steps: Vec<Step>,
     /// As kubectl saw them.
     pub(super) nodes: Vec<Value>,
     /// The deploy, from the command to its end.
     pub(super) deploy_ms: u64,
     /// The part of it in which the distribution starts or joins.
-    pub(super) distribution_ms: u64,
+    pub(crate) distribution_ms: u64,
     /// The rest.
-    pub(super) platform_ms: u64,
-    pub(super) dispatch_p50_ms: f64,
-    pub(super) dispatch_p99_ms: f64,
-    pub(super) agent_rss_bytes: u64,
-    pub(super) server_rss_bytes: u64,
+    pub(crate) platform_ms: u64,
+    /// From the order to start the first server until its KubeNode is Ready.
+    pub(crate) cluster_start_ms: u64,
+    /// From the start of `gpuaas dev` until every node is active.
+    pub(crate) dev_ready_ms: u64,
+    pub(crate) dispatch_p50_ms: f64,
+    pub(crate) dispatch_p99_ms: f64,
+    /// Half of the writes to the disk under all this were durable within so long.
+    pub(crate) fdatasync_p50_ms: f64,
+    pub(crate) agent_rss_bytes: u64,
+    pub(crate) server_rss_bytes: u64,
+    /// Before anything was deployed.
+    pub(crate) agent_idle_rss_bytes: u64,
+    pub(crate) server_idle_rss_bytes: u64,
     pub(super) verifications: Vec<Verification>,
 }
 
@@ -73,6 +82,11 @@ impl Report {
             until = until.max(end);
         }
         self.distribution_ms = u64::try_from(covered).unwrap_or(0);
+        let of_server =
+            self.steps.iter().filter(|step| ["server-1/start", "server-1/wait-ready"].contains(&&*step.key));
+        let of_server: Vec<(i64, i64)> = of_server.map(|step| step.span).collect();
+        let ends = of_server.iter().map(|span| span.0).min().zip(of_server.iter().map(|span| span.1).max());
+        self.cluster_start_ms = ends.and_then(|(start, end)| u64::try_from(end - start).ok()).unwrap_or(0);
         self.platform_ms = self.deploy_ms.saturating_sub(self.distribution_ms);
     }
 
@@ -112,11 +126,12 @@ impl Report {
 
     pub(super) fn print(&self) {
         println!(
-            "  platform {} ms · distribution {} ms · dispatch p50 {:.2} ms p99 {:.2} ms · agent {:.1} MB · control plane {:.1} MB",
+            "  platform {} ms · distribution {} ms · dispatch p50 {:.2} ms p99 {:.2} ms (fdatasync p50 {:.2} ms) · agent {:.1} MB · control plane {:.1} MB",
             self.platform_ms,
             self.distribution_ms,
             self.dispatch_p50_ms,
             self.dispatch_p99_ms,
+            self.fdatasync_p50_ms,
             self.agent_rss_bytes as f64 / 1e6,
             self.server_rss_bytes as f64 / 1e6
         );

@@ -11,7 +11,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::report::Report;
+use super::{disk, report::Report};
 use crate::components;
 
 /// The project of everything.
@@ -30,6 +30,7 @@ pub(super) struct World {
     dev: Child,
     program: Utf8PathBuf,
     kubectl: Utf8PathBuf,
+    ready_after: Duration,
     pub(super) folder: Utf8PathBuf,
     pub(super) ready_file: Utf8PathBuf,
 }
@@ -39,21 +40,24 @@ impl World {
         std::fs::create_dir_all(folder).with_context(|| format!("making {folder}"))?;
         let built = components::root()?.join("target").join(if profile == "dev" { "debug" } else { profile });
         let (program, ready_file) = (built.join("gpuaas"), folder.join("ready.json"));
+        let began = Instant::now();
         let dev = Command::new(&program)
             .args(["dev", "--nodes", &NODES.to_string(), "--data-dir", folder.as_str(), "--listen", "127.0.0.1:0"])
             .args(["--ready-file", ready_file.as_str()])
+            .env_remove("GPUAAS_READY_FILE")
             .stdin(Stdio::null())
             .spawn()
             .context("starting gpuaas dev")?;
-        let mut world = Self { dev, program, kubectl, folder: folder.to_owned(), ready_file };
-        let began = Instant::now();
+        let ready_after = Duration::ZERO;
+        let mut world = Self { dev, program, kubectl, ready_after, folder: folder.to_owned(), ready_file };
         while !world.ready_file.exists() {
             if let Some(status) = world.dev.try_wait()? {
                 bail!("gpuaas dev ended: {status}");
             }
             anyhow::ensure!(began.elapsed() < PATIENCE, "gpuaas dev does not become ready");
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(5));
         }
+        world.ready_after = began.elapsed();
         Ok(world)
     }
 
@@ -125,14 +129,23 @@ impl World {
         let pings = self.gpuaas(&["node", "ping", "demo-3", "--count", &PINGS.to_string()])?;
         let trips = pings.as_array().into_iter().flatten().filter_map(|ping| ping.get("round_trip_us")?.as_u64());
         report.take_dispatch(trips.collect());
+        (report.agent_rss_bytes, report.server_rss_bytes) = self.memory()?;
+        report.fdatasync_p50_ms = disk::fdatasync_p50_us(&self.folder)? as f64 / 1_000.0;
+        report.dev_ready_ms = u64::try_from(self.ready_after.as_millis()).unwrap_or(u64::MAX);
+        Ok(())
+    }
+
+    /// Resident bytes of the largest agent, and of the control plane.
+    pub(super) fn memory(&self) -> anyhow::Result<(u64, u64)> {
+        let (mut agent, mut server) = (0, 0);
         for process in self.processes()? {
             if process.command.contains("gpuaas-agent") {
-                report.agent_rss_bytes = report.agent_rss_bytes.max(process.rss_bytes);
-            } else if process.command.contains(" server ") {
-                report.server_rss_bytes = process.rss_bytes;
+                agent = process.rss_bytes.max(agent);
+            } else if process.command.contains("gpuaas server ") {
+                server = process.rss_bytes;
             }
         }
-        Ok(())
+        Ok((agent, server))
     }
 
     /// Processes that carry the demo's folder in their command or environment, this one left out.

@@ -92,3 +92,38 @@ fn a_taken_port_and_a_data_directory_in_use_are_named() {
     assert_eq!(in_use.status.code(), Some(5));
     assert!(String::from_utf8_lossy(&in_use.stderr).contains("data_dir_in_use"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_directory_that_cannot_be_written_or_is_from_a_newer_version_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = |data_dir: &Path| {
+        let mut command = Command::new(GPUAAS);
+        command.args([
+            "server",
+            "--lifeline",
+            "--channel-listen",
+            "127.0.0.1:0",
+            "--listen",
+            "127.0.0.1:0",
+            "--data-dir",
+        ]);
+        command.arg(data_dir).stdin(std::process::Stdio::piped()).output().expect("gpuaas runs")
+    };
+    std::fs::write(folder.path().join("file"), "").expect("written");
+    let refused = server(&folder.path().join("file/inside"));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("data_dir_not_writable"), "{said}");
+
+    let data_dir = folder.path().join("data");
+    assert!(server(&data_dir).status.success(), "its lifeline is cut from the start: it makes its store and ends");
+    let url = format!("sqlite://{}", data_dir.join("gpuaas.db").display());
+    let mut store = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the store");
+    sqlx::query("insert into schema_versions (version, checksum) values (9999, 'x')")
+        .execute(&mut store)
+        .await
+        .expect("written");
+    sqlx::Connection::close(store).await.expect("closed");
+    let refused = server(&data_dir);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("store_too_new") && said.contains("9999"), "{said}");
+}

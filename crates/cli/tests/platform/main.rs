@@ -1,11 +1,15 @@
 //! The platform as its users meet it: real processes, real TLS, real files, and where a test deploys, a genuine Kubernetes control plane inside
 //! the stand-in.
 
+mod artifacts;
 mod bad_input;
+mod cancels;
 mod dev;
 mod distribution_faults;
+mod fleet;
 mod nodes;
 mod placements;
 mod raw;
+mod restarts;
 mod workloads;
 mod world;

@@ -18,7 +18,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 /// The project that deploys.
 pub(crate) const PROJECT: &str = "research";
 /// Clusters that run at once: each holds about 450 MB.
-static CLUSTERS: Semaphore = Semaphore::const_new(2);
+pub(crate) static CLUSTERS: Semaphore = Semaphore::const_new(2);
 
 /// A running `gpuaas dev`; ends with the test, whatever comes of it.
 pub(crate) struct Platform {
@@ -235,7 +235,7 @@ fn cargo() -> Command {
 
 /// The agent and the stand-in lie beside `gpuaas`. `cargo xtask test` has built them; cargo alone builds only the latter for this test, and
 /// an agent of yesterday would be tested.
-fn build_programs() {
+pub(crate) fn build_programs() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         if std::env::var_os("GPUAAS_TEST_RELEASE").is_some() {

@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 use gpuaas_model::Code;
 use gpuaas_store::StepRecord;
 use gpuaas_wire::task::TaskFailure;
+use tokio_util::sync::CancellationToken;
 
 use super::AttemptEnd;
 use crate::{
@@ -15,13 +16,14 @@ use crate::{
     secrets::SealedSecrets,
 };
 
-/// Makes the call; drops it at the attempt's deadline.
+/// Makes the call; drops it at the attempt's deadline, or when the operation is cancelled.
 pub(super) fn run(
     engine: Arc<Engine>,
     rows: &OperationRows,
     step: &StepRecord,
     call: String,
     progress: ProgressSink,
+    cancelled: CancellationToken,
 ) -> BoxFuture<'static, AttemptEnd> {
     let now = engine.ports().clock.now();
     let deadline = step.deadline_at.unwrap_or(now);
@@ -48,6 +50,7 @@ pub(super) fn run(
                 Ok(value) => AttemptEnd::Succeeded(value),
                 Err(failure) => AttemptEnd::Failed(failure),
             },
+            () = cancelled.cancelled() => AttemptEnd::Failed(TaskFailure::new(Code::TaskCancelled, format!("{call} was cancelled"))),
             () = timeout => AttemptEnd::Failed(TaskFailure::new(Code::TaskTimedOut, format!("{call} did not end by its deadline"))),
         }
     })

@@ -43,7 +43,8 @@ impl Driver {
             }
             (StepAction::NodeTask { .. }, None) => node_task::missing(),
             (StepAction::ClusterCall { call }, _) => {
-                cluster_call::run(self.engine.clone(), rows, step, call.clone(), self.progress_of(id))
+                let cancelled = self.cancelled.clone();
+                cluster_call::run(self.engine.clone(), rows, step, call.clone(), self.progress_of(id), cancelled)
             }
             (StepAction::Record { record }, _) => record::run(self.engine.clone(), rows, *record),
         };

@@ -1,0 +1,173 @@
+//! What the adapter writes and plans, as files that a person can read: `tests/golden`. `INSTA_UPDATE=always` writes them anew.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use gpuaas_app_rke2::Rke2;
+use gpuaas_model::{
+    AllocationId, Health, MemberId, MemberState, NodeId, OperationKind, ProjectId, SecretId, Timestamp, WorkloadId,
+};
+use gpuaas_planner::{
+    App, MemberView, NodeView, Plan, ReleaseView, SecretView, StepAction, StepKey, WorkloadView, check,
+};
+use insta::assert_snapshot;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+fn id(number: u128) -> Uuid {
+    Uuid::from_u128(number)
+}
+
+fn member(component: &str, ordinal: u32, state: MemberState) -> MemberView {
+    let number = u128::from(ordinal) + if component == "server" { 0 } else { 100 };
+    MemberView {
+        id: MemberId::from_uuid(id(number)),
+        name: format!("{component}-{ordinal}"),
+        component_key: component.to_owned(),
+        ordinal,
+        allocation: AllocationId::from_uuid(id(1_000 + number)),
+        node: NodeView {
+            id: NodeId::from_uuid(id(2_000 + number)),
+            name: format!("gpu-{number:02}").parse().expect("a name"),
+            address: format!("10.4.0.{number}"),
+        },
+        state,
+        health: Health::Progressing,
+        touched: false,
+    }
+}
+
+fn workload(config: Value, members: Vec<MemberView>) -> WorkloadView {
+    let secret = |number: u128| SecretView { id: SecretId::from_uuid(id(number)), sha256: "0".repeat(64) };
+    let names = ["server-token", "agent-token", "join-token", "admin-kubeconfig"];
+    WorkloadView {
+        id: WorkloadId::from_uuid(id(1)),
+        project: ProjectId::from_uuid(id(2)),
+        name: "train".parse().expect("a name"),
+        config,
+        release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: Vec::new() },
+        members,
+        facts: BTreeMap::new(),
+        secrets: names.into_iter().zip(3_000..).map(|(name, number)| (name.to_owned(), secret(number))).collect(),
+    }
+}
+
+fn pending() -> Vec<MemberView> {
+    let state = || MemberState::Pending;
+    vec![member("server", 1, state()), member("agent", 1, state()), member("agent", 2, state())]
+}
+
+fn plan(kind: OperationKind, workload: &WorkloadView) -> Plan {
+    let targets: Vec<MemberId> = workload.members.iter().map(|member| member.id).collect();
+    Rke2::default().plan(kind, workload, &targets).expect("a plan")
+}
+
+fn config_of(key: &str, workload: &WorkloadView) -> String {
+    let plan = plan(OperationKind::Deploy, workload);
+    let step = plan.steps.iter().find(|step| step.key.to_string() == key).expect("the step");
+    let params = Rke2::default().render(step, workload).expect("rendered");
+    params["config"].as_str().expect("a configuration").to_owned()
+}
+
+/// One line per step: phase, key, what it is, its deadline, and what it waits for.
+fn listed(plan: &Plan) -> String {
+    let mut text = String::new();
+    let names = |keys: &[StepKey]| keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    for step in &plan.steps {
+        let action = match &step.action {
+            StepAction::NodeTask { task, .. } => format!("task {task}"),
+            StepAction::ClusterCall { call } => format!("call {call}"),
+            StepAction::Record { record } => format!("record {record:?}"),
+        };
+        let line = format!(
+            "{:<30} {:<22} {action:<28} {:>4} s  needs [{}] after [{}]",
+            step.phase,
+            step.key.to_string(),
+            step.deadline_ms / 1_000,
+            names(&step.needs),
+            names(&step.after)
+        );
+        writeln!(text, "{}", line.trim_end()).expect("a String takes every write");
+    }
+    text
+}
+
+fn settings() -> insta::Settings {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("golden");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings
+}
+
+#[test]
+fn golden_configurations_are_what_is_written_on_nodes() {
+    let plain = workload(Value::Null, pending());
+    let all = json!({
+        "tls_san": ["k8s.example", "10.9.0.1"], "node_labels": { "rack": "b12", "example.com/tier": "gold \"1\"" },
+        "cluster_cidr": "10.52.0.0/16", "service_cidr": "10.53.0.0/16",
+    });
+    let all = workload(all, pending());
+    settings().bind(|| {
+        assert_snapshot!("config_server", config_of("server-1/configure", &plain));
+        assert_snapshot!("config_agent", config_of("agent-2/configure", &plain));
+        assert_snapshot!("config_server_all_settings", config_of("server-1/configure", &all));
+        assert_snapshot!("config_agent_all_settings", config_of("agent-1/configure", &all));
+    });
+}
+
+#[test]
+fn golden_plans_say_what_happens_in_which_order() {
+    let ready = MemberState::Ready { since: Timestamp::from_millis(0) };
+    let all_pending = workload(Value::Null, pending());
+    let resumed = workload(
+        Value::Null,
+        vec![member("server", 1, ready.clone()), member("agent", 1, ready), member("agent", 2, MemberState::Pending)],
+    );
+    settings().bind(|| {
+        assert_snapshot!("plan_deploy", listed(&plan(OperationKind::Deploy, &all_pending)));
+        assert_snapshot!("plan_deploy_resumed", listed(&plan(OperationKind::Deploy, &resumed)));
+        assert_snapshot!("plan_add_member", listed(&plan(OperationKind::AddMember, &resumed)));
+        assert_snapshot!("plan_decommission", listed(&plan(OperationKind::Decommission, &resumed)));
+    });
+}
+
+#[test]
+fn golden_manifest_says_what_is_promised_and_what_is_not() {
+    let app = Rke2::default();
+    let manifest = app.manifest();
+    let text = json!({
+        "name": manifest.name, "promises": manifest.promises, "not_promised": manifest.not_promised, "phases": manifest.phases,
+        "placement_schema": manifest.placement_schema, "config_schema": manifest.config_schema,
+    });
+    settings().bind(|| assert_snapshot!("manifest", serde_json::to_string_pretty(&text).expect("JSON")));
+}
+
+proptest! {
+    #[test]
+    fn property_every_plan_is_sound_and_touches_no_agent_before_its_server_is_ready(
+        agents in 0_u32..20, states in proptest::collection::vec(0_u8..3, 21), kind in 0_usize..3,
+    ) {
+        let state = |number: u8| match number {
+            0 => MemberState::Pending,
+            1 => MemberState::Ready { since: Timestamp::from_millis(1) },
+            _ => MemberState::Preparing { since: Timestamp::from_millis(1) },
+        };
+        let mut members = vec![member("server", 1, state(states[0]))];
+        members.extend((1..=agents).map(|ordinal| member("agent", ordinal, state(states[ordinal as usize]))));
+        let workload = workload(Value::Null, members);
+        let kind = [OperationKind::Deploy, OperationKind::AddMember, OperationKind::Decommission][kind];
+        let plan = plan(kind, &workload);
+        let app = Rke2::default();
+        prop_assert_eq!(check(&plan, &app.manifest().phases), []);
+        if kind == OperationKind::Decommission {
+            return Ok(());
+        }
+        let gate = if kind == OperationKind::Deploy { "server-ready" } else { "api_ready" };
+        for step in plan.steps.iter().filter(|step| step.key.to_string().ends_with("/preflight")) {
+            if step.key.to_string().starts_with("agent") {
+                prop_assert_eq!(step.needs.iter().map(ToString::to_string).collect::<Vec<_>>(), [gate]);
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Cancelling: what runs is told to end, what has not begun never will, and the workload can be resumed or removed.
+
+use std::time::Instant;
+
+use crate::world::{PROJECT, Platform, eventually};
+
+/// Deploys with a fault, cancels while the step runs, and returns when that has ended.
+async fn cancelled_while(fault: &str, step: &str) -> Platform {
+    let platform = Platform::with_release(1, &[]).await;
+    platform.fault(1, fault);
+    let client = platform.client();
+    let started = client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted");
+    eventually("the step does not run", async || {
+        let detail = client.get_operation(&started.operation.id).await.expect("an operation");
+        detail.steps.iter().any(|of| of.key == step && of.state == "running")
+    })
+    .await;
+    let asked = Instant::now();
+    assert!(client.cancel_operation(&started.operation.id).await.expect("asked").cancel_requested);
+    let ended = platform.ended(&started).await;
+    assert_eq!(ended.operation.state, "cancelled", "{:?}", ended.operation.fault);
+    assert!(asked.elapsed().as_secs() < 30, "it did not wait for the step's own deadline of minutes");
+    let states: Vec<&str> = ended.steps.iter().map(|step| step.state.as_str()).collect();
+    assert!(states.contains(&"cancelled") && states.contains(&"skipped"), "{states:?}");
+    platform
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_is_cancelled_is_told_to_the_node_and_can_be_resumed() {
+    let platform = cancelled_while("etcd-never-ready", "server-1/start").await;
+    let client = platform.client();
+    platform.fault(1, "");
+    let resumed = client.resume_workload(Some(PROJECT.into()), "train").await.expect("accepted");
+    let resumed = platform.ended(&resumed).await;
+    assert_eq!(resumed.operation.state, "succeeded", "{:?}", resumed.operation.fault);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_to_the_cluster_that_is_cancelled_ends_at_once_and_the_workload_can_be_removed() {
+    let platform = cancelled_while("cni-not-initialized", "server-1/wait-ready").await;
+    let removed = platform.client().decommission_workload(Some(PROJECT.into()), "train").await.expect("accepted");
+    let removed = platform.ended(&removed).await;
+    assert_eq!(removed.operation.state, "succeeded", "{:?}", removed.operation.fault);
+}

@@ -1,0 +1,176 @@
+//! A control plane and nodes as processes of their own, each of which a test may kill and start again.
+
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU8, Ordering},
+    time::{Duration, Instant},
+};
+
+use gpuaas_api_types::RegisterNode;
+use gpuaas_client::Client;
+use serde_json::Value;
+
+use crate::world::{GPUAAS, PATIENCE, build_programs, eventually};
+
+/// Blocks of loopback addresses, one per fleet, away from those that `gpuaas dev` locks (127.64 and on).
+static BLOCK: AtomicU8 = AtomicU8::new(1);
+
+/// A control plane with its nodes.
+pub(crate) struct Fleet {
+    folder: tempfile::TempDir,
+    listen: u16,
+    channel: u16,
+    block: u8,
+    server: Option<Child>,
+    inits: Vec<Child>,
+}
+
+impl Fleet {
+    /// A running control plane with so many enrolled nodes, `gpu-1` and on.
+    pub(crate) async fn start(nodes: u8) -> Self {
+        build_programs();
+        let mut fleet = Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            listen: free_port(),
+            channel: free_port(),
+            block: BLOCK.fetch_add(1, Ordering::Relaxed),
+            server: None,
+            inits: Vec::new(),
+        };
+        fleet.start_server();
+        let client = fleet.client();
+        for number in 1..=nodes {
+            fleet.start_node(&client, number).await;
+        }
+        eventually("the nodes do not become active", async || {
+            let active = client.list_nodes(Some("active".into()), Some("connected".into())).await;
+            active.is_ok_and(|list| list.items.len() == usize::from(nodes))
+        })
+        .await;
+        fleet
+    }
+
+    /// Starts the control plane and returns when it serves.
+    pub(crate) fn start_server(&mut self) {
+        let ready = self.ready_file();
+        let _ = std::fs::remove_file(&ready);
+        let log = std::fs::File::options().append(true).create(true).open(self.folder.path().join("server.log"));
+        let mut server = Command::new(GPUAAS);
+        server
+            .args(["server", "--lifeline", "--listen", &format!("127.0.0.1:{}", self.listen)])
+            .args(["--channel-listen", &format!("127.0.0.1:{}", self.channel)])
+            .args(["--data-dir".as_ref(), self.folder.path().join("server").as_os_str()])
+            .args(["--ready-file".as_ref(), ready.as_os_str()])
+            .stdin(Stdio::piped())
+            .stderr(log.expect("a log"));
+        let mut server = server.spawn().expect("gpuaas server starts");
+        let began = Instant::now();
+        while !ready.exists() {
+            assert!(began.elapsed() < PATIENCE, "gpuaas server does not become ready");
+            assert!(server.try_wait().expect("a child").is_none(), "gpuaas server ended");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.server = Some(server);
+    }
+
+    /// Ends the control plane with SIGKILL.
+    pub(crate) fn kill_server(&mut self) {
+        let mut server = self.server.take().expect("a running server");
+        server.kill().expect("killed");
+        server.wait().expect("ended");
+    }
+
+    /// Ends a node's agent with SIGKILL; its init starts it again.
+    pub(crate) fn kill_agent(&self, node: u8) {
+        let status = Command::new("kill").args(["-KILL", &self.agent(node).to_string()]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
+    fn agent(&self, node: u8) -> i32 {
+        let root = self.root(node);
+        let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+        let mut agents = entries.filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let read =
+                |name: &str| Some(String::from_utf8_lossy(&std::fs::read(entry.path().join(name)).ok()?).into_owned());
+            let is_agent = read("cmdline")?.split('\0').next()?.ends_with("gpuaas-agent");
+            (is_agent && read("environ")?.contains(&*root.to_string_lossy())).then_some(pid)
+        });
+        agents.next().expect("an agent")
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let ready: Value = serde_json::from_slice(&std::fs::read(self.ready_file()).expect("ready")).expect("JSON");
+        let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
+        let text = |name: &str| ready[name].as_str().expect("a text").to_owned();
+        Client::new(&text("url"), &authority, &text("token")).expect("a client")
+    }
+
+    /// Events that the stand-in itself counted on a node, for example `start`.
+    pub(crate) fn counted(&self, node: u8, event: &str) -> usize {
+        let counters = std::fs::read_to_string(self.root(node).join("var/lib/stand-in/counters.jsonl"));
+        let counters = counters.unwrap_or_default();
+        let lines = counters.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["event"] == event).count()
+    }
+
+    fn root(&self, node: u8) -> PathBuf {
+        self.folder.path().join(format!("nodes/gpu-{node}"))
+    }
+
+    fn ready_file(&self) -> PathBuf {
+        self.folder.path().join("ready.json")
+    }
+
+    async fn start_node(&mut self, client: &Client, number: u8) {
+        let (name, root) = (format!("gpu-{number}"), self.root(number));
+        let ask = RegisterNode { name: name.clone(), ..RegisterNode::default() };
+        let registered = client.register_node(&ask).await.expect("registered");
+        lay_out(&root, &registered.enrollment.string);
+        let pid = std::process::id();
+        let address = Ipv4Addr::new(127, 1 + (pid % 60) as u8, self.block, number);
+        let init = Command::new(GPUAAS)
+            .args(["sandbox-init", "--lifeline", "--hostname", &name, "--address", &address.to_string()])
+            .args(["--root".as_ref(), root.as_os_str()])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        self.inits.push(init.expect("an init"));
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // Their lifelines end with their standard inputs: each takes its sandbox along.
+        for mut child in self.inits.drain(..).chain(self.server.take()) {
+            drop(child.stdin.take());
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What a node's init finds: the agent's unit, and its enrollment string once.
+fn lay_out(root: &Path, string: &str) {
+    let agent = Path::new(GPUAAS).with_file_name("gpuaas-agent");
+    let unit = format!(
+        "[Service]\nType=notify\nExecStart={}\nRestart=always\nRestartSec=1s\nTimeoutStartSec=0\n",
+        agent.display()
+    );
+    let files = [
+        ("etc/systemd/system/gpuaas-agent.service", unit.as_str()),
+        (".sandbox/enabled", "gpuaas-agent.service"),
+        ("var/lib/gpuaas-agent/enroll", string),
+    ];
+    for (path, content) in files {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(path, content).expect("written");
+    }
+}
+
+fn free_port() -> u16 {
+    let probe = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    probe.local_addr().expect("an address").port()
+}

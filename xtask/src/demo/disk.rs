@@ -1,0 +1,27 @@
+//! How fast the disk under the demo is: its tasks and rows wait for it.
+
+use std::{fs::File, io::Write, time::Instant};
+
+use anyhow::Context;
+use camino::Utf8Path;
+
+/// Writes that are measured.
+const WRITES: usize = 200;
+/// Bytes of each, about a row with its index.
+const WRITE_BYTES: usize = 4_096;
+
+/// Half of the writes of a page to a file in `folder` were on the disk within so many microseconds.
+pub(super) fn fdatasync_p50_us(folder: &Utf8Path) -> anyhow::Result<u64> {
+    let path = folder.join(".fdatasync");
+    let mut file = File::create(&path).with_context(|| format!("making {path}"))?;
+    let mut took = Vec::with_capacity(WRITES);
+    for _ in 0..WRITES {
+        file.write_all(&[0_u8; WRITE_BYTES])?;
+        let began = Instant::now();
+        file.sync_data()?;
+        took.push(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+    }
+    std::fs::remove_file(&path)?;
+    took.sort_unstable();
+    Ok(took[WRITES / 2])
+}
