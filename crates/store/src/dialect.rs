@@ -35,7 +35,7 @@ impl Dialect {
     pub(crate) fn connection_setup(self) -> String {
         match self {
             Self::Sqlite => format!(
-                "pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on; pragma busy_timeout = {};",
+                "pragma busy_timeout = {}; pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on;",
                 BUSY_TIMEOUT.as_millis()
             ),
         }

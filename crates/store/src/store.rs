@@ -1,6 +1,7 @@
 //! Opening, reading and writing: one writer at a time, readers beside it on a consistent snapshot, hints after every commit.
 
 use std::{
+    fmt,
     fs::{OpenOptions, Permissions},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     sync::{Arc, Once},
@@ -18,10 +19,23 @@ const READERS_MAX: u32 = 4;
 const HINTS_KEPT: usize = 4_096;
 
 /// Where the store is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StoreOptions {
     /// `sqlite:///path/to/file.db`.
     pub url: String,
+}
+
+impl fmt::Debug for StoreOptions {
+    /// Without the address's second half: it may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreOptions").field("url", &format_args!("{}:…", self.scheme())).finish()
+    }
+}
+
+impl StoreOptions {
+    fn scheme(&self) -> &str {
+        self.url.split(':').next().unwrap_or_default()
+    }
 }
 
 /// The rows. Cheap to clone.
@@ -53,6 +67,8 @@ pub struct Reader {
     pub(crate) transaction: Transaction<'static, Any>,
     pub(crate) dialect: Dialect,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Whether one of its statements failed.
+    pub(crate) failed: bool,
 }
 
 /// A change of rows: all of it or, when dropped without [`Tx::commit`], nothing. Reads like a [`Reader`].
@@ -68,12 +84,12 @@ impl Store {
         static DRIVERS: Once = Once::new();
         DRIVERS.call_once(sqlx::any::install_default_drivers);
         let dialect = Dialect::of(&options.url)
-            .ok_or_else(|| StoreError::Database(format!("{} names no database that is known", options.url)))?;
+            .ok_or_else(|| StoreError::Database(format!("{}: is no database that is known", options.scheme())))?;
         if let Some(file) = dialect.file(&options.url) {
             make_private(&file).map_err(|error| StoreError::Database(format!("{}: {error}", file.display())))?;
         }
         let writer = pool(dialect, 1).connect(&options.url).await?;
-        migrate::run(&writer, dialect).await?;
+        migrate::run(writer.begin_with(dialect.begin()).await?, dialect).await?;
         let readers = pool(dialect, READERS_MAX).connect(&options.url).await?;
         Ok(Self { writer, readers, dialect, clock, changes: broadcast::Sender::new(HINTS_KEPT) })
     }
@@ -101,13 +117,17 @@ impl Store {
     }
 
     fn reader(&self, transaction: Transaction<'static, Any>) -> Reader {
-        Reader { transaction, dialect: self.dialect, clock: self.clock.clone() }
+        Reader { transaction, dialect: self.dialect, clock: self.clock.clone(), failed: false }
     }
 }
 
 impl Tx {
-    /// Makes the change durable, then tells those who listen.
+    /// Makes the change durable, then tells those who listen. A change of which the database refused a part is refused as a whole.
     pub async fn commit(self) -> Result<(), StoreError> {
+        if self.reader.failed {
+            // PostgreSQL answers such a commit with a rollback and no error, and SQLite would keep the rest.
+            return Err(StoreError::Database("a statement of this change has failed".to_owned()));
+        }
         self.reader.transaction.commit().await?;
         for hint in self.hints {
             // Nobody listening is fine: rows are the truth.
