@@ -44,7 +44,7 @@ async fn apply(
     sql: &'static str,
     checksum: String,
 ) -> Result<(), StoreError> {
-    sqlx::raw_sql(sql).execute(&mut **change).await?;
+    sqlx::raw_sql(sqlx::AssertSqlSafe(dialect.migration(sql).into_owned())).execute(&mut **change).await?;
     if let Some(extra) = dialect.extra_migration(version) {
         sqlx::raw_sql(extra).execute(&mut **change).await?;
     }

@@ -18,6 +18,7 @@ mod contract {
     pub(crate) mod migrations;
     pub(crate) mod names;
     pub(crate) mod remembered;
+    pub(crate) mod server;
     pub(crate) mod swap;
     pub(crate) mod trail;
     pub(crate) mod world;
@@ -29,13 +30,15 @@ macro_rules! behaviours {
             $(mod $topic {
                 $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
-                    crate::contract::$topic::$name(crate::contract::world::World::$backend().await).await;
+                    let world = crate::contract::world::World::$backend().await;
+                    world.judge(crate::contract::$topic::$name).await;
                 })+
             })+
         }
     };
     ($($behaviours:tt)+) => {
         behaviours!(@on sqlite: $($behaviours)+);
+        behaviours!(@on postgres: $($behaviours)+);
     };
 }
 

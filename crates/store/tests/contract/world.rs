@@ -9,13 +9,17 @@ use gpuaas_model::{Clock, Timestamp};
 use gpuaas_store::{Store, StoreError, StoreOptions};
 use sqlx::{AnyConnection, AssertSqlSafe, Connection, Row};
 
+use super::server::Server;
+
 /// Where every test's time begins.
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
-/// One test's database. Dropped with all that is in it.
+/// One test's database.
 pub(crate) struct World {
     /// Where it is.
     pub(crate) url: String,
+    /// Whether processes on other machines could use it too.
+    pub(crate) is_shared: bool,
     clock: Arc<TestClock>,
     _folder: Option<tempfile::TempDir>,
 }
@@ -37,9 +41,26 @@ impl World {
         Self::at(url, Some(folder))
     }
 
-    fn at(url: String, folder: Option<tempfile::TempDir>) -> Self {
+    /// A database of its own on the server of this test binary.
+    pub(crate) async fn postgres() -> Self {
+        let server = tokio::task::spawn_blocking(Server::shared).await.expect("the server starts");
+        Self::at(server.fresh_database().await, None)
+    }
+
+    /// A database that is there.
+    pub(crate) fn at(url: String, folder: Option<tempfile::TempDir>) -> Self {
         sqlx::any::install_default_drivers();
-        Self { url, clock: Arc::new(TestClock(AtomicI64::new(NOW.as_millis()))), _folder: folder }
+        let clock = Arc::new(TestClock(AtomicI64::new(NOW.as_millis())));
+        Self { url, is_shared: folder.is_none(), clock, _folder: folder }
+    }
+
+    /// Runs a behaviour and removes its database, unless it failed.
+    pub(crate) async fn judge<F: Future<Output = ()>>(self, behaviour: impl FnOnce(Self) -> F) {
+        let (url, is_shared) = (self.url.clone(), self.is_shared);
+        behaviour(self).await;
+        if is_shared {
+            Server::shared().remove_database(&url).await;
+        }
     }
 
     /// The store, opened as one more process would open it.
