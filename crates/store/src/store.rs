@@ -130,7 +130,7 @@ impl Store {
         })
     }
 
-    /// A consistent view of all that is committed now.
+    /// A consistent view of all that is committed now. To be dropped soon: a server ends one that rests for ten seconds.
     pub async fn read(&self) -> Result<Reader, StoreError> {
         Ok(self.reader(self.readers.begin_with(self.dialect.begin_reading()).await?))
     }

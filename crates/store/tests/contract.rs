@@ -18,6 +18,7 @@ mod contract {
     pub(crate) mod migrations;
     pub(crate) mod names;
     pub(crate) mod remembered;
+    pub(crate) mod replicas;
     pub(crate) mod server;
     pub(crate) mod swap;
     pub(crate) mod trail;
@@ -25,8 +26,8 @@ mod contract {
 }
 
 macro_rules! behaviours {
-    (@on $backend:ident: $($topic:ident { $($name:ident,)+ })+) => {
-        mod $backend {
+    (@on $backend:ident as $module:ident: $($topic:ident { $($name:ident,)+ })+) => {
+        mod $module {
             $(mod $topic {
                 $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
@@ -37,10 +38,25 @@ macro_rules! behaviours {
         }
     };
     ($($behaviours:tt)+) => {
-        behaviours!(@on sqlite: $($behaviours)+);
-        behaviours!(@on postgres: $($behaviours)+);
+        behaviours!(@on sqlite as sqlite: $($behaviours)+);
+        behaviours!(@on postgres as postgres: $($behaviours)+);
     };
 }
+
+// What only a server that several replicas share can do to a store.
+behaviours!(@on postgres as shared: replicas {
+    a_connection_cut_in_the_middle_of_a_change_leaves_nothing_and_the_store_recovers,
+    a_connection_cut_before_a_commit_does_not_commit,
+    cut_connections_under_load_leave_no_gap_and_no_half,
+    a_conflict_is_told_as_busy_and_repeated_until_it_passes,
+    a_conflict_that_does_not_pass_is_given_up,
+    a_deadlock_with_a_stranger_is_repeated,
+    a_writer_that_never_ends_makes_others_busy_and_not_stuck,
+    other_processes_get_hints_after_the_commit_and_the_writer_gets_each_once,
+    a_lost_listener_says_so_and_hears_again,
+    a_closed_store_leaves_no_connection,
+    the_trail_is_not_truncated,
+});
 
 behaviours! {
     claims {

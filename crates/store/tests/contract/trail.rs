@@ -12,7 +12,7 @@ async fn audit(store: &Store) -> Vec<AuditRecord> {
     store.read().await.unwrap().audits(&AuditFilter::default()).await.unwrap()
 }
 
-async fn sequences(store: &Store) -> Vec<u64> {
+pub(crate) async fn sequences(store: &Store) -> Vec<u64> {
     audit(store).await.iter().map(|record| record.sequence).collect()
 }
 
