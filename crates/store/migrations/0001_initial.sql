@@ -59,6 +59,7 @@ create table secrets (
 create table access_grants (id text primary key, workload_id text not null references workloads (id), doc text not null);
 -- Fences outlive their leases: a row stays when nobody holds it.
 create table leases (name text primary key, holder text not null, fence bigint not null, expires_at bigint not null);
+-- The last number of every event stream, and of the audit.
 create table streams (stream text primary key, last_sequence bigint not null);
 create table events (
     stream text not null, sequence bigint not null, at bigint not null, kind text not null, subject_kind text not null,

@@ -11,6 +11,9 @@ use crate::{
     store::{Reader, Tx},
 };
 
+/// Where the audit's last number is kept, beside those of the event streams; no stream has this name.
+const SEQUENCE: &str = "audit";
+
 /// Which audit records.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFilter {
@@ -31,9 +34,11 @@ pub struct AuditFilter {
 }
 
 impl Tx {
-    /// Appends a record.
+    /// Appends a record under the next number.
     pub async fn append_audit(&mut self, record: &NewAudit) -> Result<(), StoreError> {
+        let sequence = self.next_number(SEQUENCE).await?;
         let values = vec![
+            int(sequence),
             Value::Int(self.clock.now().as_millis()),
             text(&record.actor),
             text(record.actor_type),
@@ -45,7 +50,7 @@ impl Tx {
             text(&record.metadata),
         ];
         let sql = "insert into audit (sequence, at, actor, actor_type, action, target, project_id, result, correlation, metadata) \
-                   values ((select coalesce(max(sequence), 0) + 1 from audit), $1, $2, $3, $4, $5, $6, $7, $8, $9)";
+                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         self.execute(sql, values).await?;
         Ok(())
     }

@@ -1,26 +1,57 @@
 //! All that differs between the databases.
 
-use std::{path::PathBuf, time::Duration};
+use std::{borrow::Cow, path::PathBuf, time::Duration};
 
-/// How long a statement waits for another process's lock.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a statement waits for another's lock.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a statement of a server's may take; ours touch tens of rows.
+const STATEMENT_MAX: Duration = Duration::from_secs(30);
+/// How long a change may rest between two statements: a replica that froze in one must not hold up the others.
+const IDLE_IN_CHANGE_MAX: Duration = Duration::from_secs(10);
+/// PostgreSQL 14 and newer; what the tests run against is 15.
+const POSTGRES_OLDEST: i64 = 14;
 
 /// Which database it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
+    Postgres,
 }
 
 impl Dialect {
     /// The dialect of a URL; `None` for one that is not known.
     pub(crate) fn of(url: &str) -> Option<Self> {
-        url.starts_with("sqlite:").then_some(Self::Sqlite)
+        match url.split(':').next()? {
+            "sqlite" => Some(Self::Sqlite),
+            "postgres" | "postgresql" => Some(Self::Postgres),
+            _ => None,
+        }
     }
 
     /// Begins a transaction that will write: SQLite takes its lock at once instead of failing half-way.
     pub(crate) const fn begin(self) -> &'static str {
         match self {
             Self::Sqlite => "begin immediate",
+            // Each statement sees what is committed: behind the writers' lock that is all there will be until this one ends.
+            Self::Postgres => "begin isolation level read committed",
+        }
+    }
+
+    /// Makes a transaction the only one that writes, where beginning it did not. Without it two changes that take the same counters in
+    /// different order would lock each other up, and what a change has read could change before it writes.
+    pub(crate) const fn lock_writers(self) -> Option<&'static str> {
+        match self {
+            Self::Sqlite => None,
+            // The number means nothing and is the same in every version.
+            Self::Postgres => Some("select pg_advisory_xact_lock(7253418160)"),
+        }
+    }
+
+    /// Begins a transaction that sees one moment.
+    pub(crate) const fn begin_reading(self) -> &'static str {
+        match self {
+            Self::Sqlite => "begin",
+            Self::Postgres => "begin isolation level repeatable read read only",
         }
     }
 
@@ -28,16 +59,47 @@ impl Dialect {
     pub(crate) const fn now_ms(self) -> &'static str {
         match self {
             Self::Sqlite => "select cast((julianday('now') - 2440587.5) * 86400000 as integer) as now_ms",
+            // Not `now()`, which stands still within a transaction.
+            Self::Postgres => "select cast(extract(epoch from clock_timestamp()) * 1000 as bigint) as now_ms",
         }
     }
 
     /// Statements for every fresh connection.
     pub(crate) fn connection_setup(self) -> String {
+        let lock_wait_ms = LOCK_WAIT_MAX.as_millis();
         match self {
             Self::Sqlite => format!(
-                "pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on; pragma busy_timeout = {};",
-                BUSY_TIMEOUT.as_millis()
+                "pragma busy_timeout = {lock_wait_ms}; pragma journal_mode = wal; pragma synchronous = full; \
+                 pragma foreign_keys = on;"
             ),
+            // A server may be set to answer before a commit is on disk; a stronger setting than `on` stays.
+            Self::Postgres => format!(
+                "set lock_timeout = {lock_wait_ms}; set statement_timeout = {}; \
+                 set idle_in_transaction_session_timeout = {}; \
+                 select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off';",
+                STATEMENT_MAX.as_millis(),
+                IDLE_IN_CHANGE_MAX.as_millis()
+            ),
+        }
+    }
+
+    /// Yields one row when the server is too old to be used, saying so in `problem`.
+    pub(crate) fn refuses_server(self) -> Option<String> {
+        match self {
+            Self::Sqlite => None,
+            Self::Postgres => Some(format!(
+                "select 'PostgreSQL ' || current_setting('server_version') || ' is older than {POSTGRES_OLDEST}' as problem \
+                 where cast(current_setting('server_version_num') as bigint) < {}",
+                POSTGRES_OLDEST * 10_000
+            )),
+        }
+    }
+
+    /// A portable migration in this database's words.
+    pub(crate) fn migration(self, portable: &'static str) -> Cow<'static, str> {
+        match self {
+            Self::Sqlite => Cow::Borrowed(portable),
+            Self::Postgres => Cow::Owned(portable.replace(" blob ", " bytea ")),
         }
     }
 
@@ -45,7 +107,16 @@ impl Dialect {
     pub(crate) const fn extra_migration(self, version: i64) -> Option<&'static str> {
         match (self, version) {
             (Self::Sqlite, 1) => Some(include_str!("../migrations/sqlite_0001_append_only.sql")),
-            (Self::Sqlite, _) => None,
+            (Self::Postgres, 1) => Some(include_str!("../migrations/postgres_0001_append_only.sql")),
+            (Self::Sqlite | Self::Postgres, _) => None,
+        }
+    }
+
+    /// Whether processes on other machines may use it at the same time.
+    pub(crate) const fn is_shared(self) -> bool {
+        match self {
+            Self::Sqlite => false,
+            Self::Postgres => true,
         }
     }
 
@@ -56,6 +127,7 @@ impl Dialect {
                 let path = url.strip_prefix("sqlite://")?;
                 Some(PathBuf::from(path.split('?').next().unwrap_or(path)))
             }
+            Self::Postgres => None,
         }
     }
 }

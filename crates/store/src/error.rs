@@ -60,9 +60,15 @@ pub enum StoreError {
         /// The newest that this version knows.
         known: i64,
     },
-    /// Others hold the store for too long; trying again helps.
+    /// Others hold the store for too long, or the change gave way to another. Nothing of it was done; trying again helps.
     #[error("the store is busy")]
     Busy,
+    /// The database cannot be reached, or went away before the commit. Nothing was changed; trying again helps when it is back.
+    #[error("the database cannot be reached: {0}")]
+    Unreachable(String),
+    /// The database went away during a commit: rows alone say whether it happened. Not to be repeated without looking.
+    #[error("the database went away during a commit, which may have happened: {0}")]
+    Unsettled(String),
     /// A row does not say what it must.
     #[error("the store holds something that this version cannot read: {0}")]
     Corrupt(String),
@@ -92,21 +98,45 @@ impl StoreError {
     pub(crate) fn not_found(what: &'static str, id: impl std::fmt::Display) -> Self {
         Self::NotFound { what, id: id.to_string() }
     }
+
+    /// Whether nothing was changed and the same change may succeed if it is tried again.
+    pub const fn is_worth_repeating(&self) -> bool {
+        matches!(self, Self::Busy | Self::Unreachable(_))
+    }
+
+    /// The same failure, of a commit: once it was sent, a lost connection leaves open whether it happened.
+    pub(crate) fn of_commit(self) -> Self {
+        match self {
+            Self::Unreachable(why) => Self::Unsettled(why),
+            settled => settled,
+        }
+    }
 }
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
+        let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
         match &error {
             sqlx::Error::PoolTimedOut => Self::Busy,
-            sqlx::Error::Database(database) if is_busy(database.code().as_deref()) => Self::Busy,
+            sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed | sqlx::Error::BeginFailed => {
+                Self::Unreachable(error.to_string())
+            }
+            _ if is_busy(&code) => Self::Busy,
+            _ if is_gone(&code) => Self::Unreachable(error.to_string()),
             _ => Self::Database(error.to_string()),
         }
     }
 }
 
-/// SQLite's SQLITE_BUSY and its extended forms; PostgreSQL's serialization failure and deadlock.
-fn is_busy(code: Option<&str>) -> bool {
-    matches!(code, Some("5" | "261" | "517" | "40001" | "40P01"))
+/// SQLite's SQLITE_BUSY and its extended forms; PostgreSQL's serialization failure, deadlock, lock that was not to be had in time, and
+/// statement that took too long.
+fn is_busy(code: &str) -> bool {
+    matches!(code, "5" | "261" | "517" | "40001" | "40P01" | "55P03" | "57014")
+}
+
+/// PostgreSQL's class of connection failures, its shutdowns, too many connections, and the end of a session that rested in a change.
+fn is_gone(code: &str) -> bool {
+    code.starts_with("08") || matches!(code, "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25P03")
 }
 
 impl From<serde_json::Error> for StoreError {

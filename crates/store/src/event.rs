@@ -14,14 +14,10 @@ use crate::{
 impl Tx {
     /// Appends an event under the stream's next number.
     pub async fn append_event(&mut self, event: &NewEvent) -> Result<EventRecord, StoreError> {
-        let stream = text(event.stream);
-        let sql = "insert into streams (stream, last_sequence) values ($1, 1) \
-                   on conflict (stream) do update set last_sequence = streams.last_sequence + 1";
-        self.execute(sql, vec![stream.clone()]).await?;
-        let sequence = self.last_sequence(event.stream).await?;
+        let sequence = self.next_number(event.stream).await?;
         let at = self.clock.now();
         let values = vec![
-            stream,
+            text(event.stream),
             int(sequence),
             Value::Int(at.as_millis()),
             text(event.kind),
@@ -44,6 +40,18 @@ impl Tx {
             correlation: event.correlation,
             data: event.data.clone(),
         })
+    }
+
+    /// The next number of a sequence. Its row stays locked until this change ends, so whoever comes later waits and takes the number behind
+    /// it, and a change that is dropped gives its number back: a sequence of the database's own would do neither.
+    pub(crate) async fn next_number(&mut self, sequence: impl std::fmt::Display) -> Result<u64, StoreError> {
+        let sql = "insert into streams (stream, last_sequence) values ($1, 1) \
+                   on conflict (stream) do update set last_sequence = streams.last_sequence + 1 returning last_sequence";
+        let row = self.row(sql, vec![text(sequence)]).await?;
+        row.map_or_else(
+            || Err(StoreError::Corrupt("a counter gave no number".to_owned())),
+            |row| get_count(&row, "last_sequence"),
+        )
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     error::StoreError,
     query::{Value, get_count, get_int, get_parsed, int, text},
     record::LeaseRecord,
+    repeat::repeated,
     store::{Reader, Store, Tx},
 };
 
@@ -19,25 +20,37 @@ impl Store {
         holder: ReplicaId,
         ttl: Duration,
     ) -> Result<Option<LeaseRecord>, StoreError> {
-        let mut tx = self.begin().await?;
-        let lease = tx.acquire_lease(name, holder, ttl).await?;
-        tx.commit().await?;
-        Ok(lease)
+        repeated(async || {
+            let mut tx = self.begin().await?;
+            let lease = tx.acquire_lease(name, holder, ttl).await?;
+            tx.commit().await?;
+            Ok(lease)
+        })
+        .await
     }
 
     /// Gives a lease back before its time. Its fence stays.
     pub async fn release_lease(&self, name: &str, holder: ReplicaId) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        let sql = "update leases set expires_at = 0 where name = $1 and holder = $2";
-        tx.execute(sql, vec![text(name), text(holder)]).await?;
-        tx.commit().await
+        self.end_leases("update leases set expires_at = 0 where name = $1 and holder = $2", &[text(name), text(holder)])
+            .await
     }
 
-    /// Ends every lease: for the start of the only replica there can be, after its predecessor died without giving them back.
+    /// Ends every lease, where this is the only replica there can be: its predecessor may have died without giving them back. On a
+    /// database that others may share it changes nothing; there leases end by themselves.
     pub async fn release_all_leases(&self) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        tx.execute("update leases set expires_at = 0 where expires_at > 0", Vec::new()).await?;
-        tx.commit().await
+        if self.dialect.is_shared() {
+            return Ok(());
+        }
+        self.end_leases("update leases set expires_at = 0 where expires_at > 0", &[]).await
+    }
+
+    async fn end_leases(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
+        repeated(async || {
+            let mut tx = self.begin().await?;
+            tx.execute(sql, values.to_vec()).await?;
+            tx.commit().await
+        })
+        .await
     }
 }
 

@@ -1,5 +1,5 @@
-//! The rows: the only crate with SQL, and the only truth there is. One code base for SQLite (the embedded default) and, by the same
-//! statements, PostgreSQL.
+//! The rows: the only crate with SQL, and the only truth there is. One code base and the same statements for SQLite (the embedded default)
+//! and PostgreSQL 14 or newer, where several replicas share one store. `tests/contract.rs` says what both must do.
 //!
 //! Guarantees: rules across rows (an allocation used once, one mutation per workload, single-use tokens) are unique indexes or
 //! conditional updates and come back as typed errors; an event's sequence has no gaps within its stream, because its counter is taken in the
@@ -15,6 +15,7 @@ mod dialect;
 mod enrollment;
 mod error;
 mod event;
+mod hint;
 mod idempotency;
 mod lease;
 mod member;
@@ -25,6 +26,7 @@ mod page;
 mod project;
 mod query;
 mod record;
+mod repeat;
 mod secret;
 mod setting;
 mod step;
@@ -44,6 +46,7 @@ pub use record::{
     LeaseRecord, MemberRecord, NewAudit, NewEvent, NodeRecord, OperationRecord, ProjectRecord, SecretRecord,
     StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
 };
+pub use repeat::repeated;
 pub use store::{Change, Reader, Store, StoreOptions, Tx};
 pub use task::TaskFilter;
 pub use workload::{WorkloadCounts, WorkloadFilter};

@@ -1,6 +1,6 @@
 //! Forward-only migrations, checked at every start.
 
-use sqlx::{Any, AnyPool, Row, Transaction};
+use sqlx::{Any, Row, Transaction};
 
 use crate::{dialect::Dialect, error::StoreError};
 
@@ -10,14 +10,13 @@ const MIGRATIONS: &[(i64, &str)] = &[(1, include_str!("../migrations/0001_initia
 /// The newest schema that this version knows.
 pub(crate) const NEWEST: i64 = MIGRATIONS.len() as i64;
 
-/// Applies what is missing, each in its own transaction; refuses a store from a newer version or with a changed history.
-pub(crate) async fn run(pool: &AnyPool, dialect: Dialect) -> Result<(), StoreError> {
-    let mut transaction = pool.begin_with(dialect.begin()).await?;
+/// Applies what is missing, all in one change, so that of several replicas that start together one migrates and the others find it done.
+/// Refuses a store from a newer version or with a changed history.
+pub(crate) async fn run(mut change: Transaction<'static, Any>, dialect: Dialect) -> Result<(), StoreError> {
     sqlx::raw_sql("create table if not exists schema_versions (version bigint primary key, checksum text not null)")
-        .execute(&mut *transaction)
+        .execute(&mut *change)
         .await?;
-    let applied = applied(&mut transaction).await?;
-    transaction.commit().await?;
+    let applied = applied(&mut change).await?;
     if let Some((found, _)) = applied.last().filter(|(version, _)| *version > NEWEST) {
         return Err(StoreError::TooNew { found: *found, known: NEWEST });
     }
@@ -26,37 +25,34 @@ pub(crate) async fn run(pool: &AnyPool, dialect: Dialect) -> Result<(), StoreErr
         match applied.iter().find(|(known, _)| known == version) {
             Some((_, kept)) if *kept == checksum => {}
             Some(_) => return Err(StoreError::Corrupt(format!("migration {version} is not the one that was applied"))),
-            None => apply(pool, dialect, *version, sql, checksum).await?,
+            None => apply(&mut change, dialect, *version, sql, checksum).await?,
         }
     }
-    Ok(())
+    Ok(change.commit().await?)
 }
 
-async fn applied(transaction: &mut Transaction<'static, Any>) -> Result<Vec<(i64, String)>, StoreError> {
-    let rows = sqlx::query("select version, checksum from schema_versions order by version")
-        .fetch_all(&mut **transaction)
-        .await?;
+async fn applied(change: &mut Transaction<'static, Any>) -> Result<Vec<(i64, String)>, StoreError> {
+    let rows =
+        sqlx::query("select version, checksum from schema_versions order by version").fetch_all(&mut **change).await?;
     rows.iter().map(|row| Ok((row.try_get("version")?, row.try_get("checksum")?))).collect()
 }
 
 async fn apply(
-    pool: &AnyPool,
+    change: &mut Transaction<'static, Any>,
     dialect: Dialect,
     version: i64,
     sql: &'static str,
     checksum: String,
 ) -> Result<(), StoreError> {
-    let mut transaction = pool.begin_with(dialect.begin()).await?;
-    sqlx::raw_sql(sql).execute(&mut *transaction).await?;
+    sqlx::raw_sql(sqlx::AssertSqlSafe(dialect.migration(sql).into_owned())).execute(&mut **change).await?;
     if let Some(extra) = dialect.extra_migration(version) {
-        sqlx::raw_sql(extra).execute(&mut *transaction).await?;
+        sqlx::raw_sql(extra).execute(&mut **change).await?;
     }
     sqlx::query("insert into schema_versions (version, checksum) values ($1, $2)")
         .bind(version)
         .bind(checksum)
-        .execute(&mut *transaction)
+        .execute(&mut **change)
         .await?;
-    transaction.commit().await?;
     Ok(())
 }
 

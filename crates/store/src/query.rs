@@ -50,17 +50,26 @@ fn query(sql: &'static str, values: Vec<Value>) -> Query {
 impl Reader {
     /// Runs a statement and returns how many rows it changed.
     pub(crate) async fn execute(&mut self, sql: &'static str, values: Vec<Value>) -> Result<u64, StoreError> {
-        Ok(query(sql, values).execute(&mut *self.transaction).await?.rows_affected())
+        let ran = query(sql, values).execute(&mut *self.transaction).await;
+        Ok(self.noted(ran)?.rows_affected())
     }
 
     /// All rows of a statement.
     pub(crate) async fn rows(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Vec<AnyRow>, StoreError> {
-        Ok(query(sql, values).fetch_all(&mut *self.transaction).await?)
+        let ran = query(sql, values).fetch_all(&mut *self.transaction).await;
+        self.noted(ran)
     }
 
     /// The first row of a statement.
     pub(crate) async fn row(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Option<AnyRow>, StoreError> {
-        Ok(query(sql, values).fetch_optional(&mut *self.transaction).await?)
+        let ran = query(sql, values).fetch_optional(&mut *self.transaction).await;
+        self.noted(ran)
+    }
+
+    /// Notes a failed statement: its transaction must not commit what the other statements did.
+    fn noted<T>(&mut self, ran: Result<T, sqlx::Error>) -> Result<T, StoreError> {
+        self.failed |= ran.is_err();
+        Ok(ran?)
     }
 
     /// The record in the first row's `doc`.

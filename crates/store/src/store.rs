@@ -1,27 +1,54 @@
 //! Opening, reading and writing: one writer at a time, readers beside it on a consistent snapshot, hints after every commit.
+//!
+//! One writer at a time holds on PostgreSQL too, across replicas: every change there takes the numbers of the audit and of a stream, so that
+//! changes would wait for each other anyway, or lock each other up half-way.
 
 use std::{
+    fmt,
     fs::{OpenOptions, Permissions},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     sync::{Arc, Once},
+    time::Duration,
 };
 
 use gpuaas_model::{Clock, OperationId, StreamName};
-use sqlx::{Any, AnyPool, Transaction, any::AnyPoolOptions};
+use sqlx::{Any, AnyPool, Row, Transaction, any::AnyPoolOptions};
 use tokio::sync::broadcast;
+use uuid::Uuid;
 
-use crate::{dialect::Dialect, error::StoreError, migrate};
+use crate::{
+    dialect::Dialect,
+    error::StoreError,
+    hint::{self, Listener},
+    migrate,
+};
 
 /// Readers beside the one writer.
 const READERS_MAX: u32 = 4;
+/// How long a change or a reader waits for its turn in this process, or for a database that restarts.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Hints that a slow subscriber may fall behind before it has to read rows instead.
 const HINTS_KEPT: usize = 4_096;
 
 /// Where the store is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StoreOptions {
-    /// `sqlite:///path/to/file.db`.
+    /// `sqlite:///path/to/file.db`, or `postgres://user:password@host/database?sslmode=verify-full`. Without an `sslmode` PostgreSQL may be
+    /// spoken to in the clear. A pooler in between must pool sessions, not transactions.
     pub url: String,
+}
+
+impl fmt::Debug for StoreOptions {
+    /// Without the address's second half: it may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreOptions").field("url", &format_args!("{}:…", self.scheme())).finish()
+    }
+}
+
+impl StoreOptions {
+    fn scheme(&self) -> &str {
+        self.url.split(':').next().unwrap_or_default()
+    }
 }
 
 /// The rows. Cheap to clone.
@@ -32,6 +59,9 @@ pub struct Store {
     pub(crate) dialect: Dialect,
     clock: Arc<dyn Clock>,
     changes: broadcast::Sender<Change>,
+    /// This process, among those who announce hints to each other.
+    origin: Uuid,
+    listener: Option<Listener>,
 }
 
 /// Something was committed. A hint: it may be lost, and whoever needs to be sure reads rows.
@@ -46,6 +76,8 @@ pub enum Change {
     },
     /// An operation was accepted or asked to end.
     Operation(OperationId),
+    /// Hints of other processes may have been lost: anything may have changed.
+    Missed,
 }
 
 /// A consistent view of all rows.
@@ -53,12 +85,15 @@ pub struct Reader {
     pub(crate) transaction: Transaction<'static, Any>,
     pub(crate) dialect: Dialect,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Whether one of its statements failed.
+    pub(crate) failed: bool,
 }
 
 /// A change of rows: all of it or, when dropped without [`Tx::commit`], nothing. Reads like a [`Reader`].
 pub struct Tx {
     reader: Reader,
     changes: broadcast::Sender<Change>,
+    announces_as: Option<Uuid>,
     pub(crate) hints: Vec<Change>,
 }
 
@@ -68,25 +103,36 @@ impl Store {
         static DRIVERS: Once = Once::new();
         DRIVERS.call_once(sqlx::any::install_default_drivers);
         let dialect = Dialect::of(&options.url)
-            .ok_or_else(|| StoreError::Database(format!("{} names no database that is known", options.url)))?;
+            .ok_or_else(|| StoreError::Database(format!("{}: is no database that is known", options.scheme())))?;
         if let Some(file) = dialect.file(&options.url) {
             make_private(&file).map_err(|error| StoreError::Database(format!("{}: {error}", file.display())))?;
         }
         let writer = pool(dialect, 1).connect(&options.url).await?;
-        migrate::run(&writer, dialect).await?;
+        refuse_old_server(&writer, dialect).await?;
+        migrate::run(begin(&writer, dialect).await?, dialect).await?;
         let readers = pool(dialect, READERS_MAX).connect(&options.url).await?;
-        Ok(Self { writer, readers, dialect, clock, changes: broadcast::Sender::new(HINTS_KEPT) })
+        let (changes, origin) = (broadcast::Sender::new(HINTS_KEPT), Uuid::new_v4());
+        let listener = match dialect.is_shared() {
+            true => Some(hint::listen(options.url.clone(), origin, changes.clone()).await?),
+            false => None,
+        };
+        Ok(Self { writer, readers, dialect, clock, changes, origin, listener })
     }
 
     /// Begins a change. Others wait until it is committed or dropped: never hold one across anything but other statements.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
-        let transaction = self.writer.begin_with(self.dialect.begin()).await?;
-        Ok(Tx { reader: self.reader(transaction), changes: self.changes.clone(), hints: Vec::new() })
+        let transaction = begin(&self.writer, self.dialect).await?;
+        Ok(Tx {
+            reader: self.reader(transaction),
+            changes: self.changes.clone(),
+            announces_as: self.dialect.is_shared().then_some(self.origin),
+            hints: Vec::new(),
+        })
     }
 
-    /// A consistent view of all that is committed now.
+    /// A consistent view of all that is committed now. To be dropped soon: a server ends one that rests for ten seconds.
     pub async fn read(&self) -> Result<Reader, StoreError> {
-        Ok(self.reader(self.readers.begin().await?))
+        Ok(self.reader(self.readers.begin_with(self.dialect.begin_reading()).await?))
     }
 
     /// What is committed from now on, as hints.
@@ -94,21 +140,31 @@ impl Store {
         self.changes.subscribe()
     }
 
-    /// Closes every connection, so that the file is whole on disk.
+    /// Closes every connection, so that the file is whole on disk, and hears no more hints.
     pub async fn close(&self) {
+        if let Some(listener) = &self.listener {
+            listener.abort();
+        }
         self.readers.close().await;
         self.writer.close().await;
     }
 
     fn reader(&self, transaction: Transaction<'static, Any>) -> Reader {
-        Reader { transaction, dialect: self.dialect, clock: self.clock.clone() }
+        Reader { transaction, dialect: self.dialect, clock: self.clock.clone(), failed: false }
     }
 }
 
 impl Tx {
-    /// Makes the change durable, then tells those who listen.
-    pub async fn commit(self) -> Result<(), StoreError> {
-        self.reader.transaction.commit().await?;
+    /// Makes the change durable, then tells those who listen. A change of which the database refused a part is refused as a whole.
+    pub async fn commit(mut self) -> Result<(), StoreError> {
+        if self.reader.failed {
+            // PostgreSQL answers such a commit with a rollback and no error, and SQLite would keep the rest.
+            return Err(StoreError::Database("a statement of this change has failed".to_owned()));
+        }
+        if let Some(origin) = self.announces_as {
+            self.reader.announce(origin, &self.hints).await?;
+        }
+        self.reader.transaction.commit().await.map_err(|error| StoreError::from(error).of_commit())?;
         for hint in self.hints {
             // Nobody listening is fine: rows are the truth.
             let _ = self.changes.send(hint);
@@ -131,14 +187,33 @@ impl std::ops::DerefMut for Tx {
     }
 }
 
+/// Begins a transaction that is the only one to write until it ends.
+async fn begin(pool: &AnyPool, dialect: Dialect) -> Result<Transaction<'static, Any>, StoreError> {
+    let mut transaction = pool.begin_with(dialect.begin()).await?;
+    if let Some(lock) = dialect.lock_writers() {
+        sqlx::raw_sql(lock).execute(&mut *transaction).await?;
+    }
+    Ok(transaction)
+}
+
+async fn refuse_old_server(pool: &AnyPool, dialect: Dialect) -> Result<(), StoreError> {
+    let Some(sql) = dialect.refuses_server() else { return Ok(()) };
+    match sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_optional(pool).await? {
+        Some(row) => Err(StoreError::Database(row.try_get("problem")?)),
+        None => Ok(()),
+    }
+}
+
 fn pool(dialect: Dialect, connections_max: u32) -> AnyPoolOptions {
-    AnyPoolOptions::new().max_connections(connections_max).after_connect(move |connection, _| {
-        Box::pin(async move {
-            let setup = sqlx::AssertSqlSafe(dialect.connection_setup());
-            sqlx::raw_sql(setup).execute(&mut *connection).await?;
-            Ok(())
-        })
-    })
+    AnyPoolOptions::new().max_connections(connections_max).acquire_timeout(TURN_WAIT_MAX).after_connect(
+        move |connection, _| {
+            Box::pin(async move {
+                let setup = sqlx::AssertSqlSafe(dialect.connection_setup());
+                sqlx::raw_sql(setup).execute(&mut *connection).await?;
+                Ok(())
+            })
+        },
+    )
 }
 
 /// Makes the file if need be and keeps it to its owner.

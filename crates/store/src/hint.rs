@@ -1,0 +1,153 @@
+//! Hints between processes on one PostgreSQL: `NOTIFY` with every commit, and a listener that feeds what others announce into the same
+//! channel as this process's own.
+//!
+//! Nothing depends on a hint. After a lost connection the channel carries [`Change::Missed`], and whoever listens reads rows.
+
+use std::{sync::Arc, time::Duration};
+
+use backon::{ExponentialBuilder, Retryable};
+use sqlx::postgres::PgListener;
+use tokio::sync::broadcast;
+use tokio_util::task::AbortOnDropHandle;
+use uuid::Uuid;
+
+use crate::{error::StoreError, query::text, store::Change, store::Reader};
+
+/// The one channel; a database holds one store.
+const CHANNEL: &str = "gpuaas_changes";
+/// PostgreSQL takes less than 8,000 bytes in one notification.
+const PAYLOAD_BYTES_MAX: usize = 7_000;
+
+/// A listener; it ends when the last of its stores goes.
+pub(crate) type Listener = Arc<AbortOnDropHandle<()>>;
+
+impl Reader {
+    /// Announces hints to other processes. They hear of it when, and only if, the transaction commits.
+    pub(crate) async fn announce(&mut self, origin: Uuid, hints: &[Change]) -> Result<(), StoreError> {
+        for payload in payloads(origin, hints) {
+            self.execute("select pg_notify($1, $2)", vec![text(CHANNEL), text(payload)]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Listens for what others than `origin` announce. What is committed after this returns is heard.
+pub(crate) async fn listen(
+    url: String,
+    origin: Uuid,
+    changes: broadcast::Sender<Change>,
+) -> Result<Listener, StoreError> {
+    let mut listener = connect(&url).await?;
+    let relay = async move {
+        loop {
+            while let Ok(Some(notification)) = listener.try_recv().await {
+                for change in heard(origin, notification.payload()) {
+                    // Nobody listening is fine: rows are the truth.
+                    let _ = changes.send(change);
+                }
+            }
+            tracing::warn!("the database's notifications were cut off; connecting again");
+            listener = connect_again(&url).await;
+            let _ = changes.send(Change::Missed);
+        }
+    };
+    Ok(Arc::new(AbortOnDropHandle::new(tokio::spawn(relay))))
+}
+
+async fn connect(url: &str) -> Result<PgListener, StoreError> {
+    let mut listener = PgListener::connect(url).await?;
+    // It says when it was cut off instead of hiding it.
+    listener.eager_reconnect(false);
+    listener.listen(CHANNEL).await?;
+    Ok(listener)
+}
+
+async fn connect_again(url: &str) -> PgListener {
+    let patience = ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(100))
+        .with_max_delay(Duration::from_secs(5))
+        .with_jitter()
+        .without_max_times();
+    loop {
+        if let Ok(listener) = (|| connect(url)).retry(patience).await {
+            return listener;
+        }
+    }
+}
+
+fn payloads(origin: Uuid, hints: &[Change]) -> Vec<String> {
+    let mut payloads: Vec<String> = Vec::new();
+    for line in hints.iter().filter_map(written) {
+        match payloads.last_mut().filter(|payload| payload.len() + line.len() < PAYLOAD_BYTES_MAX) {
+            Some(payload) => {
+                payload.push('\n');
+                payload.push_str(&line);
+            }
+            None => payloads.push(format!("{origin}\n{line}")),
+        }
+    }
+    payloads
+}
+
+fn written(change: &Change) -> Option<String> {
+    match change {
+        Change::Event { stream, sequence } => Some(format!("event {stream} {sequence}")),
+        Change::Operation(id) => Some(format!("operation {id}")),
+        Change::Missed => None,
+    }
+}
+
+/// What a payload tells. A line that this version does not know stands for something that was missed.
+fn heard(origin: Uuid, payload: &str) -> Vec<Change> {
+    let (from, lines) = payload.split_once('\n').unwrap_or((payload, ""));
+    if from == origin.to_string() {
+        return Vec::new();
+    }
+    lines.lines().map(|line| read(line).unwrap_or(Change::Missed)).collect()
+}
+
+fn read(line: &str) -> Option<Change> {
+    let mut words = line.split(' ');
+    let change = match words.next()? {
+        "event" => Change::Event { stream: words.next()?.parse().ok()?, sequence: words.next()?.parse().ok()? },
+        "operation" => Change::Operation(words.next()?.parse().ok()?),
+        _ => return None,
+    };
+    words.next().is_none().then_some(change)
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_model::{OperationId, ProjectId, StreamName};
+
+    use super::*;
+
+    #[test]
+    fn others_hear_what_was_announced_and_the_announcer_does_not_hear_itself() {
+        let (here, there) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let hints = [
+            Change::Event { stream: StreamName::Platform, sequence: 7 },
+            Change::Event { stream: StreamName::Project(ProjectId::from_uuid(Uuid::from_u128(3))), sequence: 1 },
+            Change::Operation(OperationId::from_uuid(Uuid::from_u128(4))),
+        ];
+        let payloads = payloads(here, &hints);
+        assert_eq!(payloads.len(), 1);
+        assert_eq!(heard(there, &payloads[0]), hints);
+        assert_eq!(heard(here, &payloads[0]), []);
+    }
+
+    #[test]
+    fn many_hints_stay_below_the_limit_of_a_notification() {
+        let hint = Change::Operation(OperationId::from_uuid(Uuid::from_u128(4)));
+        let payloads = payloads(Uuid::from_u128(1), &[hint; 1_000]);
+        assert!(payloads.iter().all(|payload| payload.len() < 8_000));
+        let heard: usize = payloads.iter().map(|payload| heard(Uuid::nil(), payload).len()).sum();
+        assert_eq!(heard, 1_000);
+    }
+
+    #[test]
+    fn what_a_newer_version_announces_counts_as_missed() {
+        let payload = format!("{}\nfuture thing", Uuid::from_u128(1));
+        assert_eq!(heard(Uuid::from_u128(2), &payload), [Change::Missed]);
+    }
+}

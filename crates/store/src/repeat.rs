@@ -1,0 +1,56 @@
+//! Making a change again when it had to give way.
+
+use std::time::Duration;
+
+use backon::{ExponentialBuilder, Retryable};
+
+use crate::error::StoreError;
+
+/// How often a change is made again. With the waits below it is given up after about a second.
+const REPEATS_MAX: usize = 6;
+const WAIT_MIN: Duration = Duration::from_millis(10);
+const WAIT_MAX: Duration = Duration::from_millis(500);
+
+/// Makes a change, from its [`Store::begin`](crate::Store::begin) to its [`Tx::commit`](crate::Tx::commit), and makes it again from the start
+/// when the database refused it for a conflict or was away: a few times, with growing and jittered waits between. What the change does
+/// beside its rows happens again too. A commit of which nobody knows whether it happened is not repeated.
+pub async fn repeated<T, F>(change: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let patience = ExponentialBuilder::default()
+        .with_min_delay(WAIT_MIN)
+        .with_max_delay(WAIT_MAX)
+        .with_max_times(REPEATS_MAX)
+        .with_jitter();
+    change.retry(patience).when(StoreError::is_worth_repeating).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    async fn attempts_of(outcome: impl Fn(usize) -> Result<(), StoreError>) -> usize {
+        let made = Cell::new(0);
+        let _ = repeated(async || {
+            made.set(made.get() + 1);
+            outcome(made.get())
+        })
+        .await;
+        made.get()
+    }
+
+    #[tokio::test]
+    async fn a_conflict_is_repeated_until_it_is_none_and_not_for_ever() {
+        assert_eq!(attempts_of(|made| if made < 3 { Err(StoreError::Busy) } else { Ok(()) }).await, 3);
+        assert_eq!(attempts_of(|_| Err(StoreError::Busy)).await, REPEATS_MAX + 1);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_and_an_unsettled_commit_are_not_repeated() {
+        assert_eq!(attempts_of(|_| Err(StoreError::Stale { what: "node" })).await, 1);
+        assert_eq!(attempts_of(|_| Err(StoreError::Unsettled("cut".to_owned()))).await, 1);
+    }
+}

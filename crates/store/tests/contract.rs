@@ -1,0 +1,157 @@
+//! What every store must do, whichever database it stands on: each behaviour below runs once per backend.
+//!
+//! A behaviour is a function of a fresh [`World`](contract::world::World); its name is the sentence that it proves. One that is
+//! written and not listed here is dead code and fails the lint.
+
+#![allow(clippy::unwrap_used, reason = "a behaviour is a test, though the attribute stands on what calls it")]
+#![allow(clippy::cloned_ref_to_slice_refs, reason = "what a list of one should hold reads best as a list of one")]
+
+mod contract {
+    pub(crate) mod claims;
+    pub(crate) mod crash;
+    pub(crate) mod enrollment;
+    pub(crate) mod events;
+    pub(crate) mod given;
+    pub(crate) mod hints;
+    pub(crate) mod leases;
+    pub(crate) mod lists;
+    pub(crate) mod migrations;
+    pub(crate) mod names;
+    pub(crate) mod remembered;
+    pub(crate) mod replicas;
+    pub(crate) mod server;
+    pub(crate) mod swap;
+    pub(crate) mod trail;
+    pub(crate) mod world;
+}
+
+macro_rules! behaviours {
+    (@on $backend:ident as $module:ident: $($topic:ident { $($name:ident,)+ })+) => {
+        mod $module {
+            $(mod $topic {
+                $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    let world = crate::contract::world::World::$backend().await;
+                    world.judge(crate::contract::$topic::$name).await;
+                })+
+            })+
+        }
+    };
+    ($($behaviours:tt)+) => {
+        behaviours!(@on sqlite as sqlite: $($behaviours)+);
+        behaviours!(@on postgres as postgres: $($behaviours)+);
+    };
+}
+
+// What only a server that several replicas share can do to a store.
+behaviours!(@on postgres as shared: replicas {
+    a_connection_cut_in_the_middle_of_a_change_leaves_nothing_and_the_store_recovers,
+    a_connection_cut_before_a_commit_does_not_commit,
+    cut_connections_under_load_leave_no_gap_and_no_half,
+    a_conflict_is_told_as_busy_and_repeated_until_it_passes,
+    a_conflict_that_does_not_pass_is_given_up,
+    a_deadlock_with_a_stranger_is_repeated,
+    a_writer_that_never_ends_makes_others_busy_and_not_stuck,
+    other_processes_get_hints_after_the_commit_and_the_writer_gets_each_once,
+    a_lost_listener_says_so_and_hears_again,
+    a_closed_store_leaves_no_connection,
+    the_trail_is_not_truncated,
+});
+
+behaviours! {
+    claims {
+        a_node_is_allocated_once_and_again_after_its_release,
+        the_database_itself_refuses_a_second_open_allocation_of_a_node,
+        an_allocation_carries_one_member_and_the_refusal_names_the_workload,
+        the_database_itself_refuses_a_second_member_on_an_allocation,
+        a_workload_has_one_open_operation_and_the_refusal_names_it,
+        the_database_itself_refuses_a_second_open_operation_of_a_workload,
+        of_many_that_allocate_a_node_at_once_one_succeeds,
+        of_many_that_start_an_operation_at_once_one_succeeds,
+        members_keep_the_order_of_their_placement,
+    }
+    crash {
+        a_change_dropped_before_its_commit_leaves_nothing,
+        a_change_cut_off_in_the_middle_of_a_statement_leaves_nothing_and_blocks_nobody,
+        a_change_with_a_failed_statement_does_not_commit,
+        what_was_committed_is_there_after_opening_again,
+        a_reader_sees_one_moment,
+    }
+    enrollment {
+        a_token_works_once,
+        of_two_that_redeem_a_token_at_once_one_succeeds,
+        a_token_is_refused_when_it_is_late_foreign_or_unknown,
+        a_newer_token_of_the_same_node_ends_the_older,
+        a_redeemed_token_is_unused_again_when_its_change_is_dropped,
+    }
+    events {
+        each_stream_counts_from_one_by_itself,
+        a_dropped_change_leaves_no_gap,
+        many_writers_and_rollbacks_leave_no_gap,
+        readers_never_see_a_number_before_a_lower_one,
+        events_are_read_behind_a_number_and_in_order,
+    }
+    hints {
+        a_hint_comes_after_the_commit,
+        without_a_commit_there_is_no_hint,
+        an_accepted_operation_and_a_request_to_cancel_are_hinted,
+    }
+    leases {
+        a_lease_is_held_by_one_and_renewed_by_its_holder,
+        an_expired_lease_is_taken_over_under_a_higher_fence,
+        a_released_lease_is_free_at_once_and_its_fence_still_grows,
+        a_stale_fence_is_refused,
+        of_many_that_ask_at_once_one_gets_the_lease,
+        the_start_of_the_only_replica_ends_every_lease,
+        leases_end_by_the_clock_of_the_database,
+    }
+    lists {
+        pages_are_stable_while_rows_are_added,
+        a_page_has_at_least_one_record_and_at_most_the_limit,
+        nodes_are_filtered_by_state_and_connectivity,
+        allocations_are_filtered_by_project_state_and_node,
+        workloads_are_filtered_and_counted,
+        operations_are_filtered_and_the_open_ones_found,
+        tasks_are_filtered_and_the_open_ones_found,
+        the_audit_is_filtered_and_paged_by_its_number,
+    }
+    migrations {
+        a_store_of_a_newer_version_is_refused,
+        an_edited_migration_is_noticed,
+        opening_again_keeps_rows_and_migrates_nothing,
+        many_may_open_a_fresh_store_at_once,
+        an_unknown_database_is_refused_without_its_password,
+    }
+    names {
+        a_project_name_is_taken_once,
+        a_node_name_is_taken_once,
+        a_workload_name_is_its_own_within_its_project_until_it_is_gone,
+        an_artifact_is_imported_once_and_other_bytes_under_its_name_are_refused,
+        of_many_that_take_a_name_at_once_one_succeeds,
+    }
+    remembered {
+        the_first_answer_under_a_key_stays,
+        old_answers_are_forgotten_and_new_ones_kept,
+        sealed_secrets_come_back_byte_by_byte,
+        a_secret_of_the_same_name_takes_the_place_of_the_earlier,
+        the_secrets_of_a_workload_go_together,
+        the_first_setting_of_a_name_stays,
+        a_token_is_found_by_its_digest_and_withdrawn_once,
+        a_withdrawn_grant_keeps_its_first_moment,
+    }
+    swap {
+        a_node_read_before_another_change_is_stale,
+        an_allocation_read_before_another_change_is_stale,
+        a_workload_read_before_another_change_is_stale,
+        a_member_is_written_only_from_the_state_it_was_in,
+        operations_steps_and_tasks_are_written_only_from_the_state_they_were_in,
+        of_many_that_change_a_node_at_once_each_generation_is_taken_once,
+    }
+    trail {
+        the_audit_counts_without_gaps_across_dropped_changes,
+        many_writers_leave_no_gap_in_the_audit,
+        the_database_refuses_to_change_or_remove_an_event,
+        the_database_refuses_to_change_or_remove_an_audit_record,
+        an_audit_record_reads_back_as_it_was_written,
+    }
+}

@@ -1,0 +1,169 @@
+//! What one holder at a time may have: nodes, allocations, workloads.
+
+use gpuaas_model::{AllocationState, MemberState, MemberStateName, OperationState};
+use gpuaas_store::{AllocationRecord, MemberRecord, OperationRecord, StoreError};
+
+use super::{
+    given,
+    world::{World, at_once},
+};
+
+pub(crate) async fn a_node_is_allocated_once_and_again_after_its_release(world: World) {
+    let store = world.open().await;
+    let (project, node, first) = given::placed(&store, "gpu-1").await;
+    let second = given::allocation(&project, &node);
+    let mut tx = store.begin().await.unwrap();
+    match tx.insert_allocation(&second).await {
+        Err(StoreError::NodeAllocated { node }) => assert_eq!(node, "gpu-1"),
+        other => panic!("the node is held: {other:?}"),
+    }
+    let released = AllocationRecord { state: AllocationState::Released, ..first };
+    tx.update_allocation(&released).await.unwrap();
+    tx.insert_allocation(&second).await.expect("a released node is free");
+    tx.commit().await.unwrap();
+}
+
+pub(crate) async fn the_database_itself_refuses_a_second_open_allocation_of_a_node(world: World) {
+    let store = world.open().await;
+    given::placed(&store, "gpu-1").await;
+    let copy = |id: &str, state: &str| {
+        format!(
+            "insert into allocations (id, project_id, node_id, state, generation, doc) \
+             select '{id}', project_id, node_id, '{state}', 1, doc from allocations limit 1"
+        )
+    };
+    world.sql(&copy("a", "requested")).await.expect_err("two hold the node");
+    world.sql(&copy("b", "release_failed")).await.expect_err("a failed release still holds the node");
+    world.sql(&copy("c", "released")).await.expect("one that ended holds nothing");
+}
+
+pub(crate) async fn an_allocation_carries_one_member_and_the_refusal_names_the_workload(world: World) {
+    let store = world.open().await;
+    let (project, _, allocation) = given::placed(&store, "gpu-1").await;
+    let (train, serve) = (given::workload(&project, "train"), given::workload(&project, "serve"));
+    let first = given::member(&train, &allocation);
+    let second = given::member(&serve, &allocation);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_workload(&train).await.unwrap();
+    tx.insert_workload(&serve).await.unwrap();
+    tx.insert_members(std::slice::from_ref(&first)).await.unwrap();
+    match tx.insert_members(std::slice::from_ref(&second)).await {
+        Err(StoreError::AllocationInUse { allocation: used, workload }) => {
+            assert_eq!((used, workload.as_str()), (allocation.id, "train"));
+        }
+        other => panic!("the allocation is used: {other:?}"),
+    }
+    let removed = MemberRecord { state: MemberState::Removed, ..first };
+    tx.update_member(&removed, MemberStateName::Pending).await.unwrap();
+    tx.insert_members(&[second]).await.expect("a removed member leaves its place");
+    tx.commit().await.unwrap();
+    let user = store.read().await.unwrap().allocation_user(allocation.id).await.unwrap();
+    assert_eq!(user, Some((serve.id, serve.name)));
+}
+
+pub(crate) async fn the_database_itself_refuses_a_second_member_on_an_allocation(world: World) {
+    let store = world.open().await;
+    let (project, _, allocation) = given::placed(&store, "gpu-1").await;
+    let train = given::workload(&project, "train");
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_workload(&train).await.unwrap();
+    tx.insert_members(&[given::member(&train, &allocation)]).await.unwrap();
+    tx.commit().await.unwrap();
+    let copy = "insert into members (id, workload_id, position, allocation_id, node_id, state, doc) \
+                select 'x', workload_id, 9, allocation_id, node_id, 'failed', doc from members limit 1";
+    world.sql(copy).await.expect_err("two sit on one allocation");
+}
+
+pub(crate) async fn a_workload_has_one_open_operation_and_the_refusal_names_it(world: World) {
+    let store = world.open().await;
+    let (_, train) = given::accepted(&store, "train").await;
+    let first = given::operation(&train);
+    let second = given::operation(&train);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_operation(&first, &[given::step(&first, 0), given::step(&first, 1)]).await.unwrap();
+    match tx.insert_operation(&second, &[]).await {
+        Err(StoreError::OperationInProgress { operation, kind }) => {
+            assert_eq!((operation, kind), (first.id, first.kind));
+        }
+        other => panic!("an operation is open: {other:?}"),
+    }
+    let attention = OperationRecord { state: OperationState::NeedsAttention, ..first.clone() };
+    tx.update_operation(&attention, OperationState::Queued).await.unwrap();
+    let open = !OperationState::NeedsAttention.is_final();
+    assert_eq!(tx.open_operations().await.unwrap().len(), usize::from(open), "open is what is not final");
+    let ended = OperationRecord { state: OperationState::Succeeded, ..first.clone() };
+    tx.update_operation(&ended, OperationState::NeedsAttention).await.unwrap();
+    tx.insert_operation(&second, &[]).await.expect("the first has ended");
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.newest_operation(train.id).await.unwrap(), Some(second));
+    let steps = reader.steps_of(first.id).await.unwrap();
+    assert_eq!(steps.iter().map(|step| step.position).collect::<Vec<_>>(), [0, 1]);
+}
+
+pub(crate) async fn the_database_itself_refuses_a_second_open_operation_of_a_workload(world: World) {
+    let store = world.open().await;
+    let (_, train) = given::accepted(&store, "train").await;
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_operation(&given::operation(&train), &[]).await.unwrap();
+    tx.commit().await.unwrap();
+    let copy = "insert into operations (id, workload_id, project_id, state, is_open, doc) \
+                select 'x', workload_id, project_id, state, is_open, doc from operations limit 1";
+    world.sql(copy).await.expect_err("two are open");
+}
+
+pub(crate) async fn of_many_that_allocate_a_node_at_once_one_succeeds(world: World) {
+    let (one, other) = (world.open().await, world.open().await);
+    let (project, node) = (given::project("ada"), given::node("gpu-1"));
+    let mut tx = one.begin().await.unwrap();
+    tx.insert_project(&project).await.unwrap();
+    tx.insert_node(&node).await.unwrap();
+    tx.commit().await.unwrap();
+    let outcomes = at_once(10, |index| {
+        let store = if index % 2 == 0 { one.clone() } else { other.clone() };
+        let allocation = given::allocation(&project, &node);
+        async move {
+            let mut tx = store.begin().await?;
+            tx.insert_allocation(&allocation).await?;
+            tx.commit().await
+        }
+    })
+    .await;
+    let refused = outcomes.iter().filter(|outcome| matches!(outcome, Err(StoreError::NodeAllocated { .. }))).count();
+    assert_eq!(refused, 9, "{outcomes:?}");
+}
+
+pub(crate) async fn of_many_that_start_an_operation_at_once_one_succeeds(world: World) {
+    let (one, other) = (world.open().await, world.open().await);
+    let (_, train) = given::accepted(&one, "train").await;
+    let outcomes = at_once(10, |index| {
+        let store = if index % 2 == 0 { one.clone() } else { other.clone() };
+        let operation = given::operation(&train);
+        async move {
+            let mut tx = store.begin().await?;
+            tx.insert_operation(&operation, &[given::step(&operation, 0)]).await?;
+            tx.commit().await
+        }
+    })
+    .await;
+    let in_progress = |outcome: &&Result<(), _>| matches!(outcome, Err(StoreError::OperationInProgress { .. }));
+    assert_eq!(outcomes.iter().filter(in_progress).count(), 9, "{outcomes:?}");
+    assert_eq!(world.number("select count(*) from steps").await, 1);
+}
+
+pub(crate) async fn members_keep_the_order_of_their_placement(world: World) {
+    let store = world.open().await;
+    let (project, _, first) = given::placed(&store, "gpu-1").await;
+    let (_, _, second) = given::placed(&store, "gpu-2").await;
+    let train = given::workload(&project, "train");
+    let (late_id, early_id) = (given::member(&train, &first), given::member(&train, &second));
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_workload(&train).await.unwrap();
+    tx.insert_members(&[early_id.clone()]).await.unwrap();
+    tx.insert_members(&[late_id.clone()]).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    let ids: Vec<_> = reader.members_of(train.id).await.unwrap().into_iter().map(|member| member.id).collect();
+    assert_eq!(ids, [early_id.id, late_id.id]);
+    assert_eq!(reader.members_on(second.node).await.unwrap().len(), 1);
+}

@@ -1,0 +1,92 @@
+//! A crash anywhere leaves all of a change or nothing of it.
+
+use std::{task::Poll, time::Duration};
+
+use gpuaas_model::StreamName;
+use gpuaas_store::StoreError;
+
+use super::{
+    given,
+    world::{World, at_once},
+};
+
+pub(crate) async fn a_change_dropped_before_its_commit_leaves_nothing(world: World) {
+    let store = world.open().await;
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_project(&given::project("ada")).await.unwrap();
+    tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
+    tx.append_audit(&given::audit("project/ada")).await.unwrap();
+    drop(tx);
+    let again = world.open().await;
+    assert_eq!(again.read().await.unwrap().projects().await.unwrap(), []);
+    for table in ["projects", "events", "audit", "streams"] {
+        assert_eq!(world.number(&format!("select count(*) from {table}")).await, 0, "{table}");
+    }
+}
+
+pub(crate) async fn a_change_cut_off_in_the_middle_of_a_statement_leaves_nothing_and_blocks_nobody(world: World) {
+    let store = world.open().await;
+    for polls in 0..6 {
+        let mut tx = store.begin().await.unwrap();
+        let project = given::project("ada");
+        {
+            let mut statement = std::pin::pin!(tx.insert_project(&project));
+            for _ in 0..polls {
+                if let Poll::Ready(ended) = futures::poll!(&mut statement) {
+                    ended.unwrap();
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        drop(tx);
+    }
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_project(&given::project("ada")).await.expect("nothing of it is left");
+    tx.commit().await.unwrap();
+}
+
+pub(crate) async fn a_change_with_a_failed_statement_does_not_commit(world: World) {
+    let store = world.open().await;
+    let (project, node) = (given::project("ada"), given::node("gpu-1"));
+    let mut changes = store.changes();
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_project(&project).await.unwrap();
+    tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
+    let failed = tx.insert_enrollment(&given::enrollment(&node)).await;
+    assert!(matches!(failed, Err(StoreError::Database(_))), "its node is nowhere: {failed:?}");
+    tx.commit().await.expect_err("part of a change is no change");
+    assert_eq!(store.read().await.unwrap().projects().await.unwrap(), []);
+    assert!(changes.try_recv().is_err());
+}
+
+pub(crate) async fn what_was_committed_is_there_after_opening_again(world: World) {
+    let store = world.open().await;
+    at_once(4, |index| {
+        let store = store.clone();
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            tx.insert_node(&given::node(&format!("gpu-{index}"))).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+    })
+    .await;
+    drop(store);
+    let mut reader = world.open().await.read().await.unwrap();
+    assert_eq!(reader.nodes(&Default::default()).await.unwrap().len(), 4);
+}
+
+pub(crate) async fn a_reader_sees_one_moment(world: World) {
+    let store = world.open().await;
+    let (_, node, _) = given::placed(&store, "gpu-1").await;
+    let mut before = store.read().await.unwrap();
+    assert_eq!(before.node(node.id).await.unwrap(), node);
+    let mut tx = store.begin().await.unwrap();
+    let next = tx.update_node(&node).await.unwrap();
+    tx.insert_node(&given::node("gpu-2")).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(before.node(node.id).await.unwrap(), node, "a reader stays where it began");
+    assert_eq!(before.nodes(&Default::default()).await.unwrap().len(), 1);
+    let mut after = store.read().await.unwrap();
+    assert_eq!(after.node(node.id).await.unwrap(), next);
+}

@@ -1,0 +1,90 @@
+//! Enrollment tokens are used up by their first use.
+
+use std::time::Duration;
+
+use gpuaas_model::{NodeId, Timestamp};
+use gpuaas_store::{EnrollmentRecord, EnrollmentRefusal, Store, StoreError};
+
+use super::{
+    given,
+    world::{NOW, World, at_once},
+};
+
+async fn redeem(store: &Store, sha256: &str, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
+    let mut tx = store.begin().await?;
+    tx.redeem_enrollment(sha256, node, now).await?;
+    tx.commit().await
+}
+
+fn is_refused(outcome: Result<(), StoreError>, wanted: EnrollmentRefusal) {
+    match outcome {
+        Err(StoreError::EnrollmentRefused(refusal)) => assert_eq!(refusal, wanted),
+        other => panic!("{wanted} was expected: {other:?}"),
+    }
+}
+
+async fn issued(store: &Store) -> EnrollmentRecord {
+    let node = given::node("gpu-1");
+    let enrollment = given::enrollment(&node);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_node(&node).await.unwrap();
+    tx.insert_enrollment(&enrollment).await.unwrap();
+    tx.commit().await.unwrap();
+    enrollment
+}
+
+pub(crate) async fn a_token_works_once(world: World) {
+    let store = world.open().await;
+    let token = issued(&store).await;
+    redeem(&store, &token.sha256, token.node, NOW).await.unwrap();
+    is_refused(redeem(&store, &token.sha256, token.node, NOW).await, EnrollmentRefusal::Used);
+}
+
+pub(crate) async fn of_two_that_redeem_a_token_at_once_one_succeeds(world: World) {
+    let stores = [world.open().await, world.open().await];
+    let token = issued(&stores[0]).await;
+    let outcomes = at_once(2, |index| {
+        let (store, token) = (stores[index].clone(), token.clone());
+        async move { redeem(&store, &token.sha256, token.node, NOW).await }
+    })
+    .await;
+    let (kept, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert_eq!(kept.len(), 1);
+    refused.into_iter().for_each(|outcome| is_refused(outcome, EnrollmentRefusal::Used));
+}
+
+pub(crate) async fn a_token_is_refused_when_it_is_late_foreign_or_unknown(world: World) {
+    let store = world.open().await;
+    let token = issued(&store).await;
+    let stranger = NodeId::from_uuid(given::uuid());
+    is_refused(redeem(&store, &token.sha256, token.node, token.expires_at).await, EnrollmentRefusal::Expired);
+    is_refused(redeem(&store, &token.sha256, stranger, NOW).await, EnrollmentRefusal::Foreign);
+    is_refused(redeem(&store, &given::digest(), token.node, NOW).await, EnrollmentRefusal::Unknown);
+    redeem(&store, &token.sha256, token.node, NOW).await.expect("no refusal uses it up");
+}
+
+pub(crate) async fn a_newer_token_of_the_same_node_ends_the_older(world: World) {
+    let store = world.open().await;
+    let older = issued(&store).await;
+    let later = NOW.plus(Duration::from_secs(60));
+    let newer = EnrollmentRecord {
+        id: gpuaas_model::EnrollmentId::from_uuid(given::uuid()),
+        sha256: given::digest(),
+        created_at: later,
+        ..older.clone()
+    };
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_enrollment(&newer).await.unwrap();
+    tx.commit().await.unwrap();
+    is_refused(redeem(&store, &older.sha256, older.node, later).await, EnrollmentRefusal::Expired);
+    redeem(&store, &newer.sha256, newer.node, later).await.unwrap();
+}
+
+pub(crate) async fn a_redeemed_token_is_unused_again_when_its_change_is_dropped(world: World) {
+    let store = world.open().await;
+    let token = issued(&store).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.redeem_enrollment(&token.sha256, token.node, NOW).await.unwrap();
+    drop(tx);
+    redeem(&store, &token.sha256, token.node, NOW).await.unwrap();
+}

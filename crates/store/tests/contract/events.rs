@@ -1,0 +1,126 @@
+//! Events are numbered without gaps, in the order in which readers can see them.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use gpuaas_model::{ProjectId, StreamName};
+use gpuaas_store::Store;
+
+use super::{
+    given,
+    world::{World, at_once},
+};
+
+async fn append(store: &Store, stream: StreamName) -> u64 {
+    let mut tx = store.begin().await.unwrap();
+    let event = tx.append_event(&given::event(stream)).await.unwrap();
+    tx.commit().await.unwrap();
+    event.sequence
+}
+
+async fn numbers(store: &Store, stream: StreamName) -> Vec<u64> {
+    let events = store.read().await.unwrap().events(stream, 0, 1_000).await.unwrap();
+    events.iter().map(|event| event.sequence).collect()
+}
+
+pub(crate) async fn each_stream_counts_from_one_by_itself(world: World) {
+    let store = world.open().await;
+    let project = StreamName::Project(ProjectId::from_uuid(given::uuid()));
+    assert_eq!(store.read().await.unwrap().last_sequence(project).await.unwrap(), 0);
+    assert_eq!(append(&store, StreamName::Platform).await, 1);
+    assert_eq!(append(&store, StreamName::Platform).await, 2);
+    assert_eq!(append(&store, project).await, 1);
+    assert_eq!(store.read().await.unwrap().last_sequence(StreamName::Platform).await.unwrap(), 2);
+}
+
+pub(crate) async fn a_dropped_change_leaves_no_gap(world: World) {
+    let store = world.open().await;
+    append(&store, StreamName::Platform).await;
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(tx.append_event(&given::event(StreamName::Platform)).await.unwrap().sequence, 2);
+    drop(tx);
+    assert_eq!(append(&store, StreamName::Platform).await, 2);
+    assert_eq!(numbers(&store, StreamName::Platform).await, [1, 2]);
+}
+
+pub(crate) async fn many_writers_and_rollbacks_leave_no_gap(world: World) {
+    let stores = [world.open().await, world.open().await];
+    let project = StreamName::Project(ProjectId::from_uuid(given::uuid()));
+    let kept: Vec<usize> = at_once(8, |writer| {
+        let store = stores[writer % 2].clone();
+        async move {
+            let mut kept = 0;
+            for turn in 0..10 {
+                let mut tx = store.begin().await.unwrap();
+                // Half of the writers take the streams in the other order: no order of theirs may lock them up.
+                let streams =
+                    if writer % 2 == 0 { [StreamName::Platform, project] } else { [project, StreamName::Platform] };
+                for stream in streams {
+                    tx.append_event(&given::event(stream)).await.unwrap();
+                }
+                if (writer + turn) % 3 == 0 {
+                    drop(tx);
+                } else {
+                    tx.commit().await.unwrap();
+                    kept += 1;
+                }
+            }
+            kept
+        }
+    })
+    .await;
+    let expected: Vec<u64> = (1..=kept.iter().sum::<usize>() as u64).collect();
+    assert_eq!(numbers(&stores[0], StreamName::Platform).await, expected);
+    assert_eq!(numbers(&stores[1], project).await, expected);
+}
+
+pub(crate) async fn readers_never_see_a_number_before_a_lower_one(world: World) {
+    let (writing, reading) = (world.open().await, world.open().await);
+    let done = Arc::new(AtomicBool::new(false));
+    let watch = tokio::spawn({
+        let done = done.clone();
+        async move {
+            let (mut seen, mut looks) = (0, 0);
+            while !(done.load(Ordering::Acquire) && looks > 0) {
+                let mut reader = reading.read().await.unwrap();
+                let last = reader.last_sequence(StreamName::Platform).await.unwrap();
+                let events = reader.events(StreamName::Platform, 0, 1_000).await.unwrap();
+                let found: Vec<_> = events.iter().map(|event| event.sequence).collect();
+                assert_eq!(found, (1..=last).collect::<Vec<_>>(), "a lower number is still to come");
+                assert!(last >= seen, "numbers went back");
+                (seen, looks) = (last, looks + 1);
+            }
+        }
+    });
+    at_once(6, |_| {
+        let store = writing.clone();
+        async move {
+            for _ in 0..10 {
+                append(&store, StreamName::Platform).await;
+            }
+        }
+    })
+    .await;
+    done.store(true, Ordering::Release);
+    watch.await.unwrap();
+    assert_eq!(numbers(&writing, StreamName::Platform).await.len(), 60);
+}
+
+pub(crate) async fn events_are_read_behind_a_number_and_in_order(world: World) {
+    let store = world.open().await;
+    let written = given::event(StreamName::Platform);
+    let mut tx = store.begin().await.unwrap();
+    for _ in 0..5 {
+        tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
+    }
+    let last = tx.append_event(&written).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    let part = reader.events(StreamName::Platform, 2, 3).await.unwrap();
+    assert_eq!(part.iter().map(|event| event.sequence).collect::<Vec<_>>(), [3, 4, 5]);
+    let rest = reader.events(StreamName::Platform, 5, 3).await.unwrap();
+    assert_eq!(rest, [last]);
+    assert_eq!((&rest[0].subject_id, &rest[0].data), (&written.subject_id, &written.data));
+}

@@ -1,0 +1,166 @@
+//! Records with nothing remarkable about them; a test changes what it is about.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gpuaas_model::*;
+use gpuaas_store::*;
+use serde_json::json;
+
+use super::world::NOW;
+
+mod work;
+
+pub(crate) use work::{operation, step, task};
+
+/// An id that sorts behind all earlier ones.
+pub(crate) fn uuid() -> uuid::Uuid {
+    static MADE: AtomicU64 = AtomicU64::new(1);
+    let made = MADE.fetch_add(1, Ordering::Relaxed);
+    uuid::Builder::from_unix_timestamp_millis(1_790_000_000_000 + made, &[7; 10]).into_uuid()
+}
+
+/// A digest that nothing else has.
+pub(crate) fn digest() -> String {
+    format!("{}{}", uuid().simple(), uuid().simple())
+}
+
+pub(crate) fn name(text: &str) -> Name {
+    text.parse().expect("tests use names that are names")
+}
+
+pub(crate) fn project(called: &str) -> ProjectRecord {
+    ProjectRecord { id: ProjectId::from_uuid(uuid()), name: name(called), created_at: NOW }
+}
+
+pub(crate) fn node(called: &str) -> NodeRecord {
+    NodeRecord {
+        id: NodeId::from_uuid(uuid()),
+        name: name(called),
+        region: None,
+        labels: Default::default(),
+        state: NodeState::Active,
+        epoch: 1,
+        connectivity: Connectivity::Connected,
+        connectivity_since: NOW,
+        agent_version: None,
+        machine_id: None,
+        support: Vec::new(),
+        facts: None,
+        preflight: None,
+        created_at: NOW,
+        generation: 1,
+    }
+}
+
+pub(crate) fn enrollment(node: &NodeRecord) -> EnrollmentRecord {
+    EnrollmentRecord {
+        id: EnrollmentId::from_uuid(uuid()),
+        node: node.id,
+        sha256: digest(),
+        created_at: NOW,
+        expires_at: NOW.plus(std::time::Duration::from_secs(900)),
+        used_at: None,
+    }
+}
+
+pub(crate) fn allocation(project: &ProjectRecord, node: &NodeRecord) -> AllocationRecord {
+    AllocationRecord {
+        id: AllocationId::from_uuid(uuid()),
+        project: project.id,
+        node: node.id,
+        state: AllocationState::Active,
+        detail: None,
+        created_at: NOW,
+        generation: 1,
+    }
+}
+
+pub(crate) fn workload(project: &ProjectRecord, called: &str) -> WorkloadRecord {
+    WorkloadRecord {
+        id: WorkloadId::from_uuid(uuid()),
+        project: project.id,
+        name: name(called),
+        app: "rke2".into(),
+        version: "1".into(),
+        intent: json!({}),
+        config: json!({}),
+        lifecycle: Lifecycle::Requested,
+        phase: "accepted".into(),
+        progress: Progress::default(),
+        health: Health::Progressing,
+        recovery: Recovery::None,
+        fault: None,
+        endpoint: None,
+        facts: Default::default(),
+        generation: 1,
+        observed_generation: 0,
+        revision: 1,
+        created_at: NOW,
+        updated_at: NOW,
+    }
+}
+
+pub(crate) fn member(workload: &WorkloadRecord, allocation: &AllocationRecord) -> MemberRecord {
+    MemberRecord {
+        id: MemberId::from_uuid(uuid()),
+        workload: workload.id,
+        component_key: "server".into(),
+        ordinal: 1,
+        allocation: allocation.id,
+        node: allocation.node,
+        state: MemberState::Pending,
+        health: Health::Progressing,
+        fault: None,
+        endpoint: None,
+        last_operation: None,
+        created_at: NOW,
+        updated_at: NOW,
+    }
+}
+
+pub(crate) fn event(stream: StreamName) -> NewEvent {
+    NewEvent {
+        stream,
+        kind: EventKind::NodeRegistered,
+        subject_kind: "node",
+        subject_id: uuid().to_string(),
+        correlation: None,
+        data: json!({ "name": "gpu-1" }),
+    }
+}
+
+pub(crate) fn audit(target: &str) -> NewAudit {
+    NewAudit {
+        actor: "token/ada".into(),
+        actor_type: ActorType::Principal,
+        action: AuditAction::NodeRegister,
+        target: target.into(),
+        project: None,
+        result: AuditResult::Accepted,
+        correlation: Some(CorrelationId::from_uuid(uuid())),
+        metadata: json!({ "note": "it's fine" }),
+    }
+}
+
+/// A project, a node of that name, and the project's hold on it, all committed.
+pub(crate) async fn placed(store: &Store, called: &str) -> (ProjectRecord, NodeRecord, AllocationRecord) {
+    let (project, node) = (project(called), node(called));
+    let allocation = allocation(&project, &node);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_project(&project).await.unwrap();
+    tx.insert_node(&node).await.unwrap();
+    tx.insert_allocation(&allocation).await.unwrap();
+    tx.commit().await.unwrap();
+    (project, node, allocation)
+}
+
+/// A committed workload in a project of the same name.
+pub(crate) async fn accepted(store: &Store, called: &str) -> (ProjectRecord, WorkloadRecord) {
+    let project = project(called);
+    let workload = workload(&project, called);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_project(&project).await.unwrap();
+    tx.insert_workload(&workload).await.unwrap();
+    tx.commit().await.unwrap();
+    (project, workload)
+}

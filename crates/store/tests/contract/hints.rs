@@ -1,0 +1,48 @@
+//! Hints follow commits.
+
+use gpuaas_model::StreamName;
+use gpuaas_store::Change;
+use tokio::sync::broadcast::error::TryRecvError;
+
+use super::{given, world::World};
+
+pub(crate) async fn a_hint_comes_after_the_commit(world: World) {
+    let store = world.open().await;
+    let mut changes = store.changes();
+    let mut tx = store.begin().await.unwrap();
+    tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
+    assert_eq!(changes.try_recv(), Err(TryRecvError::Empty), "nothing is committed");
+    tx.commit().await.unwrap();
+    assert_eq!(changes.try_recv(), Ok(Change::Event { stream: StreamName::Platform, sequence: 1 }));
+    let events = store.read().await.unwrap().events(StreamName::Platform, 0, 9).await.unwrap();
+    assert_eq!(events.len(), 1, "what is hinted can be read");
+    assert_eq!(changes.try_recv(), Err(TryRecvError::Empty), "one commit, one hint");
+}
+
+pub(crate) async fn without_a_commit_there_is_no_hint(world: World) {
+    let store = world.open().await;
+    let mut changes = store.changes();
+    let mut tx = store.begin().await.unwrap();
+    tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
+    drop(tx);
+    let mut tx = store.begin().await.unwrap();
+    tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(changes.try_recv(), Err(TryRecvError::Empty));
+}
+
+pub(crate) async fn an_accepted_operation_and_a_request_to_cancel_are_hinted(world: World) {
+    let store = world.open().await;
+    let (_, train) = given::accepted(&store, "train").await;
+    let operation = given::operation(&train);
+    let mut changes = store.changes();
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_operation(&operation, &[]).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    tx.request_cancel(operation.id).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(changes.try_recv(), Ok(Change::Operation(operation.id)));
+    assert_eq!(changes.try_recv(), Ok(Change::Operation(operation.id)));
+    assert!(store.read().await.unwrap().operation(operation.id).await.unwrap().cancel_requested);
+}

@@ -1,0 +1,109 @@
+//! Leases: one holder, a fence that only grows, the database's clock.
+
+use std::time::Duration;
+
+use gpuaas_model::ReplicaId;
+
+use super::{
+    given,
+    world::{World, at_once},
+};
+
+const NAME: &str = "operation/train";
+const LONG: Duration = Duration::from_secs(60);
+
+fn replica() -> ReplicaId {
+    ReplicaId::from_uuid(given::uuid())
+}
+
+pub(crate) async fn a_lease_is_held_by_one_and_renewed_by_its_holder(world: World) {
+    let store = world.open().await;
+    let (ada, bob) = (replica(), replica());
+    let first = store.acquire_lease(NAME, ada, LONG).await.unwrap().expect("nobody holds it");
+    assert_eq!(first.fence, 1);
+    assert_eq!(store.acquire_lease(NAME, bob, LONG).await.unwrap(), None);
+    let renewed = store.acquire_lease(NAME, ada, LONG * 2).await.unwrap().expect("it is hers");
+    assert_eq!(renewed.fence, first.fence, "renewing is no change of holder");
+    assert!(renewed.expires_at > first.expires_at);
+    assert!(store.acquire_lease("another", bob, LONG).await.unwrap().is_some(), "another name is another lease");
+}
+
+pub(crate) async fn an_expired_lease_is_taken_over_under_a_higher_fence(world: World) {
+    let store = world.open().await;
+    let (ada, bob) = (replica(), replica());
+    let first = store.acquire_lease(NAME, ada, Duration::from_millis(40)).await.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_millis(80)).await;
+    let mut reader = store.read().await.unwrap();
+    assert!(reader.lease_held(NAME, ada, first.fence).await.unwrap(), "expiry alone takes nothing away");
+    drop(reader);
+    let second = store.acquire_lease(NAME, bob, LONG).await.unwrap().expect("it has expired");
+    assert_eq!(second.fence, first.fence + 1);
+    assert_eq!(store.acquire_lease(NAME, ada, LONG).await.unwrap(), None);
+}
+
+pub(crate) async fn a_released_lease_is_free_at_once_and_its_fence_still_grows(world: World) {
+    let store = world.open().await;
+    let (ada, bob) = (replica(), replica());
+    store.acquire_lease(NAME, ada, LONG).await.unwrap().unwrap();
+    store.release_lease(NAME, bob).await.unwrap();
+    assert_eq!(store.acquire_lease(NAME, bob, LONG).await.unwrap(), None, "only its holder gives it back");
+    store.release_lease(NAME, ada).await.unwrap();
+    let mut fences = Vec::new();
+    for holder in [bob, ada, bob] {
+        fences.push(store.acquire_lease(NAME, holder, LONG).await.unwrap().unwrap().fence);
+        store.release_lease(NAME, holder).await.unwrap();
+    }
+    assert_eq!(fences, [2, 3, 4]);
+}
+
+pub(crate) async fn a_stale_fence_is_refused(world: World) {
+    let (old, new) = (world.open().await, world.open().await);
+    let (ada, bob) = (replica(), replica());
+    let stale = old.acquire_lease(NAME, ada, Duration::ZERO).await.unwrap().unwrap();
+    let fresh = new.acquire_lease(NAME, bob, Duration::ZERO).await.unwrap().unwrap();
+    let mut tx = old.begin().await.unwrap();
+    assert!(!tx.lease_held(NAME, ada, stale.fence).await.unwrap(), "another took it");
+    assert!(tx.lease_held(NAME, bob, fresh.fence).await.unwrap());
+    assert!(!tx.lease_held(NAME, bob, stale.fence).await.unwrap());
+    assert!(!tx.lease_held("nobody's", bob, 1).await.unwrap());
+    drop(tx);
+    old.acquire_lease(NAME, ada, LONG).await.unwrap().unwrap();
+    let mut tx = old.begin().await.unwrap();
+    assert!(!tx.lease_held(NAME, ada, stale.fence).await.unwrap(), "her earlier fence is stale, hers or not");
+}
+
+pub(crate) async fn of_many_that_ask_at_once_one_gets_the_lease(world: World) {
+    let stores = [world.open().await, world.open().await];
+    for round in 1..=3 {
+        let asked = at_once(8, |index| {
+            let store = stores[index % 2].clone();
+            async move { store.acquire_lease(NAME, replica(), LONG).await.unwrap() }
+        })
+        .await;
+        let held: Vec<_> = asked.into_iter().flatten().collect();
+        assert_eq!(held.iter().map(|lease| lease.fence).collect::<Vec<_>>(), [round]);
+        stores[0].release_lease(NAME, held[0].holder).await.unwrap();
+    }
+}
+
+pub(crate) async fn the_start_of_the_only_replica_ends_every_lease(world: World) {
+    let store = world.open().await;
+    let (dead, alive) = (replica(), replica());
+    for name in ["one", "two"] {
+        store.acquire_lease(name, dead, LONG).await.unwrap().unwrap();
+    }
+    store.release_all_leases().await.unwrap();
+    for name in ["one", "two"] {
+        let taken = store.acquire_lease(name, alive, LONG).await.unwrap();
+        let expected = if world.is_shared { None } else { Some(2) };
+        assert_eq!(taken.map(|lease| lease.fence), expected, "where others may be alive, their leases stay");
+    }
+}
+
+pub(crate) async fn leases_end_by_the_clock_of_the_database(world: World) {
+    let store = world.open().await;
+    store.acquire_lease(NAME, replica(), LONG).await.unwrap().unwrap();
+    world.pass(1_000_000_000);
+    let taken = store.acquire_lease(NAME, replica(), LONG).await.unwrap();
+    assert_eq!(taken, None, "a replica whose clock is ahead takes no lease early");
+}

@@ -1,0 +1,174 @@
+//! Lists: filters, pages, counts.
+
+use std::time::Duration;
+
+use gpuaas_model::{
+    AllocationState, AuditAction, Connectivity, Health, Lifecycle, NodeState, OperationState, ProjectId, TaskState,
+};
+use gpuaas_store::*;
+
+use super::{
+    given,
+    world::{NOW, World},
+};
+
+fn page(after: Option<String>, limit: u32) -> Page {
+    Page { after, limit: Some(limit) }
+}
+
+async fn add_nodes(store: &Store, nodes: &[NodeRecord]) {
+    let mut tx = store.begin().await.unwrap();
+    for node in nodes {
+        tx.insert_node(node).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+}
+
+pub(crate) async fn pages_are_stable_while_rows_are_added(world: World) {
+    let store = world.open().await;
+    let nodes: Vec<_> = (0..5).map(|index| given::node(&format!("gpu-{index}"))).collect();
+    add_nodes(&store, &nodes).await;
+    let (mut seen, mut after) = (Vec::new(), None);
+    for turn in 0..4 {
+        let filter = NodeFilter { page: page(after.clone(), 2), ..NodeFilter::default() };
+        let part = store.read().await.unwrap().nodes(&filter).await.unwrap();
+        after = part.last().map(|node| node.id.to_string()).or(after);
+        seen.extend(part.into_iter().map(|node| node.name.to_string()));
+        if turn == 0 {
+            add_nodes(&store, &[given::node("late")]).await;
+        }
+    }
+    assert_eq!(seen, ["gpu-0", "gpu-1", "gpu-2", "gpu-3", "gpu-4", "late"], "none twice, none left out");
+}
+
+pub(crate) async fn a_page_has_at_least_one_record_and_at_most_the_limit(world: World) {
+    let store = world.open().await;
+    add_nodes(&store, &[given::node("gpu-0"), given::node("gpu-1")]).await;
+    let mut reader = store.read().await.unwrap();
+    for (limit, expected) in [(0, 1), (1, 1), (2, 2), (u32::MAX, 2)] {
+        let filter = NodeFilter { page: page(None, limit), ..NodeFilter::default() };
+        assert_eq!(reader.nodes(&filter).await.unwrap().len(), expected, "limit {limit}");
+    }
+}
+
+pub(crate) async fn nodes_are_filtered_by_state_and_connectivity(world: World) {
+    let store = world.open().await;
+    let lost = NodeRecord { connectivity: Connectivity::Unreachable, ..given::node("lost") };
+    let retired = NodeRecord { state: NodeState::Retired, ..given::node("retired") };
+    add_nodes(&store, &[given::node("well"), lost.clone(), retired.clone()]).await;
+    let mut reader = store.read().await.unwrap();
+    let unreachable = NodeFilter { connectivity: Some(Connectivity::Unreachable), ..NodeFilter::default() };
+    assert_eq!(reader.nodes(&unreachable).await.unwrap(), [lost]);
+    let gone = NodeFilter { state: Some(NodeState::Retired), ..NodeFilter::default() };
+    assert_eq!(reader.nodes(&gone).await.unwrap(), [retired]);
+    let neither = NodeFilter { connectivity: Some(Connectivity::Stale), ..gone };
+    assert_eq!(reader.nodes(&neither).await.unwrap(), []);
+}
+
+pub(crate) async fn allocations_are_filtered_by_project_state_and_node(world: World) {
+    let store = world.open().await;
+    let (project, _, one) = given::placed(&store, "gpu-1").await;
+    let (_, node, two) = given::placed(&store, "gpu-2").await;
+    let mut tx = store.begin().await.unwrap();
+    let two = tx.update_allocation(&AllocationRecord { state: AllocationState::Releasing, ..two }).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    let of_project = AllocationFilter { project: Some(project.id), ..AllocationFilter::default() };
+    assert_eq!(reader.allocations(&of_project).await.unwrap(), [one.clone()]);
+    let releasing = AllocationFilter { state: Some(AllocationState::Releasing), ..AllocationFilter::default() };
+    assert_eq!(reader.allocations(&releasing).await.unwrap(), [two.clone()]);
+    let of_node = AllocationFilter { node: Some(node.id), ..AllocationFilter::default() };
+    assert_eq!(reader.allocations(&of_node).await.unwrap(), [two.clone()]);
+    assert_eq!(reader.allocations_of_ids(&[two.id, one.id]).await.unwrap(), [two, one]);
+}
+
+pub(crate) async fn workloads_are_filtered_and_counted(world: World) {
+    let store = world.open().await;
+    let (ada, train) = given::accepted(&store, "ada").await;
+    let (_, other) = given::accepted(&store, "bob").await;
+    let running =
+        WorkloadRecord { lifecycle: Lifecycle::Running, health: Health::Healthy, ..given::workload(&ada, "w") };
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_workload(&running).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    let healthy = WorkloadFilter { health: Some(Health::Healthy), ..WorkloadFilter::default() };
+    assert_eq!(reader.workloads(&healthy).await.unwrap(), [running.clone()]);
+    let requested = WorkloadFilter { lifecycle: Some(Lifecycle::Requested), ..WorkloadFilter::default() };
+    assert_eq!(reader.workloads(&requested).await.unwrap(), [train, other]);
+    let nothing = WorkloadFilter { app: Some("slurm".into()), ..WorkloadFilter::default() };
+    assert_eq!(reader.workloads(&nothing).await.unwrap(), []);
+    let all = reader.workload_counts(None).await.unwrap();
+    assert_eq!(all.get(&(Lifecycle::Requested, Health::Progressing)), Some(&2));
+    let of_ada = reader.workload_counts(Some(ada.id)).await.unwrap();
+    let expected = [((Lifecycle::Requested, Health::Progressing), 1), ((Lifecycle::Running, Health::Healthy), 1)];
+    assert_eq!(of_ada, WorkloadCounts::from(expected));
+}
+
+pub(crate) async fn operations_are_filtered_and_the_open_ones_found(world: World) {
+    let store = world.open().await;
+    let (ada, train) = given::accepted(&store, "ada").await;
+    let (_, serve) = given::accepted(&store, "bob").await;
+    let (ended, open) = (given::operation(&train), given::operation(&serve));
+    let ended = OperationRecord { state: OperationState::Succeeded, ..ended };
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_operation(&ended, &[]).await.unwrap();
+    tx.insert_operation(&open, &[]).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.open_operations().await.unwrap(), [open.clone()]);
+    let of_project = OperationFilter { project: Some(ada.id), ..OperationFilter::default() };
+    assert_eq!(reader.operations(&of_project).await.unwrap(), [ended.clone()]);
+    let of_workload = OperationFilter { workload: Some(serve.id), ..OperationFilter::default() };
+    assert_eq!(reader.operations(&of_workload).await.unwrap(), [open]);
+    let done = OperationFilter { state: Some(OperationState::Succeeded), ..OperationFilter::default() };
+    assert_eq!(reader.operations(&done).await.unwrap(), [ended]);
+}
+
+pub(crate) async fn tasks_are_filtered_and_the_open_ones_found(world: World) {
+    let store = world.open().await;
+    let (one, two) = (given::node("gpu-1"), given::node("gpu-2"));
+    let project = Some(ProjectId::from_uuid(given::uuid()));
+    let done = TaskRecord { state: TaskState::Succeeded, ..given::task(&one) };
+    let (open, foreign) = (given::task(&one), TaskRecord { project, ..given::task(&two) });
+    add_nodes(&store, &[one.clone(), two.clone()]).await;
+    let mut tx = store.begin().await.unwrap();
+    for task in [&done, &open, &foreign] {
+        tx.insert_task(task).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.open_tasks(one.id).await.unwrap(), [open.clone()]);
+    let of_node = TaskFilter { node: Some(one.id), ..TaskFilter::default() };
+    assert_eq!(reader.tasks(&of_node).await.unwrap(), [done.clone(), open]);
+    let succeeded = TaskFilter { state: Some(TaskState::Succeeded), ..TaskFilter::default() };
+    assert_eq!(reader.tasks(&succeeded).await.unwrap(), [done]);
+    let of_project = TaskFilter { project, ..TaskFilter::default() };
+    assert_eq!(reader.tasks(&of_project).await.unwrap(), [foreign]);
+}
+
+pub(crate) async fn the_audit_is_filtered_and_paged_by_its_number(world: World) {
+    let store = world.open().await;
+    let mut tx = store.begin().await.unwrap();
+    for target in ["node/a", "node/b", "node/a"] {
+        tx.append_audit(&given::audit(target)).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    world.pass(1_000);
+    let mut tx = store.begin().await.unwrap();
+    let renewed = NewAudit { action: AuditAction::NodeRenew, actor: "node/b".into(), ..given::audit("node/b") };
+    tx.append_audit(&renewed).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    for (filter, expected) in [
+        (AuditFilter { target: Some("node/a".into()), ..AuditFilter::default() }, vec![1, 3]),
+        (AuditFilter { actor: Some("node/b".into()), ..AuditFilter::default() }, vec![4]),
+        (AuditFilter { action: Some(AuditAction::NodeRegister), after: 1, ..AuditFilter::default() }, vec![2, 3]),
+        (AuditFilter { since: Some(NOW.plus(Duration::from_secs(1))), ..AuditFilter::default() }, vec![4]),
+        (AuditFilter { after: 1, limit: Some(2), ..AuditFilter::default() }, vec![2, 3]),
+        (AuditFilter { project: Some(ProjectId::from_uuid(given::uuid())), ..AuditFilter::default() }, vec![]),
+    ] {
+        let found: Vec<_> = reader.audits(&filter).await.unwrap().iter().map(|record| record.sequence).collect();
+        assert_eq!(found, expected, "{filter:?}");
+    }
+}

@@ -1,0 +1,65 @@
+//! Opening: forward only, and never on a history that is not this version's.
+
+use gpuaas_store::{Store, StoreError, StoreOptions};
+
+use super::{
+    given,
+    world::{World, at_once},
+};
+
+pub(crate) async fn a_store_of_a_newer_version_is_refused(world: World) {
+    world.open().await.close().await;
+    let known = world.number("select max(version) from schema_versions").await;
+    world.sql("insert into schema_versions (version, checksum) values (4711, 'x')").await.unwrap();
+    match world.try_open().await.err() {
+        Some(StoreError::TooNew { found, known: says }) => assert_eq!((found, says), (4711, known)),
+        other => panic!("a newer store was opened: {other:?}"),
+    }
+    world.sql("delete from schema_versions where version = 4711").await.unwrap();
+    world.open().await;
+}
+
+pub(crate) async fn an_edited_migration_is_noticed(world: World) {
+    world.open().await.close().await;
+    world.sql("update schema_versions set checksum = 'edited' where version = 1").await.unwrap();
+    match world.try_open().await.err() {
+        Some(StoreError::Corrupt(why)) => assert!(why.contains("migration 1"), "{why}"),
+        other => panic!("an edited history was accepted: {other:?}"),
+    }
+}
+
+pub(crate) async fn opening_again_keeps_rows_and_migrates_nothing(world: World) {
+    let store = world.open().await;
+    let (project, _, allocation) = given::placed(&store, "gpu-1").await;
+    let versions = world.number("select count(*) from schema_versions").await;
+    store.close().await;
+    let again = world.open().await;
+    let mut reader = again.read().await.unwrap();
+    assert_eq!(reader.project(project.id).await.unwrap(), project);
+    assert_eq!(reader.allocation(allocation.id).await.unwrap(), allocation);
+    assert_eq!(world.number("select count(*) from schema_versions").await, versions);
+}
+
+pub(crate) async fn many_may_open_a_fresh_store_at_once(world: World) {
+    let world = std::sync::Arc::new(world);
+    let opened = at_once(4, |_| {
+        let world = world.clone();
+        async move { world.try_open().await.map(drop) }
+    })
+    .await;
+    assert!(opened.iter().all(Result::is_ok), "{opened:?}");
+}
+
+pub(crate) async fn an_unknown_database_is_refused_without_its_password(world: World) {
+    let options = StoreOptions { url: "oracle://ada:hunter2@db/store".into() };
+    assert!(!format!("{options:?}").contains("hunter2"), "{options:?}");
+    drop(world.open().await);
+    struct Stopped;
+    impl gpuaas_model::Clock for Stopped {
+        fn now(&self) -> gpuaas_model::Timestamp {
+            super::world::NOW
+        }
+    }
+    let refused = Store::open(&options, std::sync::Arc::new(Stopped)).await.err().expect("nobody knows it");
+    assert!(!refused.to_string().contains("hunter2"), "{refused}");
+}

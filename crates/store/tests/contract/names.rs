@@ -1,0 +1,99 @@
+//! Names are taken once.
+
+use gpuaas_model::{ArtifactId, Lifecycle};
+use gpuaas_store::{ArtifactRecord, StoreError};
+
+use super::{
+    given,
+    world::{NOW, World, at_once},
+};
+
+fn is_taken<T: std::fmt::Debug>(outcome: Result<T, StoreError>, kind: &str, wanted: &str) {
+    match outcome {
+        Err(StoreError::NameTaken { what, name }) => assert_eq!((what, name.as_str()), (kind, wanted)),
+        other => panic!("{kind} {wanted} should be taken: {other:?}"),
+    }
+}
+
+pub(crate) async fn a_project_name_is_taken_once(world: World) {
+    let store = world.open().await;
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_project(&given::project("ada")).await.unwrap();
+    is_taken(tx.insert_project(&given::project("ada")).await, "project", "ada");
+    tx.commit().await.expect("a refusal leaves the change usable");
+    assert_eq!(store.read().await.unwrap().projects().await.unwrap().len(), 1);
+    assert!(world.sql("insert into projects (id, name, doc) values ('x', 'ada', '{}')").await.is_err());
+}
+
+pub(crate) async fn a_node_name_is_taken_once(world: World) {
+    let store = world.open().await;
+    let mut tx = store.begin().await.unwrap();
+    let node = given::node("gpu-1");
+    tx.insert_node(&node).await.unwrap();
+    is_taken(tx.insert_node(&given::node("gpu-1")).await, "node", "gpu-1");
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.node_by_name("gpu-1").await.unwrap(), Some(node));
+    assert_eq!(reader.node_by_name("gpu-2").await.unwrap(), None);
+}
+
+pub(crate) async fn a_workload_name_is_its_own_within_its_project_until_it_is_gone(world: World) {
+    let store = world.open().await;
+    let (project, first) = given::accepted(&store, "train").await;
+    let other_project = given::project("other");
+    let mut tx = store.begin().await.unwrap();
+    is_taken(tx.insert_workload(&given::workload(&project, "train")).await, "workload", "train");
+    tx.insert_project(&other_project).await.unwrap();
+    tx.insert_workload(&given::workload(&other_project, "train")).await.expect("another project has its own names");
+    let mut gone = first.clone();
+    gone.lifecycle = Lifecycle::Decommissioned;
+    tx.update_workload(&gone).await.unwrap();
+    let second = given::workload(&project, "train");
+    tx.insert_workload(&second).await.expect("the name is free again");
+    is_taken(tx.insert_workload(&given::workload(&project, "train")).await, "workload", "train");
+    tx.commit().await.unwrap();
+    let found = store.read().await.unwrap().workload_by_name(project.id, "train").await.unwrap();
+    assert_eq!(found.map(|found| found.id), Some(second.id));
+    let copy = "insert into workloads (id, project_id, name, app, lifecycle, health, revision, doc) \
+                select 'x', project_id, name, app, 'running', health, 1, doc from workloads where lifecycle = 'requested'";
+    world.sql(copy).await.expect_err("the database itself refuses a second one");
+}
+
+pub(crate) async fn an_artifact_is_imported_once_and_other_bytes_under_its_name_are_refused(world: World) {
+    let store = world.open().await;
+    let artifact = ArtifactRecord {
+        id: ArtifactId::from_uuid(given::uuid()),
+        app: "rke2".into(),
+        version: "1".into(),
+        name: "rke2.tar.zst".into(),
+        sha256: given::digest(),
+        size_bytes: 7,
+        source: "mirror".into(),
+        stand_in: false,
+        imported_at: NOW,
+    };
+    let again = ArtifactRecord { id: ArtifactId::from_uuid(given::uuid()), ..artifact.clone() };
+    let other = ArtifactRecord { sha256: given::digest(), ..again.clone() };
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_artifacts(std::slice::from_ref(&artifact)).await.unwrap();
+    tx.insert_artifacts(&[again]).await.expect("the same bytes change nothing");
+    is_taken(tx.insert_artifacts(&[other]).await, "artifact", "rke2 1 of rke2.tar.zst");
+    tx.commit().await.unwrap();
+    assert_eq!(store.read().await.unwrap().release("rke2", "1").await.unwrap(), [artifact]);
+}
+
+pub(crate) async fn of_many_that_take_a_name_at_once_one_succeeds(world: World) {
+    let (one, other) = (world.open().await, world.open().await);
+    let outcomes = at_once(12, |index| {
+        let store = if index % 2 == 0 { one.clone() } else { other.clone() };
+        async move {
+            let mut tx = store.begin().await?;
+            tx.insert_node(&given::node("gpu-1")).await?;
+            tx.commit().await
+        }
+    })
+    .await;
+    let (kept, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert_eq!(kept.len(), 1);
+    refused.into_iter().for_each(|outcome| is_taken(outcome, "node", "gpu-1"));
+}

@@ -1,0 +1,161 @@
+//! What is kept under a key: answers, secrets, settings, tokens, grants.
+
+use std::time::Duration;
+
+use gpuaas_model::{AccessGrantId, Role, SecretId, TokenId, WorkloadId};
+use gpuaas_store::{AccessGrantRecord, IdempotencyRecord, SecretRecord, StoreError, TokenRecord};
+
+use super::{
+    given,
+    world::{NOW, World},
+};
+
+fn answer(token: TokenId, body: &str) -> IdempotencyRecord {
+    IdempotencyRecord {
+        token,
+        key: "k-1".into(),
+        request_sha256: given::digest(),
+        status: 202,
+        body: body.into(),
+        created_at: NOW,
+    }
+}
+
+fn secret(workload: Option<WorkloadId>, name: &str, sealed: &[u8]) -> SecretRecord {
+    SecretRecord {
+        id: SecretId::from_uuid(given::uuid()),
+        workload,
+        name: name.into(),
+        sealed: sealed.to_vec(),
+        sha256: given::digest(),
+        created_at: NOW,
+    }
+}
+
+pub(crate) async fn the_first_answer_under_a_key_stays(world: World) {
+    let store = world.open().await;
+    let (ada, bob) = (TokenId::from_uuid(given::uuid()), TokenId::from_uuid(given::uuid()));
+    let first = answer(ada, "{\"id\":\"first\"}");
+    let mut tx = store.begin().await.unwrap();
+    tx.put_idempotency(&first).await.unwrap();
+    tx.put_idempotency(&answer(ada, "second")).await.expect("a repetition is no failure");
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.idempotency(ada, "k-1").await.unwrap(), Some(first));
+    assert_eq!(reader.idempotency(bob, "k-1").await.unwrap(), None, "a key belongs to its token");
+}
+
+pub(crate) async fn old_answers_are_forgotten_and_new_ones_kept(world: World) {
+    let store = world.open().await;
+    let (old, new) = (TokenId::from_uuid(given::uuid()), TokenId::from_uuid(given::uuid()));
+    let day = NOW.plus(Duration::from_secs(86_400));
+    let mut tx = store.begin().await.unwrap();
+    tx.put_idempotency(&answer(old, "old")).await.unwrap();
+    tx.put_idempotency(&IdempotencyRecord { created_at: day, ..answer(new, "new") }).await.unwrap();
+    assert_eq!(tx.purge_idempotency(day).await.unwrap(), 1);
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.idempotency(old, "k-1").await.unwrap(), None);
+    assert!(reader.idempotency(new, "k-1").await.unwrap().is_some());
+}
+
+pub(crate) async fn sealed_secrets_come_back_byte_by_byte(world: World) {
+    let store = world.open().await;
+    let every_byte: Vec<u8> = (0..=255).collect();
+    let kept = secret(None, "ca", &every_byte);
+    let empty = secret(Some(WorkloadId::from_uuid(given::uuid())), "empty", &[]);
+    let mut tx = store.begin().await.unwrap();
+    tx.put_secret(&kept).await.unwrap();
+    tx.put_secret(&empty).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.secret(kept.id).await.unwrap(), kept);
+    assert_eq!(reader.secret(empty.id).await.unwrap(), empty);
+    let unknown = reader.secret(SecretId::from_uuid(given::uuid())).await;
+    assert!(matches!(unknown, Err(StoreError::NotFound { what: "secret", .. })), "{unknown:?}");
+}
+
+pub(crate) async fn a_secret_of_the_same_name_takes_the_place_of_the_earlier(world: World) {
+    let store = world.open().await;
+    let workload = Some(WorkloadId::from_uuid(given::uuid()));
+    let (first, second) = (secret(workload, "token", b"1"), secret(workload, "token", b"2"));
+    let mut tx = store.begin().await.unwrap();
+    tx.put_secret(&first).await.unwrap();
+    tx.put_secret(&second).await.unwrap();
+    tx.commit().await.unwrap();
+    let kept = store.read().await.unwrap().secrets_of(second.workload.unwrap()).await.unwrap();
+    assert_eq!(kept, [second]);
+}
+
+pub(crate) async fn the_secrets_of_a_workload_go_together(world: World) {
+    let store = world.open().await;
+    let (gone, stays) = (WorkloadId::from_uuid(given::uuid()), WorkloadId::from_uuid(given::uuid()));
+    let mut tx = store.begin().await.unwrap();
+    for (workload, name) in [(gone, "a"), (gone, "b"), (stays, "a")] {
+        tx.put_secret(&secret(Some(workload), name, b"sealed")).await.unwrap();
+    }
+    tx.delete_secrets_of(gone).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.secrets_of(gone).await.unwrap(), []);
+    assert_eq!(reader.secrets_of(stays).await.unwrap().len(), 1);
+}
+
+pub(crate) async fn the_first_setting_of_a_name_stays(world: World) {
+    let store = world.open().await;
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(tx.put_setting_if_absent("key", &[0, 1, 255]).await.unwrap(), [0, 1, 255]);
+    assert_eq!(tx.put_setting_if_absent("key", b"other").await.unwrap(), [0, 1, 255]);
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.setting("key").await.unwrap(), Some(vec![0, 1, 255]));
+    assert_eq!(reader.setting("none").await.unwrap(), None);
+}
+
+pub(crate) async fn a_token_is_found_by_its_digest_and_withdrawn_once(world: World) {
+    let store = world.open().await;
+    let token = TokenRecord {
+        id: TokenId::from_uuid(given::uuid()),
+        name: "ada".into(),
+        sha256: given::digest(),
+        role: Role::PlatformAdmin,
+        project: None,
+        created_at: NOW,
+        expires_at: None,
+        revoked_at: None,
+    };
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_token(&token).await.unwrap();
+    tx.revoke_token(token.id, NOW).await.unwrap();
+    let revoked = tx.revoke_token(token.id, NOW.plus(Duration::from_secs(1))).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(revoked.revoked_at, Some(NOW), "the first time counts");
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.token_by_sha256(&token.sha256).await.unwrap(), Some(revoked.clone()));
+    assert_eq!(reader.token_by_sha256(&given::digest()).await.unwrap(), None);
+    assert_eq!(reader.tokens(None).await.unwrap(), [revoked]);
+}
+
+pub(crate) async fn a_withdrawn_grant_keeps_its_first_moment(world: World) {
+    let store = world.open().await;
+    let (_, train) = given::accepted(&store, "train").await;
+    let grant = AccessGrantRecord {
+        id: AccessGrantId::from_uuid(given::uuid()),
+        workload: train.id,
+        kind: "direct".into(),
+        role: "admin".into(),
+        requested_by: "token/ada".into(),
+        reason: None,
+        service_account: "gpuaas-1".into(),
+        created_at: NOW,
+        expires_at: NOW,
+        revoked_at: None,
+    };
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_access_grant(&grant).await.unwrap();
+    tx.revoke_access_grant(grant.id, NOW).await.unwrap();
+    tx.revoke_access_grant(grant.id, NOW.plus(Duration::from_secs(9))).await.unwrap();
+    tx.commit().await.unwrap();
+    let kept = store.read().await.unwrap().access_grants(train.id).await.unwrap();
+    assert_eq!(kept, [AccessGrantRecord { revoked_at: Some(NOW), ..grant }]);
+}

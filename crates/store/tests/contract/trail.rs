@@ -1,0 +1,106 @@
+//! The trail: audit and events are counted without gaps, and the database itself keeps them as they were written.
+
+use gpuaas_model::StreamName;
+use gpuaas_store::{AuditFilter, AuditRecord, Store};
+
+use super::{
+    given,
+    world::{NOW, World, at_once},
+};
+
+async fn audit(store: &Store) -> Vec<AuditRecord> {
+    store.read().await.unwrap().audits(&AuditFilter::default()).await.unwrap()
+}
+
+pub(crate) async fn sequences(store: &Store) -> Vec<u64> {
+    audit(store).await.iter().map(|record| record.sequence).collect()
+}
+
+pub(crate) async fn the_audit_counts_without_gaps_across_dropped_changes(world: World) {
+    let store = world.open().await;
+    for keep in [true, false, true, false, true] {
+        let mut tx = store.begin().await.unwrap();
+        tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
+        tx.append_audit(&given::audit("node/gpu-2")).await.unwrap();
+        if keep {
+            tx.commit().await.unwrap();
+        }
+    }
+    assert_eq!(sequences(&store).await, (1..=6).collect::<Vec<_>>());
+    let counted = world.number("select last_sequence from streams where stream = 'audit'").await;
+    assert_eq!(counted, 6, "the number comes from a counter, which stays right when old records are archived");
+}
+
+pub(crate) async fn many_writers_leave_no_gap_in_the_audit(world: World) {
+    let stores = [world.open().await, world.open().await];
+    at_once(8, |writer| {
+        let store = stores[writer % 2].clone();
+        async move {
+            for turn in 0..8 {
+                let mut tx = store.begin().await.unwrap();
+                if writer % 2 == 0 {
+                    tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
+                }
+                tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
+                if writer % 2 == 1 {
+                    tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
+                }
+                if turn % 2 == 0 {
+                    tx.commit().await.unwrap();
+                }
+            }
+        }
+    })
+    .await;
+    assert_eq!(sequences(&stores[0]).await, (1..=32).collect::<Vec<_>>());
+}
+
+async fn refuses_change_of(world: &World, table: &str, column: &str) {
+    for statement in [
+        format!("update {table} set {column} = 'changed'"),
+        format!("update {table} set sequence = sequence + 100"),
+        format!("delete from {table}"),
+        format!("delete from {table} where sequence = 1"),
+    ] {
+        let refused = world.sql(&statement).await.expect_err(&statement);
+        assert!(refused.contains("append-only"), "{statement}: {refused}");
+    }
+    assert_eq!(world.number(&format!("select count(*) from {table} where sequence = 1")).await, 1);
+}
+
+pub(crate) async fn the_database_refuses_to_change_or_remove_an_event(world: World) {
+    let store = world.open().await;
+    let mut tx = store.begin().await.unwrap();
+    tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
+    tx.commit().await.unwrap();
+    refuses_change_of(&world, "events", "data").await;
+}
+
+pub(crate) async fn the_database_refuses_to_change_or_remove_an_audit_record(world: World) {
+    let store = world.open().await;
+    let mut tx = store.begin().await.unwrap();
+    tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
+    tx.commit().await.unwrap();
+    refuses_change_of(&world, "audit", "actor").await;
+}
+
+pub(crate) async fn an_audit_record_reads_back_as_it_was_written(world: World) {
+    let store = world.open().await;
+    let written = given::audit("node/gpu-1");
+    let mut tx = store.begin().await.unwrap();
+    tx.append_audit(&written).await.unwrap();
+    tx.commit().await.unwrap();
+    let expected = AuditRecord {
+        sequence: 1,
+        at: NOW,
+        actor: written.actor,
+        actor_type: written.actor_type,
+        action: written.action,
+        target: written.target,
+        project: written.project,
+        result: written.result,
+        correlation: written.correlation,
+        metadata: written.metadata,
+    };
+    assert_eq!(audit(&store).await, [expected]);
+}

@@ -1,0 +1,111 @@
+//! A fresh database of one test, and the ways into it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use gpuaas_model::{Clock, Timestamp};
+use gpuaas_store::{Store, StoreError, StoreOptions};
+use sqlx::{AnyConnection, AssertSqlSafe, Connection, Row};
+
+use super::server::Server;
+
+/// Where every test's time begins.
+pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+/// One test's database.
+pub(crate) struct World {
+    /// Where it is.
+    pub(crate) url: String,
+    /// Whether processes on other machines could use it too.
+    pub(crate) is_shared: bool,
+    clock: Arc<TestClock>,
+    _folder: Option<tempfile::TempDir>,
+}
+
+/// A clock that moves when it is told to.
+struct TestClock(AtomicI64);
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl World {
+    /// A file of its own.
+    pub(crate) async fn sqlite() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let url = format!("sqlite://{}", folder.path().join("store.db").display());
+        Self::at(url, Some(folder))
+    }
+
+    /// A database of its own on the server of this test binary.
+    pub(crate) async fn postgres() -> Self {
+        let server = tokio::task::spawn_blocking(Server::shared).await.expect("the server starts");
+        Self::at(server.fresh_database().await, None)
+    }
+
+    /// A database that is there.
+    pub(crate) fn at(url: String, folder: Option<tempfile::TempDir>) -> Self {
+        sqlx::any::install_default_drivers();
+        let clock = Arc::new(TestClock(AtomicI64::new(NOW.as_millis())));
+        Self { url, is_shared: folder.is_none(), clock, _folder: folder }
+    }
+
+    /// Runs a behaviour and removes its database, unless it failed.
+    pub(crate) async fn judge<F: Future<Output = ()>>(self, behaviour: impl FnOnce(Self) -> F) {
+        let (url, is_shared) = (self.url.clone(), self.is_shared);
+        behaviour(self).await;
+        if is_shared {
+            Server::shared().remove_database(&url).await;
+        }
+    }
+
+    /// The store, opened as one more process would open it.
+    pub(crate) async fn open(&self) -> Store {
+        self.try_open().await.expect("the store opens")
+    }
+
+    /// The same, where opening may be refused.
+    pub(crate) async fn try_open(&self) -> Result<Store, StoreError> {
+        Store::open(&StoreOptions { url: self.url.clone() }, self.clock.clone()).await
+    }
+
+    /// Moves the control plane's clock, which is not the database's.
+    pub(crate) fn pass(&self, millis: i64) {
+        self.clock.0.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    /// Runs a statement past the store, as somebody with access to the database could.
+    pub(crate) async fn sql(&self, statement: &str) -> Result<(), String> {
+        let mut connection = self.connect().await;
+        let ran = sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).execute(&mut connection).await;
+        connection.close().await.map_err(|error| error.to_string())?;
+        ran.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// The number that a statement yields.
+    pub(crate) async fn number(&self, statement: &str) -> i64 {
+        let mut connection = self.connect().await;
+        let row = sqlx::query(AssertSqlSafe(statement.to_owned())).fetch_one(&mut connection).await;
+        row.and_then(|row| row.try_get(0)).unwrap_or_else(|error| panic!("{statement}: {error}"))
+    }
+
+    /// A connection past the store.
+    pub(crate) async fn connect(&self) -> AnyConnection {
+        AnyConnection::connect(&self.url).await.expect("the database answers")
+    }
+}
+
+/// Runs `count` of these beside each other and returns what each came to.
+pub(crate) async fn at_once<T, F>(count: usize, each: impl Fn(usize) -> F) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let running: Vec<_> = (0..count).map(|index| tokio::spawn(each(index))).collect();
+    let ended = futures::future::join_all(running).await;
+    ended.into_iter().map(|ended| ended.expect("none panics")).collect()
+}
