@@ -139,7 +139,8 @@ impl Engine {
                 () = self.stop.cancelled() => return Ok(()),
                 change = changes.recv() => match change {
                     Ok(Change::Operation(id)) => self.activate(id),
-                    Ok(_) => {}
+                    Ok(Change::Event { .. }) => {}
+                    Ok(Change::Missed) => self.sweep().await,
                     Err(RecvError::Lagged(missed)) => {
                         tracing::warn!(missed, "hints were missed; reading rows");
                         self.sweep().await;

@@ -95,6 +95,13 @@ impl From<StoreError> for CommandError {
                 .then("look at its present state and try again"),
             StoreError::EnrollmentRefused(refusal) => Self::from(refusal),
             StoreError::Busy => Self::new(Code::Unavailable, "the store is busy").then("try again"),
+            StoreError::Unreachable(_) => {
+                Self::new(Code::Unavailable, "the database cannot be reached").then("try again in a moment")
+            }
+            StoreError::Unsettled(_) => {
+                Self::new(Code::Unavailable, "the database went away while this was written: it may have happened")
+                    .then("look before you ask again, or ask under an idempotency key")
+            }
             error => {
                 tracing::error!(%error, "the store failed");
                 Self::new(Code::Internal, "the store failed").then("see the control plane's log by the correlation id")

@@ -162,8 +162,8 @@ impl Following {
                 Ok(Change::Event { stream, sequence }) if stream == self.stream && sequence > self.after => {
                     return Some(());
                 }
-                Ok(_) => {}
-                Err(RecvError::Lagged(_)) => return Some(()),
+                Ok(Change::Event { .. } | Change::Operation(_)) => {}
+                Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return Some(()),
                 Err(RecvError::Closed) => return None,
             }
         }

@@ -7,6 +7,7 @@ mod cancels;
 mod dev;
 mod distribution_faults;
 mod fleet;
+mod health;
 mod nodes;
 mod placements;
 mod raw;

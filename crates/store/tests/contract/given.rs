@@ -112,6 +112,7 @@ pub(crate) fn member(workload: &WorkloadRecord, allocation: &AllocationRecord) -
         health: Health::Progressing,
         fault: None,
         endpoint: None,
+        touched: false,
         last_operation: None,
         created_at: NOW,
         updated_at: NOW,
