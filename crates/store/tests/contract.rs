@@ -9,6 +9,7 @@
 mod contract {
     pub(crate) mod claims;
     pub(crate) mod crash;
+    pub(crate) mod encryption;
     pub(crate) mod enrollment;
     pub(crate) mod events;
     pub(crate) mod given;

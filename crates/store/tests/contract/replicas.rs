@@ -214,7 +214,7 @@ pub(crate) async fn the_trail_is_not_truncated(world: World) {
 /// The one that needs a server of its own: it crashes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_of_the_server_under_load_loses_no_committed_row() {
-    let mut server = tokio::task::spawn_blocking(|| Server::start(&[])).await.unwrap();
+    let mut server = tokio::task::spawn_blocking(|| Server::start(&[], &[])).await.unwrap();
     let world = World::at(server.fresh_database().await, None);
     let stores = [world.open().await, world.open().await];
     let writing = tokio::spawn(async move {
