@@ -8,7 +8,9 @@
 
 mod contract {
     pub(crate) mod claims;
+    pub(crate) mod conflicts;
     pub(crate) mod crash;
+    pub(crate) mod encryption;
     pub(crate) mod enrollment;
     pub(crate) mod events;
     pub(crate) mod given;
@@ -44,14 +46,15 @@ macro_rules! behaviours {
 }
 
 // What only a server that several replicas share can do to a store.
-behaviours!(@on postgres as shared: replicas {
-    a_connection_cut_in_the_middle_of_a_change_leaves_nothing_and_the_store_recovers,
-    a_connection_cut_before_a_commit_does_not_commit,
-    cut_connections_under_load_leave_no_gap_and_no_half,
+behaviours!(@on postgres as shared: conflicts {
     a_conflict_is_told_as_busy_and_repeated_until_it_passes,
     a_conflict_that_does_not_pass_is_given_up,
     a_deadlock_with_a_stranger_is_repeated,
     a_writer_that_never_ends_makes_others_busy_and_not_stuck,
+} replicas {
+    a_connection_cut_in_the_middle_of_a_change_leaves_nothing_and_the_store_recovers,
+    a_connection_cut_before_a_commit_does_not_commit,
+    cut_connections_under_load_leave_no_gap_and_no_half,
     other_processes_get_hints_after_the_commit_and_the_writer_gets_each_once,
     a_lost_listener_says_so_and_hears_again,
     a_closed_store_leaves_no_connection,

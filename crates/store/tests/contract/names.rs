@@ -54,9 +54,12 @@ pub(crate) async fn a_workload_name_is_its_own_within_its_project_until_it_is_go
     tx.commit().await.unwrap();
     let found = store.read().await.unwrap().workload_by_name(project.id, "train").await.unwrap();
     assert_eq!(found.map(|found| found.id), Some(second.id));
-    let copy = "insert into workloads (id, project_id, name, app, lifecycle, health, revision, doc) \
-                select 'x', project_id, name, app, 'running', health, 1, doc from workloads where lifecycle = 'requested'";
-    world.sql(copy).await.expect_err("the database itself refuses a second one");
+    let copy = format!(
+        "insert into workloads (id, project_id, name, app, lifecycle, health, revision, doc) \
+         select 'x', project_id, name, app, 'running', health, 1, doc from workloads where id = '{}'",
+        second.id
+    );
+    world.sql(&copy).await.expect_err("the database itself refuses a second one");
 }
 
 pub(crate) async fn an_artifact_is_imported_once_and_other_bytes_under_its_name_are_refused(world: World) {

@@ -1,4 +1,4 @@
-//! What only a server that several replicas share can do to a store, and must not: cut connections, restart, refuse for conflicts.
+//! What only a server that several replicas share can do to a store, and must not: cut connections, crash, forget to tell.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -6,8 +6,7 @@ use std::{
 };
 
 use gpuaas_model::StreamName;
-use gpuaas_store::{Change, NodeRecord, Store, StoreError, repeated};
-use sqlx::{Connection, Executor};
+use gpuaas_store::{Change, Store, StoreError, repeated};
 use tokio::{sync::broadcast, time::timeout};
 
 use super::{
@@ -18,7 +17,7 @@ use super::{
 };
 
 /// Longest time that anything here may take; the longest limit of the store's that is waited for is the five seconds of a lock.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 const CUT_ALL: &str = "select pg_terminate_backend(pid) from pg_stat_activity \
                        where datname = current_database() and pid <> pg_backend_pid()";
@@ -27,7 +26,7 @@ async fn next(changes: &mut broadcast::Receiver<Change>) -> Change {
     timeout(PATIENCE, changes.recv()).await.expect("a hint comes").expect("the store is open")
 }
 
-async fn add_node(store: &Store, name: &str) -> Result<(), StoreError> {
+pub(crate) async fn add_node(store: &Store, name: &str) -> Result<(), StoreError> {
     repeated(async || {
         let mut tx = store.begin().await?;
         tx.insert_node(&given::node(name)).await?;
@@ -94,76 +93,6 @@ pub(crate) async fn cut_connections_under_load_leave_no_gap_and_no_half(world: W
     assert_eq!(events.iter().map(|event| event.sequence).collect::<Vec<_>>(), (1..=nodes).collect::<Vec<_>>());
 }
 
-/// Makes the first inserts of nodes fail as a serialization conflict does. A sequence keeps its count through rollbacks.
-async fn conflict_on_the_first(world: &World, conflicts: u32) {
-    let trigger = format!(
-        "create sequence tried; create function conflict() returns trigger language plpgsql as $$ begin \
-         if nextval('tried') <= {conflicts} then raise exception 'conflict' using errcode = '40001'; end if; \
-         return new; end; $$; create trigger conflict before insert on nodes for each row execute function conflict();"
-    );
-    world.sql(&trigger).await.unwrap();
-}
-
-pub(crate) async fn a_conflict_is_told_as_busy_and_repeated_until_it_passes(world: World) {
-    let store = world.open().await;
-    conflict_on_the_first(&world, 3).await;
-    let mut tx = store.begin().await.unwrap();
-    let conflict = tx.insert_node(&given::node("gpu-1")).await;
-    assert!(matches!(conflict, Err(StoreError::Busy)), "{conflict:?}");
-    drop(tx);
-    add_node(&store, "gpu-1").await.expect("the fourth attempt passes");
-    assert_eq!(world.number("select last_value from tried").await, 4);
-    assert_eq!(sequences(&store).await, [1]);
-}
-
-pub(crate) async fn a_conflict_that_does_not_pass_is_given_up(world: World) {
-    let store = world.open().await;
-    conflict_on_the_first(&world, 1_000_000).await;
-    let given_up = add_node(&store, "gpu-1").await;
-    assert!(matches!(given_up, Err(StoreError::Busy)), "{given_up:?}");
-    assert_eq!(world.number("select last_value from tried").await, 7);
-    assert!(sequences(&store).await.is_empty());
-}
-
-pub(crate) async fn a_deadlock_with_a_stranger_is_repeated(world: World) {
-    let store = world.open().await;
-    let (_, node, _) = given::placed(&store, "gpu-1").await;
-    let mut stranger = world.connect().await;
-    stranger.execute("set deadlock_timeout = '60s'; begin; update nodes set state = state").await.unwrap();
-    let waits = tokio::spawn({
-        let store = store.clone();
-        async move {
-            repeated(async || {
-                let mut tx = store.begin().await?;
-                let next = tx.update_node(&node).await?;
-                tx.commit().await?;
-                Ok(next)
-            })
-            .await
-        }
-    });
-    let waiting =
-        "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    timeout(PATIENCE, async { while world.number(waiting).await == 0 {} }).await.expect("the store waits for the row");
-    // Now each waits for what the other holds; the store's side is the one that gives way.
-    stranger.execute("select pg_advisory_xact_lock(7253418160)").await.unwrap();
-    stranger.execute("commit").await.unwrap();
-    let next: NodeRecord = waits.await.unwrap().expect("it is made again");
-    assert_eq!(next.generation, 2);
-    let deadlocks = "select deadlocks from pg_stat_database where datname = current_database()";
-    timeout(PATIENCE, async { while world.number(deadlocks).await != 1 {} }).await.expect("it was a deadlock");
-}
-
-pub(crate) async fn a_writer_that_never_ends_makes_others_busy_and_not_stuck(world: World) {
-    let store = world.open().await;
-    let mut stranger = world.connect().await;
-    stranger.execute("begin; select pg_advisory_xact_lock(7253418160)").await.unwrap();
-    let waited = timeout(PATIENCE, store.begin()).await.expect("it does not wait for ever").err();
-    assert!(matches!(waited, Some(StoreError::Busy)), "{waited:?}");
-    stranger.close().await.unwrap();
-    add_node(&store, "gpu-1").await.expect("the connection that waited is whole");
-}
-
 pub(crate) async fn other_processes_get_hints_after_the_commit_and_the_writer_gets_each_once(world: World) {
     let (here, there) = (world.open().await, world.open().await);
     let (mut own, mut others) = (here.changes(), there.changes());
@@ -214,7 +143,7 @@ pub(crate) async fn the_trail_is_not_truncated(world: World) {
 /// The one that needs a server of its own: it crashes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_of_the_server_under_load_loses_no_committed_row() {
-    let mut server = tokio::task::spawn_blocking(|| Server::start(&[])).await.unwrap();
+    let mut server = tokio::task::spawn_blocking(|| Server::start(&[], &[])).await.unwrap();
     let world = World::at(server.fresh_database().await, None);
     let stores = [world.open().await, world.open().await];
     let writing = tokio::spawn(async move {

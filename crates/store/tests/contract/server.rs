@@ -1,8 +1,13 @@
 //! A real PostgreSQL of this test binary's own: in a temporary folder, on a private socket, gone with the process.
 
 use std::{
+    ffi::OsStr,
+    fs::Permissions,
     io::Write,
-    os::unix::fs::{MetadataExt, chown},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, chown},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -31,7 +36,7 @@ pub(crate) struct Server {
     folder: PathBuf,
     binaries: PathBuf,
     account: Option<String>,
-    settings: &'static [&'static str],
+    settings: Vec<String>,
     keeper: Child,
 }
 
@@ -39,15 +44,20 @@ impl Server {
     /// The one that all tests share. What it holds need not outlive a power cut.
     pub(crate) fn shared() -> &'static Self {
         static SERVER: OnceLock<Server> = OnceLock::new();
-        SERVER.get_or_init(|| Self::start(&["fsync=off", "max_connections=300"]))
+        SERVER.get_or_init(|| Self::start(&["fsync=off", "max_connections=300"], &[]))
     }
 
-    /// One of a test's own.
-    pub(crate) fn start(settings: &'static [&'static str]) -> Self {
+    /// One of a test's own, with these settings and with these files beside its folder of data.
+    pub(crate) fn start(settings: &[&str], files: &[(&str, String)]) -> Self {
         let binaries = binaries();
         let folder = tempfile::Builder::new().prefix("pg").tempdir().expect("a temporary folder can be made").keep();
         // The server refuses to run as root.
         let account = is_root().then(|| account().to_owned());
+        for (name, text) in files {
+            let file = folder.join(name);
+            std::fs::write(&file, text).expect("the folder is writable");
+            std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("the file is ours");
+        }
         if let Some(account) = &account {
             let passwd = std::fs::read_to_string("/etc/passwd").expect("accounts can be read");
             let ids: Vec<u32> = passwd
@@ -55,13 +65,17 @@ impl Server {
                 .find_map(|line| line.strip_prefix(account.as_str())?.strip_prefix(':'))
                 .map(|line| line.split(':').skip(1).take(2).filter_map(|id| id.parse().ok()).collect())
                 .unwrap_or_default();
-            chown(&folder, ids.first().copied(), ids.get(1).copied()).expect("root gives folders away");
+            let places = files.iter().map(|(name, _)| folder.join(name)).chain([folder.clone()]);
+            for place in places {
+                chown(place, ids.first().copied(), ids.get(1).copied()).expect("root gives files away");
+            }
         }
         let mut initdb = as_account(account.as_deref(), &binaries.join("initdb"));
         initdb.arg("-D").arg(folder.join("data")).args(["-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "-N"]);
         let made = initdb.current_dir(&folder).output().expect("initdb runs");
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
         let keeper = keep(&folder, &binaries, account.as_deref(), settings);
+        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
         let server = Self { folder, binaries, account, settings, keeper };
         server.await_answer();
         server
@@ -72,7 +86,7 @@ impl Server {
         let mut word = self.keeper.stdin.take().expect("the keeper listens");
         writeln!(word, "{signal}").expect("the keeper listens");
         self.keeper.wait().expect("the keeper ends");
-        self.keeper = keep(&self.folder, &self.binaries, self.account.as_deref(), self.settings);
+        self.keeper = keep(&self.folder, &self.binaries, self.account.as_deref(), &self.settings);
         self.await_answer();
     }
 
@@ -117,15 +131,16 @@ impl Server {
     }
 }
 
-fn keep(folder: &Path, binaries: &Path, account: Option<&str>, settings: &[&str]) -> Child {
+fn keep(folder: &Path, binaries: &Path, account: Option<&str>, settings: &[impl AsRef<OsStr>]) -> Child {
     let server = as_account(account, &binaries.join("postgres"));
     let mut keeper = Command::new("sh");
     keeper.args(["-c", KEEPER, "sh"]).arg(folder).arg(server.get_program()).args(server.get_args());
     keeper.arg("-D").arg(folder.join("data")).arg("-k").arg(folder).args(["-c", "listen_addresses="]);
     for setting in settings {
-        keeper.args(["-c", setting]);
+        keeper.arg("-c").arg(setting);
     }
-    keeper.current_dir(folder).stdin(Stdio::piped()).spawn().expect("a shell runs")
+    // In a group of its own it outlives what ends the tests by a signal to theirs, and can still tidy up.
+    keeper.current_dir(folder).stdin(Stdio::piped()).process_group(0).spawn().expect("a shell runs")
 }
 
 fn as_account(account: Option<&str>, program: &Path) -> Command {

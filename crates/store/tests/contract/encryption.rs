@@ -1,0 +1,47 @@
+//! Over a network the store speaks TLS, and to the right server.
+
+use rcgen::{CertificateParams, KeyPair};
+
+use super::{server::Server, world::World};
+
+/// An address of the loopback network that no other process of this machine is likely to use, so that no port has to be searched.
+fn address() -> String {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    format!("127.{}.{middle}.{}", 64 + high % 64, low.max(1))
+}
+
+fn certificate(address: &str) -> (String, String) {
+    let key = KeyPair::generate().expect("a key can be made");
+    let params = CertificateParams::new([address.to_owned()]).expect("an address is a name");
+    (params.self_signed(&key).expect("the key signs").pem(), key.serialize_pem())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_spoken_to_through_tls_and_only_under_its_own_certificate() {
+    let address = address();
+    let (certificate_pem, key_pem) = certificate(&address);
+    let (foreign_pem, _) = certificate(&address);
+    let folder = tempfile::tempdir().unwrap();
+    let (right, wrong) = (folder.path().join("right.pem"), folder.path().join("wrong.pem"));
+    std::fs::write(&right, &certificate_pem).unwrap();
+    std::fs::write(&wrong, foreign_pem).unwrap();
+    let listen = format!("listen_addresses={address}");
+    let server = tokio::task::spawn_blocking(move || {
+        let settings = [&*listen, "ssl=on", "ssl_cert_file=../cert.pem", "ssl_key_file=../key.pem"];
+        Server::start(&settings, &[("cert.pem", certificate_pem), ("key.pem", key_pem)])
+    });
+    let server = server.await.unwrap();
+    let database = server.fresh_database().await;
+    let name = database.trim_start_matches("postgres:///").split('?').next().unwrap();
+    let at = |root: &std::path::Path| {
+        let root = root.display();
+        World::at(format!("postgres://gpuaas@{address}/{name}?sslmode=verify-full&sslrootcert={root}"), None)
+    };
+    let world = at(&right);
+    world.open().await;
+    let in_the_clear = "select count(*) from pg_stat_ssl join pg_stat_activity using (pid) \
+                        where datname = current_database() and not ssl";
+    assert_eq!(world.number(in_the_clear).await, 0);
+    let refused = at(&wrong).try_open().await.err().expect("another's certificate is refused").to_string();
+    assert!(refused.contains("certificate"), "{refused}");
+}
