@@ -148,6 +148,15 @@ pub(crate) struct Server {
     /// How clients and nodes name the API, where that differs from where it listens
     #[arg(long, env = "GPUAAS_PUBLIC_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) public_url: Option<String>,
+    /// A file with the address (postgres://…) of a store that replicas share; GPUAAS_STORE_URL may hold it instead. SQLite when absent
+    #[arg(long, env = "GPUAAS_STORE_URL_FILE", hide_env_values = true, value_name = "FILE")]
+    pub(crate) store_url_file: Option<PathBuf>,
+    /// The key, 32 bytes, that seals what the store keeps secret; needed for a shared store
+    #[arg(long, env = "GPUAAS_SEALING_KEY_FILE", hide_env_values = true, value_name = "FILE")]
+    pub(crate) sealing_key_file: Option<PathBuf>,
+    /// Where artifacts lie; in the data directory when absent
+    #[arg(long, env = "GPUAAS_ARTIFACTS_DIR", hide_env_values = true, value_name = "DIR")]
+    pub(crate) artifacts_dir: Option<PathBuf>,
     /// Authorities, PEM, that servers of releases must prove themselves by
     #[arg(
         long,

@@ -24,6 +24,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
 /// What an engine is made of.
 pub struct EngineParts {
+    /// The id under which this process holds leases: its own, never used before.
+    pub replica: ReplicaId,
     /// The rows.
     pub store: Store,
     /// Time, randomness, spawning.
@@ -52,7 +54,6 @@ pub struct Endpoints {
 /// Carries operations out. One per process; cheap to share.
 pub struct Engine {
     parts: EngineParts,
-    replica: ReplicaId,
     /// The drivers that run here, with what wakes each.
     drivers: Mutex<BTreeMap<OperationId, Arc<Notify>>>,
     /// Counts connections of nodes; attempts that wait for one watch it.
@@ -63,10 +64,8 @@ pub struct Engine {
 impl Engine {
     /// An engine that does nothing until [`Engine::run`].
     pub fn new(parts: EngineParts) -> Arc<Self> {
-        let replica = ReplicaId::generate(&*parts.ports.clock, &*parts.ports.entropy);
         Arc::new(Self {
             parts,
-            replica,
             drivers: Mutex::default(),
             connections: watch::Sender::new(0),
             stop: CancellationToken::new(),
@@ -110,7 +109,7 @@ impl Engine {
 
     /// The id under which this process holds leases.
     pub fn replica(&self) -> ReplicaId {
-        self.replica
+        self.parts.replica
     }
 
     /// Changes with every connection of a node.

@@ -105,6 +105,8 @@ text_enum! {
         AccessKindUnknown = "access_kind_unknown",
         /// The store's file was written by a newer version.
         StoreTooNew = "store_too_new",
+        /// A shared store holds sealed secrets, and no key to them was given.
+        SealingKeyRequired = "sealing_key_required",
         /// Another process uses the data directory.
         DataDirInUse = "data_dir_in_use",
         /// The data directory cannot be written.
@@ -194,6 +196,7 @@ impl Code {
             | Self::TaskCancelled
             | Self::HostFailed
             | Self::StoreTooNew
+            | Self::SealingKeyRequired
             | Self::DataDirNotWritable
             | Self::Internal => 500,
             Self::ClusterUnreachable => 502,

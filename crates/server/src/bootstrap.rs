@@ -24,10 +24,10 @@ pub(crate) fn catalog(rke2: Deadlines) -> Catalog {
         .with(AppEntry { app: Arc::new(Rke2::with_deadlines(rke2)), effects: Arc::new(Rke2Effects::default()) })
 }
 
-/// The keys, sealed in the store by the key in the data directory.
-pub(crate) async fn keys(store: &Store, data: &DataDir, ports: &Ports) -> Result<Keys, ServerError> {
+/// The keys, sealed in the store by the key that never enters it.
+pub(crate) async fn keys(store: &Store, sealing_key: &[u8], ports: &Ports) -> Result<Keys, ServerError> {
     let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
-    let sealing = SealingKey::new(&data.sealing_key(&*ports.entropy)?).map_err(|error| trust(&error))?;
+    let sealing = SealingKey::new(sealing_key).map_err(|error| trust(&error))?;
     let fresh_id = gpuaas_model::ReplicaId::generate(&*ports.clock, &*ports.entropy).to_string();
     let mut tx = store.begin().await?;
     let id = tx.put_setting_if_absent("control-plane.id", fresh_id.as_bytes()).await?;

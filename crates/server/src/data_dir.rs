@@ -8,13 +8,16 @@ use std::{
 };
 
 use fs4::fs_std::FileExt;
-use gpuaas_model::Entropy;
+use gpuaas_model::{Entropy, ReplicaId};
 use zeroize::Zeroizing;
 
-use crate::error::ServerError;
+use crate::{error::ServerError, options::ServerOptions};
 
 /// Bytes of the key that seals what the store keeps secret.
 const SEALING_KEY_BYTES: usize = 32;
+
+/// Names the process that uses the directory.
+const REPLICA: &str = "replica.id";
 
 /// A locked data directory. The lock lasts as long as this value, and ends with the process however that dies.
 #[derive(Debug)]
@@ -47,27 +50,60 @@ impl DataDir {
         self.path.join(name)
     }
 
-    /// The sealing key: read from its file, or made once. It never enters the store that it seals.
-    pub(crate) fn sealing_key(&self, entropy: &dyn Entropy) -> Result<Zeroizing<Vec<u8>>, ServerError> {
-        let path = self.join("sealing.key");
-        let fail = |source| ServerError::Key { path: path.clone(), source };
-        let mut key = Zeroizing::new(Vec::new());
-        match File::open(&path) {
-            Ok(file) => {
-                file.take(SEALING_KEY_BYTES as u64 + 1).read_to_end(&mut key).map_err(fail)?;
-                if key.len() == SEALING_KEY_BYTES {
+    /// The replica that used the directory before.
+    pub(crate) fn predecessor(&self) -> Option<ReplicaId> {
+        std::fs::read_to_string(self.join(REPLICA)).ok()?.trim().parse().ok()
+    }
+
+    /// Writes down who uses the directory from now on. Only after the predecessor's leases were ended: a crash in between ends them again.
+    pub(crate) fn succeed(&self, replica: ReplicaId) -> Result<(), ServerError> {
+        let path = self.join(REPLICA);
+        write_private(&path, replica.to_string().as_bytes())
+            .map_err(|source| ServerError::DataDirNotWritable { path, source })
+    }
+
+    /// The sealing key: from the file that was named, else from the data directory, where it is made once. It never enters the store that
+    /// it seals, and a shared store needs one that is named: replicas would each make their own.
+    pub(crate) fn sealing_key(
+        &self,
+        options: &ServerOptions,
+        entropy: &dyn Entropy,
+    ) -> Result<Zeroizing<Vec<u8>>, ServerError> {
+        match &options.sealing_key_file {
+            Some(named) => read_key(named)?.ok_or_else(|| key_error(named, ErrorKind::NotFound.into())),
+            None if options.store_url.is_some() => Err(ServerError::SealingKeyRequired),
+            None => {
+                let path = self.join("sealing.key");
+                if let Some(key) = read_key(&path)? {
                     return Ok(key);
                 }
-                Err(fail(std::io::Error::new(ErrorKind::InvalidData, "it does not hold exactly 32 bytes")))
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                key.resize(SEALING_KEY_BYTES, 0);
+                let mut key = Zeroizing::new(vec![0; SEALING_KEY_BYTES]);
                 entropy.fill(&mut key);
-                write_private(&path, &key).map_err(fail)?;
+                write_private(&path, &key).map_err(|source| key_error(&path, source))?;
                 Ok(key)
             }
-            Err(error) => Err(fail(error)),
         }
+    }
+}
+
+fn key_error(path: &Path, source: std::io::Error) -> ServerError {
+    ServerError::Key { path: path.to_owned(), source }
+}
+
+/// The key in that file; `None` when there is no such file.
+fn read_key(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
+    let mut key = Zeroizing::new(Vec::new());
+    match File::open(path) {
+        Ok(file) => {
+            file.take(SEALING_KEY_BYTES as u64 + 1).read_to_end(&mut key).map_err(|source| key_error(path, source))?;
+            if key.len() == SEALING_KEY_BYTES {
+                return Ok(Some(key));
+            }
+            let wrong = std::io::Error::new(ErrorKind::InvalidData, "it does not hold exactly 32 bytes");
+            Err(key_error(path, wrong))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(key_error(path, error)),
     }
 }
 
@@ -110,11 +146,12 @@ mod tests {
     fn the_sealing_key_is_made_once_and_is_private() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::open(folder.path()).unwrap();
-        let key = data.sealing_key(&SystemEntropy).unwrap();
-        assert_eq!(*key, *data.sealing_key(&SystemEntropy).unwrap());
+        let options = ServerOptions::local(folder.path().to_owned());
+        let key = data.sealing_key(&options, &SystemEntropy).unwrap();
+        assert_eq!(*key, *data.sealing_key(&options, &SystemEntropy).unwrap());
         let mode = std::fs::metadata(data.join("sealing.key")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         std::fs::write(data.join("sealing.key"), "short").unwrap();
-        assert!(matches!(data.sealing_key(&SystemEntropy), Err(ServerError::Key { .. })));
+        assert!(matches!(data.sealing_key(&options, &SystemEntropy), Err(ServerError::Key { .. })));
     }
 }

@@ -30,6 +30,9 @@ pub enum ServerError {
         /// Why.
         source: std::io::Error,
     },
+    /// A shared store holds sealed secrets, and no key was given.
+    #[error("a shared store needs a sealing key that every replica has")]
+    SealingKeyRequired,
     /// An address cannot be listened on.
     #[error("{what} cannot listen on {address}: {source}")]
     Listen {
@@ -66,6 +69,8 @@ impl Coded for ServerError {
             Self::DataDirInUse { .. } => Code::DataDirInUse,
             Self::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => Code::AddressInUse,
             Self::Store(StoreError::TooNew { .. }) => Code::StoreTooNew,
+            Self::Store(StoreError::Unreachable(_) | StoreError::Busy) => Code::Unavailable,
+            Self::SealingKeyRequired => Code::SealingKeyRequired,
             Self::Key { .. }
             | Self::Listen { .. }
             | Self::Store(_)
@@ -88,6 +93,13 @@ impl Coded for ServerError {
                 "run a version at least as new as the one that wrote it".to_owned()
             }
             Self::Key { .. } => "restore the file from a backup: without it sealed secrets cannot be opened".to_owned(),
+            Self::SealingKeyRequired => {
+                "give every replica the same 32 random bytes in a file: --sealing-key-file, or GPUAAS_SEALING_KEY_FILE"
+                    .to_owned()
+            }
+            Self::Store(StoreError::Unreachable(_)) => {
+                "see whether the database runs and can be reached from here".to_owned()
+            }
             Self::Store(_) | Self::Trust(_) | Self::Artifacts(_) | Self::Io { .. } => return None,
         })
     }

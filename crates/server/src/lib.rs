@@ -23,8 +23,8 @@ use gpuaas_api::ApiState;
 use gpuaas_artifacts::{ArtifactStore, Importer};
 use gpuaas_channel::{Channel, ChannelOptions};
 use gpuaas_engine::{Endpoints, Engine, EngineParts};
-use gpuaas_model::{Connectivity, NodeState};
-use gpuaas_store::{NodeFilter, Store, StoreOptions};
+use gpuaas_model::{Connectivity, NodeState, ReplicaId};
+use gpuaas_store::{NodeFilter, Store};
 use gpuaas_trust::{api_server_config, channel_server_config};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -54,10 +54,15 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let data = DataDir::open(&options.data_dir)?;
     let api_listener = bind("the API", options.listen).await?;
     let url = options.public_url.clone().unwrap_or_else(|| format!("https://{}", shown(&api_listener, options.listen)));
-    let store = Store::open(&StoreOptions { url: options.store_url(&data) }, ports.clock.clone()).await?;
-    // The data directory's lock says that no other replica lives: leases of a dead predecessor are void.
-    store.release_all_leases().await?;
-    let keys = bootstrap::keys(&store, &data, &ports).await?;
+    let sealing_key = data.sealing_key(options, &*ports.entropy)?;
+    let store = Store::open(&options.store(&data), ports.clock.clone()).await?;
+    let replica = ReplicaId::generate(&*ports.clock, &*ports.entropy);
+    // The data directory's lock says that whoever used it before is dead, and its leases with it.
+    if let Some(predecessor) = data.predecessor() {
+        store.release_leases_of(predecessor).await?;
+    }
+    data.succeed(replica)?;
+    let keys = bootstrap::keys(&store, &sealing_key, &ports).await?;
     let admin_token = bootstrap::admin_token(&store, &data, &ports).await?;
     let certificate = || {
         let issued = keys.authority().issue_server(&options.names(&url), ports.clock.now());
@@ -74,6 +79,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let channel_address = bound(options.channel_listen, "the node channel").await?;
     let engine = Engine::new(EngineParts {
         store: store.clone(),
+        replica,
         ports: ports.clone(),
         catalog: bootstrap::catalog(options.rke2_deadlines),
         keys,
@@ -81,8 +87,8 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
         tunnels: Arc::new(ChannelTunnels(late.clone())),
         endpoints: Endpoints { api_url: url.clone(), channel: options.channel_endpoint(channel_address) },
     });
-    let artifacts =
-        ArtifactStore::in_folder(&data.join("artifacts")).map_err(|error| ServerError::Artifacts(error.to_string()))?;
+    let artifacts = ArtifactStore::in_folder(&options.artifacts_dir.clone().unwrap_or_else(|| data.join("artifacts")))
+        .map_err(|error| ServerError::Artifacts(error.to_string()))?;
     let downloads = data.join("downloads");
     let backend = Arc::new(Backend { engine: engine.clone(), artifacts: artifacts.clone() });
     let channel_options =

@@ -8,6 +8,9 @@ use std::{
 use gpuaas_app_rke2::Deadlines;
 use gpuaas_artifacts::SYSTEM_CA_BUNDLE;
 
+use gpuaas_store::StoreOptions;
+use gpuaas_trust::SecretText;
+
 use crate::data_dir::DataDir;
 
 /// Port of the API.
@@ -26,6 +29,12 @@ pub struct ServerOptions {
     pub channel_listen: SocketAddr,
     /// How clients and nodes name the API, where that differs from the address it listens on.
     pub public_url: Option<String>,
+    /// `postgres://…` of a store that replicas share; SQLite in the data directory when absent.
+    pub store_url: Option<SecretText>,
+    /// 32 bytes that seal what the store keeps secret; needed for a shared store. Made in the data directory when absent.
+    pub sealing_key_file: Option<PathBuf>,
+    /// Where artifacts lie; in the data directory when absent. Replicas share it.
+    pub artifacts_dir: Option<PathBuf>,
     /// The authorities, PEM, that servers of releases must prove themselves by.
     pub release_ca_bundle: PathBuf,
     /// How long steps of RKE2 may take.
@@ -41,13 +50,17 @@ impl ServerOptions {
             listen: at(API_PORT),
             channel_listen: at(CHANNEL_PORT),
             public_url: None,
+            store_url: None,
+            sealing_key_file: None,
+            artifacts_dir: None,
             release_ca_bundle: SYSTEM_CA_BUNDLE.into(),
             rke2_deadlines: Deadlines::default(),
         }
     }
 
-    pub(crate) fn store_url(&self, data: &DataDir) -> String {
-        format!("sqlite://{}", data.join("gpuaas.db").display())
+    pub(crate) fn store(&self, data: &DataDir) -> StoreOptions {
+        let local = || format!("sqlite://{}", data.join("gpuaas.db").display());
+        StoreOptions { url: self.store_url.as_ref().map_or_else(local, |url| url.expose().to_owned()) }
     }
 
     /// Names and addresses that the listeners' certificates carry.

@@ -35,13 +35,9 @@ impl Store {
             .await
     }
 
-    /// Ends every lease, where this is the only replica there can be: its predecessor may have died without giving them back. On a
-    /// database that others may share it changes nothing; there leases end by themselves.
-    pub async fn release_all_leases(&self) -> Result<(), StoreError> {
-        if self.dialect.is_shared() {
-            return Ok(());
-        }
-        self.end_leases("update leases set expires_at = 0 where expires_at > 0", &[]).await
+    /// Ends every lease of a replica that is known to be dead: it may have died without giving them back.
+    pub async fn release_leases_of(&self, holder: ReplicaId) -> Result<(), StoreError> {
+        self.end_leases("update leases set expires_at = 0 where holder = $1 and expires_at > 0", &[text(holder)]).await
     }
 
     async fn end_leases(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {

@@ -21,7 +21,6 @@ mod contract {
     pub(crate) mod names;
     pub(crate) mod remembered;
     pub(crate) mod replicas;
-    pub(crate) mod server;
     pub(crate) mod swap;
     pub(crate) mod trail;
     pub(crate) mod world;
@@ -105,7 +104,7 @@ behaviours! {
         a_released_lease_is_free_at_once_and_its_fence_still_grows,
         a_stale_fence_is_refused,
         of_many_that_ask_at_once_one_gets_the_lease,
-        the_start_of_the_only_replica_ends_every_lease,
+        leases_of_a_dead_replica_end_together_and_those_of_others_stay,
         leases_end_by_the_clock_of_the_database,
     }
     lists {

@@ -67,6 +67,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     // beside the product: nothing above may import these
     ("gpuaas-standin", &[]),
+    ("gpuaas-postgres-server", &[]),
     ("xtask", &["gpuaas-model", "gpuaas-api-types", "gpuaas-client"]),
 ];
 

@@ -1,7 +1,10 @@
 //! `gpuaas server`: the control plane.
 
+use std::path::Path;
+
 use anyhow::Context;
 use gpuaas_server::{Deadlines, ServerOptions, write_private};
+use gpuaas_trust::SecretText;
 use tokio::{
     io::AsyncReadExt,
     net::unix::pipe,
@@ -14,11 +17,16 @@ use crate::{cli::Server, connection::ReadyFile};
 pub(crate) async fn run(options: Server) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
     let data_dir = options.data_dir.clone();
+    let store_url = store_url(options.store_url_file.as_deref())?;
+    let store = if store_url.is_some() { "postgresql" } else { "sqlite" };
     let control_plane = gpuaas_server::start(&ServerOptions {
         data_dir: options.data_dir,
         listen: options.listen,
         channel_listen: options.channel_listen,
         public_url: options.public_url,
+        store_url: store_url.clone(),
+        sealing_key_file: options.sealing_key_file,
+        artifacts_dir: options.artifacts_dir,
         release_ca_bundle: options.release_ca_bundle,
         rke2_deadlines: Deadlines {
             start: options.rke2_start_deadline,
@@ -29,7 +37,7 @@ pub(crate) async fn run(options: Server) -> anyhow::Result<()> {
     .await?;
     let ca_file = std::path::absolute(data_dir.join("ca.pem"))?;
     write_private(&ca_file, control_plane.authority_pem.as_bytes()).context("writing the authority's certificate")?;
-    eprintln!("control plane   {}   sqlite   ready in {} ms", control_plane.url, started.elapsed().as_millis());
+    eprintln!("control plane   {}   {store}   ready in {} ms", control_plane.url, started.elapsed().as_millis());
     if let Some(path) = &options.ready_file {
         let ready = ReadyFile {
             url: control_plane.url.clone(),
@@ -51,6 +59,15 @@ pub(crate) async fn run(options: Server) -> anyhow::Result<()> {
         })
         .await;
     Ok(())
+}
+
+/// The shared store's address. It may hold a password: it comes by a file or the environment, never by an argument.
+fn store_url(file: Option<&Path>) -> anyhow::Result<Option<SecretText>> {
+    let text = match file {
+        Some(file) => Some(std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?),
+        None => std::env::var("GPUAAS_STORE_URL").ok(),
+    };
+    Ok(text.map(|text| SecretText::new(text.trim().to_owned())))
 }
 
 /// Ends when standard input does: whoever started this process is gone then.

@@ -26,6 +26,8 @@ async fn every_refusal_of_the_framework_is_a_problem_document_too() {
     is_problem(&nowhere, 404, "not_found");
     let method = send(&platform, Method::PATCH, "/api/v1/projects", &[authorization], "").await;
     is_problem(&method, 405, "method_not_allowed");
+    let path = send(&platform, Method::GET, "/api/v1/nodes/%FF", &[authorization], "").await;
+    is_problem(&path, 400, "query_invalid");
     let kind = send(&platform, Method::POST, "/api/v1/projects", &[authorization], "{}").await;
     is_problem(&kind, 415, "media_type_unsupported");
     let long = vec![b' '; 11 * 1_024 * 1_024];

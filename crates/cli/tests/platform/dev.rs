@@ -127,3 +127,34 @@ async fn a_data_directory_that_cannot_be_written_or_is_from_a_newer_version_is_n
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("store_too_new") && said.contains("9999"), "{said}");
 }
+
+#[test]
+fn a_shared_store_without_a_key_or_without_its_database_is_named_and_its_password_is_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = |key: Option<&Path>| {
+        let mut command = Command::new(GPUAAS);
+        command.args([
+            "server",
+            "--lifeline",
+            "--channel-listen",
+            "127.0.0.1:0",
+            "--listen",
+            "127.0.0.1:0",
+            "--data-dir",
+        ]);
+        command.arg(folder.path().join("data")).stdin(std::process::Stdio::piped());
+        command.env("GPUAAS_STORE_URL", "postgres://gpuaas:hunter2@127.0.0.1:1/gpuaas");
+        command.args(key.map(|key| format!("--sealing-key-file={}", key.display())));
+        let output = command.output().expect("gpuaas runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, said) = server(None);
+    assert!(status == Some(1) && said.contains("sealing_key_required"), "{said}");
+    let key = folder.path().join("key");
+    std::fs::write(&key, [1; 31]).expect("written");
+    let (status, said) = server(Some(&key));
+    assert!(status == Some(1) && said.contains("32 bytes"), "{said}");
+    std::fs::write(&key, [1; 32]).expect("written");
+    let (status, said) = server(Some(&key));
+    assert!(status == Some(7) && said.contains("unavailable") && !said.contains("hunter2"), "{said}");
+}

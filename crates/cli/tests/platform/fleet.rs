@@ -25,14 +25,29 @@ pub(crate) struct Fleet {
     block: u8,
     server: Option<Child>,
     inits: Vec<Child>,
+    environment: Vec<(&'static str, String)>,
 }
 
 impl Fleet {
     /// A running control plane with so many enrolled nodes, `gpu-1` and on.
     pub(crate) async fn start(nodes: u8) -> Self {
+        Self::start_on(nodes, None).await
+    }
+
+    /// The same on a store of PostgreSQL's, by its address.
+    pub(crate) async fn start_on(nodes: u8, store_url: Option<String>) -> Self {
         build_programs();
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut environment = Vec::new();
+        if let Some(url) = store_url {
+            let key = folder.path().join("sealing.key");
+            std::fs::write(&key, [7; 32]).expect("written");
+            environment =
+                vec![("GPUAAS_STORE_URL", url), ("GPUAAS_SEALING_KEY_FILE", key.to_str().expect("a text").to_owned())];
+        }
         let mut fleet = Self {
-            folder: tempfile::tempdir().expect("a folder"),
+            folder,
+            environment,
             listen: free_port(),
             channel: free_port(),
             block: BLOCK.fetch_add(1, Ordering::Relaxed),
@@ -63,6 +78,7 @@ impl Fleet {
             .args(["--channel-listen", &format!("127.0.0.1:{}", self.channel)])
             .args(["--data-dir".as_ref(), self.folder.path().join("server").as_os_str()])
             .args(["--ready-file".as_ref(), ready.as_os_str()])
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stderr(log.expect("a log"));
         let mut server = server.spawn().expect("gpuaas server starts");

@@ -3,6 +3,7 @@
 use futures::StreamExt;
 use gpuaas_api_types::{CreateAllocation, CreateProject, Deploy, ImportRelease};
 use gpuaas_client::Client;
+use gpuaas_postgres_server::Server;
 use serde_json::{Value, json};
 
 use crate::{
@@ -66,7 +67,18 @@ async fn ends_well(client: &Client, operation: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_control_plane_that_is_killed_again_and_again_goes_on_where_it_was() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
-    let mut fleet = Fleet::start(2).await;
+    killed_again_and_again(Fleet::start(2).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_on_postgresql_does_so_too() {
+    let _permit = CLUSTERS.acquire().await.expect("never closed");
+    let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
+    let url = server.fresh_database().await;
+    killed_again_and_again(Fleet::start_on(2, Some(url)).await).await;
+}
+
+async fn killed_again_and_again(mut fleet: Fleet) {
     let client = fleet.client();
     let deploy = prepared(&client).await;
     let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;

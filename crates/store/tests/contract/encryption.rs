@@ -2,7 +2,9 @@
 
 use rcgen::{CertificateParams, KeyPair};
 
-use super::{server::Server, world::World};
+use gpuaas_postgres_server::Server;
+
+use super::world::World;
 
 /// An address of the loopback network that no other process of this machine is likely to use, so that no port has to be searched.
 fn address() -> String {

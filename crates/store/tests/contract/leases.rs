@@ -86,17 +86,17 @@ pub(crate) async fn of_many_that_ask_at_once_one_gets_the_lease(world: World) {
     }
 }
 
-pub(crate) async fn the_start_of_the_only_replica_ends_every_lease(world: World) {
+pub(crate) async fn leases_of_a_dead_replica_end_together_and_those_of_others_stay(world: World) {
     let store = world.open().await;
-    let (dead, alive) = (replica(), replica());
+    let (dead, alive, other) = (replica(), replica(), replica());
     for name in ["one", "two"] {
         store.acquire_lease(name, dead, LONG).await.unwrap().unwrap();
     }
-    store.release_all_leases().await.unwrap();
-    for name in ["one", "two"] {
+    store.acquire_lease("three", other, LONG).await.unwrap().unwrap();
+    store.release_leases_of(dead).await.unwrap();
+    for (name, fence) in [("one", Some(2)), ("two", Some(2)), ("three", None)] {
         let taken = store.acquire_lease(name, alive, LONG).await.unwrap();
-        let expected = if world.is_shared { None } else { Some(2) };
-        assert_eq!(taken.map(|lease| lease.fence), expected, "where others may be alive, their leases stay");
+        assert_eq!(taken.map(|lease| lease.fence), fence, "{name}");
     }
 }
 

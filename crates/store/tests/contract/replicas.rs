@@ -6,12 +6,12 @@ use std::{
 };
 
 use gpuaas_model::StreamName;
+use gpuaas_postgres_server::Server;
 use gpuaas_store::{Change, Store, StoreError, repeated};
 use tokio::{sync::broadcast, time::timeout};
 
 use super::{
     given,
-    server::Server,
     trail::sequences,
     world::{World, at_once},
 };

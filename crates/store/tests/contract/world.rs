@@ -9,7 +9,7 @@ use gpuaas_model::{Clock, Timestamp};
 use gpuaas_store::{Store, StoreError, StoreOptions};
 use sqlx::{AnyConnection, AssertSqlSafe, Connection, Row};
 
-use super::server::Server;
+use gpuaas_postgres_server::Server;
 
 /// Where every test's time begins.
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);

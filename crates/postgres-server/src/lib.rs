@@ -1,4 +1,6 @@
-//! A real PostgreSQL of this test binary's own: in a temporary folder, on a private socket, gone with the process.
+//! For tests: a real PostgreSQL of the process's own: in a temporary folder, on a private socket, gone with the process.
+//!
+//! Panics with what is wrong: its callers are tests, and one without its database has failed.
 
 use std::{
     ffi::OsStr,
@@ -32,7 +34,7 @@ kill -"${signal:-INT}" "$server"; wait "$server"
 [ -n "$signal" ] || rm -rf "$folder""#;
 
 /// A running server.
-pub(crate) struct Server {
+pub struct Server {
     folder: PathBuf,
     binaries: PathBuf,
     account: Option<String>,
@@ -42,13 +44,13 @@ pub(crate) struct Server {
 
 impl Server {
     /// The one that all tests share. What it holds need not outlive a power cut.
-    pub(crate) fn shared() -> &'static Self {
+    pub fn shared() -> &'static Self {
         static SERVER: OnceLock<Server> = OnceLock::new();
         SERVER.get_or_init(|| Self::start(&["fsync=off", "max_connections=300"], &[]))
     }
 
     /// One of a test's own, with these settings and with these files beside its folder of data.
-    pub(crate) fn start(settings: &[&str], files: &[(&str, String)]) -> Self {
+    pub fn start(settings: &[&str], files: &[(&str, String)]) -> Self {
         let binaries = binaries();
         let folder = tempfile::Builder::new().prefix("pg").tempdir().expect("a temporary folder can be made").keep();
         // The server refuses to run as root.
@@ -82,7 +84,7 @@ impl Server {
     }
 
     /// Stops it with the signal and starts it again: `QUIT` is a crash, `INT` cuts connections and shuts down.
-    pub(crate) fn restart(&mut self, signal: &str) {
+    pub fn restart(&mut self, signal: &str) {
         let mut word = self.keeper.stdin.take().expect("the keeper listens");
         writeln!(word, "{signal}").expect("the keeper listens");
         self.keeper.wait().expect("the keeper ends");
@@ -91,12 +93,12 @@ impl Server {
     }
 
     /// The address of a database.
-    pub(crate) fn url(&self, database: &str) -> String {
+    pub fn url(&self, database: &str) -> String {
         format!("postgres:///{database}?host={}&user={USER}", self.folder.display())
     }
 
     /// Makes a database that nobody has used, and returns its address.
-    pub(crate) async fn fresh_database(&self) -> String {
+    pub async fn fresh_database(&self) -> String {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("store_{}", MADE.fetch_add(1, Ordering::Relaxed));
         self.administer(&format!("create database {name}")).await;
@@ -104,7 +106,7 @@ impl Server {
     }
 
     /// Removes a database, whoever is still connected.
-    pub(crate) async fn remove_database(&self, url: &str) {
+    pub async fn remove_database(&self, url: &str) {
         let name = url.trim_start_matches("postgres:///").split('?').next().unwrap_or_default();
         self.administer(&format!("drop database {name} with (force)")).await;
     }
