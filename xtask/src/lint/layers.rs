@@ -67,6 +67,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     // beside the product: nothing above may import these
     ("gpuaas-standin", &[]),
+    ("gpuaas-host-contract", &["gpuaas-host", "gpuaas-sandbox"]),
     ("xtask", &["gpuaas-model", "gpuaas-api-types", "gpuaas-client"]),
 ];
 
