@@ -43,7 +43,8 @@ pub(crate) fn support(catalog: &[Entry]) -> Vec<TaskSupport> {
     catalog.iter().map(line).collect()
 }
 
-fn entry<T, F>(mutates: bool, handler: fn(T, Context) -> F) -> Entry
+/// A task type with its handler.
+pub(crate) fn entry<T, F>(mutates: bool, handler: fn(T, Context) -> F) -> Entry
 where
     T: TaskSpec + Send + 'static,
     T::Result: Send,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use backon::BackoffBuilder;
-use gpuaas_host::Host;
+use gpuaas_host::{Host, notify_ready};
 use gpuaas_trust::{ALPN_NODE, SignedKeySet, node_client_config};
 use gpuaas_wire::session::ConnectionKind;
 use hyper::service::service_fn;
@@ -97,7 +97,7 @@ impl Dialer {
         if connection == ConnectionKind::Control {
             tracing::info!(%address, "connected");
             // Not every init wants to know.
-            let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+            let _ = notify_ready();
         }
         let service = Arc::new(Service { host: self.host.clone(), runner, dialer: self.clone(), connection });
         hyper::server::conn::http2::Builder::new(TokioExecutor::new())

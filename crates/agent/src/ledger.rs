@@ -48,6 +48,8 @@ pub(crate) struct Ledger {
     entries: BTreeMap<TaskId, (Timestamp, u64, Entry)>,
     fence: u64,
     lines: usize,
+    /// A line may have been written in part: the file is written anew before anything is added.
+    torn: bool,
 }
 
 impl Ledger {
@@ -56,11 +58,15 @@ impl Ledger {
         let path = state::path("ledger.jsonl");
         let text = host.read(&path, FILE_BYTES_MAX).await?.unwrap_or_default();
         let file = host.append(&path).await?;
-        let mut ledger = Self { host, path, file, entries: BTreeMap::new(), fence: 0, lines: 0 };
-        for line in text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-            // A line that was cut by a crash was never acted upon: what follows a line waits for its fsync.
-            if let Ok(line) = serde_json::from_slice(line) {
-                ledger.take(line);
+        let mut ledger = Self { host, path, file, entries: BTreeMap::new(), fence: 0, lines: 0, torn: false };
+        let mut lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).zip(1..).peekable();
+        while let Some((line, number)) = lines.next() {
+            match serde_json::from_slice(line) {
+                Ok(line) => ledger.take(line),
+                // The last line was cut by a crash and never acted upon: what follows a line waits for its fsync.
+                Err(_) if lines.peek().is_none() => tracing::warn!(number, "the ledger's last line was cut"),
+                // Whoever forgets a task may run it twice, and whoever forgets a fence may obey an old leader.
+                Err(error) => return Err(AgentError::State(format!("line {number} of {}: {error}", ledger.path))),
             }
         }
         for (_, _, entry) in ledger.entries.values_mut() {
@@ -91,26 +97,37 @@ impl Ledger {
     }
 
     /// Writes that a task is about to run. Durable when this returns.
-    pub(crate) async fn begin(&mut self, task: TaskId, fence: u64, expires_at: Timestamp) -> Result<(), AgentError> {
-        self.append(Line::Begin { task, fence, expires_at }).await
+    pub(crate) async fn begin(
+        &mut self,
+        task: TaskId,
+        fence: u64,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), AgentError> {
+        self.append(Line::Begin { task, fence, expires_at }, now).await
     }
 
     /// Writes how a task ended. Durable when this returns.
     pub(crate) async fn end(&mut self, task: TaskId, outcome: TaskOutcome, now: Timestamp) -> Result<(), AgentError> {
-        self.append(Line::End { task, outcome }).await?;
+        self.append(Line::End { task, outcome }, now).await?;
         if self.lines > LINES_MAX {
             self.compact(now).await?;
         }
         Ok(())
     }
 
-    async fn append(&mut self, line: Line) -> Result<(), AgentError> {
+    async fn append(&mut self, line: Line, now: Timestamp) -> Result<(), AgentError> {
+        if self.torn {
+            self.compact(now).await?;
+        }
+        self.torn = true;
         let fail = |source| HostError::File { action: "write", path: self.path.clone(), source };
         let mut json = serde_json::to_vec(&line).map_err(|error| AgentError::State(error.to_string()))?;
         json.push(b'\n');
         self.file.write_all(&json).await.map_err(fail)?;
         self.file.flush().await.map_err(fail)?;
         self.host.sync(&self.path).await?;
+        self.torn = false;
         self.take(line);
         Ok(())
     }
@@ -135,7 +152,7 @@ impl Ledger {
     async fn compact(&mut self, now: Timestamp) -> Result<(), AgentError> {
         let mut excess = self.entries.len().saturating_sub(TASKS_KEPT);
         self.entries.retain(|_, (expires_at, _, entry)| {
-            let forget = excess > 0 && *expires_at < now && matches!(entry, Entry::Ended(_));
+            let forget = excess > 0 && *expires_at < now && *entry != Entry::Begun;
             excess -= usize::from(forget);
             !forget
         });
@@ -154,6 +171,7 @@ impl Ledger {
         self.host.write(&FileSpec { path: self.path.clone(), mode: 0o600, content }).await?;
         self.file = self.host.append(&self.path).await?;
         self.lines = lines.len();
+        self.torn = false;
         Ok(())
     }
 }

@@ -2,9 +2,12 @@
 
 use std::{
     collections::HashMap,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
+use futures::FutureExt;
 use gpuaas_host::Host;
 use gpuaas_model::{Code, TaskId};
 use gpuaas_trust::{Envelope, EnvelopeError, SigningKeySet, TaskStatement};
@@ -28,6 +31,8 @@ use crate::{
 const LINES_KEPT: usize = 64;
 /// Tasks under way at once, waiting ones included.
 const TASKS_MAX: usize = 32;
+/// How far the control plane's clock may be ahead of the node's; certificates are backdated by as much.
+const CLOCK_SKEW_MAX: Duration = Duration::from_secs(300);
 
 /// Whom tasks must be for.
 #[derive(Clone, Debug)]
@@ -70,13 +75,23 @@ impl Runner {
         addressee: Addressee,
         keys: SigningKeySet,
     ) -> Result<Arc<Self>, AgentError> {
+        Self::open_with(host, fetch, addressee, keys, catalog::catalog()).await
+    }
+
+    async fn open_with(
+        host: Arc<dyn Host>,
+        fetch: Arc<Fetch>,
+        addressee: Addressee,
+        keys: SigningKeySet,
+        catalog: Vec<Entry>,
+    ) -> Result<Arc<Self>, AgentError> {
         let ledger = Ledger::open(host.clone(), now()).await?;
         Ok(Arc::new(Self {
             host,
             fetch,
             addressee,
             keys: Mutex::new(keys),
-            catalog: catalog::catalog(),
+            catalog,
             ledger: AsyncMutex::new(ledger),
             running: Mutex::default(),
             mutation: AsyncMutex::new(()),
@@ -119,7 +134,7 @@ impl Runner {
             return Err(refuse(Code::Unavailable, format!("{TASKS_MAX} tasks are under way already")));
         }
         ledger
-            .begin(statement.task, statement.fence, statement.expires_at)
+            .begin(statement.task, statement.fence, statement.expires_at, now())
             .await
             .map_err(|error| refuse(Code::HostFailed, error.to_string()))?;
         drop(ledger);
@@ -163,9 +178,14 @@ impl Runner {
 
     /// The catalog entry for a task that may run now.
     fn must_be_acceptable(&self, ledger: &Ledger, statement: &TaskStatement) -> Result<usize, Refusal> {
-        if statement.expires_at <= now() {
+        let now = now();
+        if statement.expires_at <= now {
             let late = EnvelopeError::Expired(statement.expires_at);
             return Err(refuse(Code::EnvelopeExpired, late.to_string()));
+        }
+        if statement.issued_at > now.plus(CLOCK_SKEW_MAX) {
+            let message = format!("the task is issued at {}, and this node's clock says {now}", statement.issued_at);
+            return Err(refuse(Code::EnvelopeExpired, message));
         }
         if statement.fence < ledger.fence() {
             let message = format!("the task has fence {}, and {} was seen", statement.fence, ledger.fence());
@@ -236,9 +256,13 @@ impl Runner {
             let _one_at_a_time = if entry.mutates { Some(self.mutation.lock().await) } else { None };
             (entry.run)(statement.params.clone(), context).await
         };
+        // A handler that panics has failed like any other: its task must not look as though it ran for ever.
+        let work = AssertUnwindSafe(work).catch_unwind();
         tokio::select! {
             // Handlers that wait watch deadline and cancellation themselves, to end with their evidence; this is for those that do not.
-            result = work => result,
+            result = work => result.unwrap_or_else(|_| {
+                Err(TaskFailure::new(Code::Internal, format!("the handler of {} panicked", statement.task_type)))
+            }),
             () = tokio::time::sleep(time + HANDLER_GRACE) => {
                 Err(TaskFailure::new(Code::TaskTimedOut, format!("{} did not end by its deadline", statement.task_type)))
             }
@@ -250,8 +274,11 @@ impl Runner {
 }
 
 /// How long a handler has to end by itself after its deadline or its cancellation.
-const HANDLER_GRACE: std::time::Duration = std::time::Duration::from_secs(2);
+const HANDLER_GRACE: Duration = Duration::from_secs(2);
 
 fn refuse(code: Code, message: String) -> Refusal {
     Refusal { code, message }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,10 +9,12 @@
 mod error;
 mod file;
 mod host;
+mod ready;
 pub mod sandbox;
 mod unit;
 
 pub use error::HostError;
 pub use file::{Changed, FileSpec};
 pub use host::{Command, CommandEnd, Facts, Host, Process};
+pub use ready::notify_ready;
 pub use unit::{JournalFrom, JournalLine, UnitStatus};

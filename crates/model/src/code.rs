@@ -81,7 +81,7 @@ text_enum! {
         EnvelopeInvalid = "envelope_invalid",
         /// A task envelope is for another node, control plane or enrollment epoch.
         EnvelopeForeign = "envelope_foreign",
-        /// A task envelope came after its time.
+        /// A task envelope came outside of its time: too late, or long before it.
         EnvelopeExpired = "envelope_expired",
         /// A task envelope carries a lower fence than one seen before.
         FenceTooLow = "fence_too_low",

@@ -62,6 +62,8 @@ impl InitError {
 pub(crate) struct Init {
     pub(crate) environment: SandboxEnvironment,
     units: RefCell<BTreeMap<String, Unit>>,
+    /// Outlive their units: who follows one goes on when the unit comes back.
+    journals: RefCell<BTreeMap<String, Journal>>,
 }
 
 /// Runs a sandbox until SIGTERM, SIGINT or the end of its lifeline; then ends every process of it.
@@ -76,7 +78,7 @@ async fn run_local(options: InitOptions) -> Result<(), InitError> {
         tracing::warn!(%error, "orphans will not be reaped here");
     }
     let listener = listen(&environment.socket)?;
-    let init = Rc::new(Init { environment, units: RefCell::default() });
+    let init = Rc::new(Init { environment, units: RefCell::default(), journals: RefCell::default() });
     init.reload();
     for name in init.enabled() {
         if let Some(unit) = init.unit(&name) {
@@ -84,9 +86,11 @@ async fn run_local(options: InitOptions) -> Result<(), InitError> {
         }
     }
     let mut terminate = signal(SignalKind::terminate()).map_err(InitError::of("catch signals for", &options.root))?;
+    let children = signal(SignalKind::child()).map_err(InitError::of("catch signals for", &options.root))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(InitError::of("catch signals for", &options.root))?;
     tokio::select! {
         () = serve::run(init.clone(), listener) => {}
+        () = process::reap_orphans(children) => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         () = lifeline(options.lifeline) => {}
@@ -167,10 +171,21 @@ impl Init {
             return Some(unit.clone());
         }
         let file = self.load(name)?;
-        let journal = Journal::open(&self.environment.root.join(".sandbox/journal"), name);
+        let journal = self.opened_journal(name);
         let unit = Unit::new(name, file, &self.environment, journal);
         self.units.borrow_mut().insert(name.to_owned(), unit.clone());
         Some(unit)
+    }
+
+    /// The journal of a unit that is known or was.
+    pub(crate) fn journal(&self, name: &str) -> Option<Journal> {
+        let known = self.journals.borrow().get(name).cloned();
+        known.or_else(|| self.unit(name).map(|_| self.opened_journal(name)))
+    }
+
+    fn opened_journal(&self, name: &str) -> Journal {
+        let open = || Journal::open(&self.environment.root.join(".sandbox/journal"), name);
+        self.journals.borrow_mut().entry(name.to_owned()).or_insert_with(open).clone()
     }
 
     /// Reads unit files anew; a unit whose file is gone is forgotten once it is inactive.
@@ -223,7 +238,7 @@ impl Init {
 
     async fn stop_all(&self) {
         let units: Vec<Unit> = self.units.borrow().values().cloned().collect();
-        let stops = units.iter().filter(|unit| unit.status.borrow().active != "inactive").map(Unit::stop);
+        let stops = units.iter().filter(|unit| !unit.is_at_rest()).map(Unit::stop);
         futures::future::join_all(stops).await;
     }
 }

@@ -48,11 +48,22 @@ impl Journal {
         Self(Rc::new(RefCell::new(Inner { lines, next, path, file, newest: watch::Sender::new(next - 1) })))
     }
 
-    /// Adds a line.
+    /// Adds a line of our own.
     pub(crate) fn write(&self, text: &str) {
+        self.write_cut(text.as_bytes(), text.len());
+    }
+
+    /// Adds a line of `length` bytes of which `start` is the start; says so when it is not kept whole.
+    pub(crate) fn write_cut(&self, start: &[u8], length: usize) {
+        let text = String::from_utf8_lossy(start);
+        let mut text = text.trim_end().to_owned();
+        if length > start.len() || text.len() > JournalLine::TEXT_BYTES_MAX {
+            let said = format!(" [cut; the line has {length} bytes]");
+            text.truncate(text.floor_char_boundary(JournalLine::TEXT_BYTES_MAX - said.len()));
+            text.push_str(&said);
+        }
         let mut inner = self.0.borrow_mut();
-        let end = text.floor_char_boundary(JournalLine::TEXT_BYTES_MAX);
-        let line = JournalLine { cursor: inner.next, at: now(), text: text[..end].to_owned() };
+        let line = JournalLine { cursor: inner.next, at: now(), text };
         inner.next += 1;
         inner.persist(&line);
         inner.newest.send_replace(line.cursor);

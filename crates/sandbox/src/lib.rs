@@ -9,6 +9,7 @@ mod init;
 mod journal;
 mod process;
 mod serve;
+mod supervisor;
 pub mod systemctl;
 mod unit;
 mod unit_file;

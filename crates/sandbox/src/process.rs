@@ -1,6 +1,8 @@
 //! Processes of a sandbox: starting one for a unit, and ending all.
 
 use std::{
+    cell::RefCell,
+    collections::BTreeSet,
     os::{
         fd::OwnedFd,
         linux::net::SocketAddrExt,
@@ -11,10 +13,13 @@ use std::{
 };
 
 use camino::{Utf8Path, Utf8PathBuf};
-use gpuaas_host::sandbox::{ROOT, SandboxEnvironment, UNIT};
+use gpuaas_host::{
+    JournalLine,
+    sandbox::{self, ROOT, SandboxEnvironment, UNIT},
+};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, PidfdFlags, Signal, pidfd_open},
+    process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, waitid},
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, BufReader},
@@ -48,8 +53,8 @@ pub(crate) fn spawn(
         .current_dir(&environment.root)
         .env_clear()
         .envs(environment.variables())
-        .envs(file_variables(environment, unit))
         .envs(unit.environment.iter().cloned())
+        .envs(file_variables(environment, unit)?)
         .env(UNIT, name)
         .process_group(0)
         .stdin(Stdio::null())
@@ -59,6 +64,7 @@ pub(crate) fn spawn(
         command.env("NOTIFY_SOCKET", socket);
     }
     let mut child = command.spawn()?;
+    AWAITED.with_borrow_mut(|awaited| awaited.extend(id(&child).map(Pid::as_raw_pid)));
     if let Some(stdout) = child.stdout.take() {
         copy_lines(stdout, journal.clone());
     }
@@ -73,14 +79,22 @@ fn resolve(environment: &SandboxEnvironment, program: &str) -> Utf8PathBuf {
     if inside.exists() { inside } else { Utf8PathBuf::from(program) }
 }
 
-fn file_variables(environment: &SandboxEnvironment, unit: &UnitFile) -> Vec<(String, String)> {
+/// What a unit's environment files say, later ones last. A file that is missing and not optional is an error.
+pub(crate) fn file_variables(
+    environment: &SandboxEnvironment,
+    unit: &UnitFile,
+) -> std::io::Result<Vec<(String, String)>> {
     let mut variables = Vec::new();
-    for (_, path) in &unit.environment_files {
+    for (optional, path) in &unit.environment_files {
         let inside = environment.root.join(path.as_str().trim_start_matches('/'));
-        let text = std::fs::read_to_string(inside).unwrap_or_default();
-        variables.extend(text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+        let text = match std::fs::read_to_string(inside) {
+            Ok(text) => text,
+            Err(_) if *optional => continue,
+            Err(error) => return Err(std::io::Error::new(error.kind(), format!("{path}: {error}"))),
+        };
+        variables.extend(text.lines().filter(|line| !line.trim_start().starts_with(['#', ';'])).filter_map(|line| {
             let (name, value) = line.split_once('=')?;
-            Some((name.trim().to_owned(), value.trim().trim_matches('"').to_owned()))
+            Some((name.trim().to_owned(), unquoted(value.trim()).to_owned()))
         }));
     }
     // A unit's `HOME=/root` means the sandbox's own.
@@ -89,19 +103,38 @@ fn file_variables(environment: &SandboxEnvironment, unit: &UnitFile) -> Vec<(Str
             *value = environment.root.join(value.trim_start_matches('/')).into_string();
         }
     }
-    variables
+    Ok(variables)
+}
+
+fn unquoted(value: &str) -> &str {
+    let inside = |quote| value.strip_prefix(quote).and_then(|rest: &str| rest.strip_suffix(quote));
+    inside('"').or_else(|| inside('\'')).unwrap_or(value)
 }
 
 fn copy_lines(from: impl AsyncRead + Unpin + 'static, journal: Journal) {
     tokio::task::spawn_local(async move {
         let mut from = BufReader::new(from);
-        let mut line = Vec::new();
+        // The start of the line under way, and its whole length: a program must not fill our memory with one line.
+        let (mut line, mut length) = (Vec::new(), 0_usize);
         loop {
-            line.clear();
-            match from.read_until(b'\n', &mut line).await {
-                Ok(0) | Err(_) => return,
-                Ok(_) => journal.write(String::from_utf8_lossy(&line).trim_end()),
+            let (used, ended) = match from.fill_buf().await {
+                Ok([]) | Err(_) => break,
+                Ok(bytes) => {
+                    let newline = bytes.iter().position(|&byte| byte == b'\n');
+                    let part = &bytes[..newline.unwrap_or(bytes.len())];
+                    length += part.len();
+                    line.extend(part.iter().take(JournalLine::TEXT_BYTES_MAX + 1 - line.len()));
+                    (part.len() + usize::from(newline.is_some()), newline.is_some())
+                }
+            };
+            from.consume(used);
+            if ended {
+                journal.write_cut(&line, length);
+                (line, length) = (Vec::new(), 0);
             }
+        }
+        if length > 0 {
+            journal.write_cut(&line, length);
         }
     });
 }
@@ -122,17 +155,48 @@ pub(crate) fn notify_socket(environment: &SandboxEnvironment, unit: &str) -> std
 
 /// Every process that carries this root in its environment, this one left out.
 pub(crate) fn of_root(root: &Utf8Path) -> Vec<Pid> {
-    let mark = format!("{ROOT}={root}");
+    marked(&[format!("{ROOT}={root}")])
+}
+
+/// Every process that carries this root and unit in its environment, this one left out.
+pub(crate) fn of_unit(root: &Utf8Path, unit: &str) -> Vec<Pid> {
+    marked(&[format!("{ROOT}={root}"), format!("{UNIT}={unit}")])
+}
+
+fn marked(marks: &[String]) -> Vec<Pid> {
     let own = std::process::id();
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| {
-            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-            let environment = std::fs::read(entry.path().join("environ")).ok()?;
-            let marked = environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes());
-            (marked && pid.unsigned_abs() != own).then(|| Pid::from_raw(pid)).flatten()
-        })
-        .collect()
+    // A machine without /proc runs no sandbox; what cannot be listed cannot be ended.
+    let pids = sandbox::processes_marked(marks).unwrap_or_default();
+    pids.into_iter().filter(|pid| pid.unsigned_abs() != own).filter_map(Pid::from_raw).collect()
+}
+
+thread_local! {
+    /// Children that somebody waits for; everybody's orphans that come to us are not among them.
+    static AWAITED: RefCell<BTreeSet<i32>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// Takes orphans that ended off the kernel's hands, for ever: nobody else waits for them.
+pub(crate) async fn reap_orphans(mut children: tokio::signal::unix::Signal) {
+    while children.recv().await.is_some() {
+        let present = own_children();
+        AWAITED.with_borrow_mut(|awaited| awaited.retain(|pid| present.contains(pid)));
+        for pid in present.into_iter().filter(|pid| AWAITED.with_borrow(|awaited| !awaited.contains(pid))) {
+            // One that still runs is left alone.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+            let _ = Pid::from_raw(pid).map(|pid| waitid(WaitId::Pid(pid), options));
+        }
+    }
+}
+
+fn own_children() -> BTreeSet<i32> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
+}
+
+/// A child's id, until it was waited for.
+pub(crate) fn id(child: &Child) -> Option<Pid> {
+    child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw)
 }
 
 /// Ends every process of the sandbox: politely first, then not. Returns when none is left.
@@ -152,7 +216,7 @@ pub(crate) async fn end_all(root: &Utf8Path) {
 }
 
 /// Waits for a process that need not be our child: its handle becomes readable when it has ended.
-async fn wait_for_end(pid: Pid) {
+pub(crate) async fn wait_for_end(pid: Pid) {
     let Ok(handle): Result<OwnedFd, _> = pidfd_open(pid, PidfdFlags::empty()) else { return };
     let waiting = tokio::task::spawn_blocking(move || {
         let mut watched = [PollFd::new(&handle, PollFlags::IN)];

@@ -4,14 +4,17 @@ use std::{rc::Rc, time::Duration};
 
 use futures::SinkExt;
 use futures::StreamExt;
-use gpuaas_host::sandbox::protocol::{LINE_BYTES_MAX, Reply, Request};
+use gpuaas_host::{
+    JournalFrom,
+    sandbox::protocol::{LINE_BYTES_MAX, Reply, Request},
+};
 use tokio::{
     net::{UnixListener, UnixStream},
     task::spawn_local,
 };
 use tokio_util::codec::{Framed, LinesCodec};
 
-use crate::init::Init;
+use crate::{init::Init, journal::Journal};
 
 /// Lines of a journal sent at once.
 const JOURNAL_BATCH: usize = 256;
@@ -54,7 +57,7 @@ async fn answer(init: &Init, mut connection: Connection) -> Result<(), String> {
         Request::Start { unit, wait } => start(init, &unit, wait).await,
         Request::Stop { unit } => match init.unit(&unit) {
             Some(unit) => {
-                let ran = unit.status.borrow().active != "inactive";
+                let ran = !unit.is_at_rest();
                 // A supervisor that is gone has nothing left to stop.
                 let _ = unit.stop().await;
                 Reply::Changed(ran)
@@ -70,31 +73,18 @@ async fn answer(init: &Init, mut connection: Connection) -> Result<(), String> {
             None => Reply::NotFound(format!("Failed to enable unit: Unit file {unit} does not exist.")),
         },
         Request::ResetFailed { unit } => match init.unit(&unit) {
-            Some(known) if known.status.borrow().active != "inactive" => Reply::Changed(true),
+            Some(known) if known.status.borrow().active != "inactive" => {
+                let failed = known.status.borrow().active == "failed";
+                let _ = known.reset().await;
+                Reply::Changed(failed)
+            }
             _ => not_loaded(&unit),
         },
         Request::Status { unit } => Reply::Status(init.unit(&unit).map(|unit| unit.status.borrow().clone())),
         Request::IsEnabled { unit } => Reply::Enabled(init.enabled().contains(&unit)),
         Request::Watch { unit } => return watch(init, connection, &unit).await,
-        Request::Journal { unit, from, follow } => match init.unit(&unit) {
-            Some(unit) => {
-                let mut cursor = unit.journal.before(from);
-                let mut newest = unit.journal.newest();
-                loop {
-                    newest.borrow_and_update();
-                    loop {
-                        let lines = unit.journal.after(cursor, JOURNAL_BATCH);
-                        let Some(last) = lines.last() else { break };
-                        cursor = last.cursor;
-                        for line in lines {
-                            send(&mut connection, &Reply::Line(line)).await?;
-                        }
-                    }
-                    if !follow || newest.changed().await.is_err() {
-                        return Ok(());
-                    }
-                }
-            }
+        Request::Journal { unit, from, follow } => match init.journal(&unit) {
+            Some(journal) => return tell(&journal, connection, from, follow).await,
             None => not_loaded(&unit),
         },
     };
@@ -105,21 +95,48 @@ async fn start(init: &Init, name: &str, wait: bool) -> Reply {
     let Some(unit) = init.unit(name) else {
         return Reply::NotFound(format!("Failed to start {name}: Unit {name} not found."));
     };
-    let running = matches!(unit.status.borrow().active.as_str(), "active" | "activating");
-    let job = unit.start();
+    // What is being stopped starts afterwards; only who wants to wait for the job waits for that.
+    let stopping = unit.status.borrow().active == "deactivating";
+    let (taken, job) = unit.start();
+    let changed = (stopping && !wait) || taken.await.unwrap_or(false);
     if !wait {
-        return Reply::Changed(!running);
+        return Reply::Changed(changed);
     }
     match job.await {
-        Ok(Ok(())) => Reply::Changed(!running),
+        Ok(Ok(())) => Reply::Changed(changed),
         Ok(Err(message)) => Reply::JobFailed(message),
         Err(_) => Reply::JobFailed(format!("Job for {name} was dropped.")),
     }
 }
 
+/// Sends a journal's lines, and goes on with new ones until the reader hangs up where it follows.
+async fn tell(journal: &Journal, mut connection: Connection, from: JournalFrom, follow: bool) -> Result<(), String> {
+    let mut cursor = journal.before(from);
+    let mut newest = journal.newest();
+    loop {
+        newest.borrow_and_update();
+        loop {
+            let lines = journal.after(cursor, JOURNAL_BATCH);
+            let Some(last) = lines.last() else { break };
+            cursor = last.cursor;
+            for line in lines {
+                send(&mut connection, &Reply::Line(line)).await?;
+            }
+        }
+        if !follow {
+            return Ok(());
+        }
+        tokio::select! {
+            changed = newest.changed() => if changed.is_err() { return Ok(()) },
+            hung_up = connection.next() => if hung_up.is_none() { return Ok(()) },
+        }
+    }
+}
+
 async fn watch(init: &Init, mut connection: Connection, name: &str) -> Result<(), String> {
-    let Some(unit) = init.unit(name) else { return send(&mut connection, &not_loaded(name)).await };
-    let mut status = unit.status.clone();
+    // Only the status is held: a unit that is removed ends, and this stream with it.
+    let status = init.unit(name).map(|unit| unit.status.clone());
+    let Some(mut status) = status else { return send(&mut connection, &not_loaded(name)).await };
     loop {
         let now = status.borrow_and_update().clone();
         send(&mut connection, &Reply::Status(Some(now))).await?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
+use gpuaas_host::sandbox::SandboxEnvironment;
 
 /// A parsed service unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +20,13 @@ pub(crate) struct UnitFile {
     pub(crate) kill_mode: KillMode,
     /// Zero: without end.
     pub(crate) start_timeout: Duration,
+    /// Zero: without end.
     pub(crate) stop_timeout: Duration,
+    /// So many starts within the interval are the most; zero: no limit.
+    pub(crate) start_limit_burst: usize,
+    pub(crate) start_limit_interval: Duration,
+    /// Paths that must exist, or with `false` must not.
+    pub(crate) path_conditions: Vec<(bool, Utf8PathBuf)>,
 }
 
 /// How a unit tells that it is up.
@@ -77,22 +84,56 @@ impl UnitFile {
             kill_mode: KillMode::ControlGroup,
             start_timeout: Duration::from_secs(90),
             stop_timeout: Duration::from_secs(90),
+            // systemd's defaults.
+            start_limit_burst: 5,
+            start_limit_interval: Duration::from_secs(10),
+            path_conditions: Vec::new(),
         };
-        let mut in_service = false;
+        let mut section = "";
         for line in text.replace("\\\n", " ").lines().map(str::trim) {
             if line.starts_with('[') {
-                in_service = line == "[Service]";
-            } else if in_service
-                && !line.starts_with(['#', ';'])
+                section = line;
+            } else if !line.starts_with(['#', ';'])
                 && let Some((key, value)) = line.split_once('=')
             {
-                unit.set(key.trim(), &specifiers(name, value.trim()))?;
+                let (key, value) = (key.trim(), specifiers(name, value.trim()));
+                match section {
+                    "[Unit]" => unit.set_unit(key, &value)?,
+                    "[Service]" => unit.set(key, &value)?,
+                    _ => {}
+                }
             }
         }
         if unit.start.words.is_empty() {
             return Err(UnitFileError(format!("{name} has no ExecStart")));
         }
         Ok(unit)
+    }
+
+    /// The condition on a path that does not hold, as the file says it.
+    pub(crate) fn unmet_path_condition(&self, environment: &SandboxEnvironment) -> Option<String> {
+        let holds = |wanted: bool, path: &Utf8Path| {
+            environment.root.join(path.as_str().trim_start_matches('/')).exists() == wanted
+        };
+        let unmet = self.path_conditions.iter().find(|(wanted, path)| !holds(*wanted, path))?;
+        Some(format!("ConditionPathExists={}{}", if unmet.0 { "" } else { "!" }, unmet.1))
+    }
+
+    fn set_unit(&mut self, key: &str, value: &str) -> Result<(), UnitFileError> {
+        match key {
+            "ConditionPathExists" => {
+                let path = value.trim_start_matches('!');
+                self.path_conditions.push((path == value, Utf8Path::new(path).to_owned()));
+            }
+            "StartLimitIntervalSec" => self.start_limit_interval = seconds(value)?,
+            "StartLimitBurst" => {
+                self.start_limit_burst =
+                    value.parse().map_err(|_| UnitFileError(format!("{value} is no number of starts")))?;
+            }
+            // Descriptions and order; nothing here depends on another unit.
+            _ => tracing::debug!(key, "a directive without effect in a sandbox"),
+        }
+        Ok(())
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), UnitFileError> {
@@ -137,6 +178,9 @@ fn specifiers(name: &str, value: &str) -> String {
 }
 
 fn seconds(value: &str) -> Result<Duration, UnitFileError> {
+    if value == "infinity" {
+        return Ok(Duration::ZERO);
+    }
     let number = value.strip_suffix("ms").map(|number| (number, 0.001));
     let (number, unit) = number.or_else(|| value.strip_suffix('s').map(|number| (number, 1.0))).unwrap_or((value, 1.0));
     let number: f64 = number.trim().parse().map_err(|_| UnitFileError(format!("{value} is no time span")))?;

@@ -234,6 +234,25 @@ mod tests {
         assert_eq!(Envelope::verify(envelope.to_json().as_bytes(), &keys(), NOW), Err(EnvelopeError::Signature));
     }
 
+    #[test]
+    fn a_signed_statement_with_an_unknown_or_missing_field_is_refused() {
+        let sign = |value: &serde_json::Value| {
+            let payload = serde_json::to_vec(value).unwrap();
+            let sig = signer().key.sign(&pre_authentication(PAYLOAD_TYPE, &payload));
+            let signature = Signature { keyid: signer().key_id, sig: STANDARD.encode(sig.to_bytes()) };
+            let payload = STANDARD.encode(payload);
+            Envelope { payload_type: PAYLOAD_TYPE.to_owned(), payload, signatures: vec![signature] }.to_json()
+        };
+        let good = serde_json::to_value(statement()).unwrap();
+        assert!(Envelope::open(sign(&good).as_bytes(), &keys()).is_ok());
+        let (mut more, mut less) = (good.clone(), good);
+        more["also"] = json!(1);
+        less.as_object_mut().unwrap().remove("fence");
+        for odd in [more, less] {
+            assert!(matches!(Envelope::open(sign(&odd).as_bytes(), &keys()), Err(EnvelopeError::Malformed(_))));
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 

@@ -68,6 +68,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // beside the product: nothing above may import these
     ("gpuaas-standin", &[]),
     ("gpuaas-postgres-server", &[]),
+    ("gpuaas-host-contract", &["gpuaas-host", "gpuaas-sandbox"]),
     ("xtask", &["gpuaas-model", "gpuaas-api-types", "gpuaas-client"]),
 ];
 

@@ -74,6 +74,19 @@ impl SandboxEnvironment {
             _ => Err(refuse()),
         }
     }
+
+    /// The same for what follows a link at the path's own end. Refuses one that leads out of the root, and one that leads nowhere:
+    /// whatever is made through it would be made who knows where.
+    pub fn resolve_followed(&self, path: &Utf8Path) -> Result<Utf8PathBuf, HostError> {
+        let real = self.resolve(path)?;
+        if !real.is_symlink() {
+            return Ok(real);
+        }
+        match (real.canonicalize_utf8(), self.root.canonicalize_utf8()) {
+            (Ok(end), Ok(root)) if end.starts_with(&root) => Ok(real),
+            _ => Err(HostError::Path { path: path.to_owned() }),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -62,61 +62,98 @@ fn line(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// Ports of `ports` with a listener at the node's own address: read from the kernel's table, which needs no connection attempt.
+/// Ports of `ports` with a listener at the node's own address or at every address: read from the kernel's tables, which needs no
+/// connection attempt.
 pub(super) fn listening(sandbox: &SandboxEnvironment, ports: &[u16]) -> Result<Vec<u16>, HostError> {
-    const LISTEN: &str = "0A";
     let std::net::IpAddr::V4(address) = sandbox.address else { return Ok(Vec::new()) };
-    let table = fs::read_to_string("/proc/net/tcp").map_err(HostError::file("read", Utf8Path::new("/proc/net/tcp")))?;
     // The kernel prints addresses in the machine's byte order.
     let own = format!("{:08X}", u32::from_ne_bytes(address.octets()));
-    let mut found: Vec<u16> = table
-        .lines()
-        .skip(1)
-        .filter_map(|line| {
-            let mut fields = line.split_whitespace().skip(1);
-            let (local, state) = (fields.next()?, fields.nth(1)?);
-            let (at, port) = local.split_once(':')?;
-            let port = u16::from_str_radix(port, 16).ok()?;
-            (state == LISTEN && at == own && ports.contains(&port)).then_some(port)
-        })
-        .collect();
+    let (every, every_v6) = ("0".repeat(8), "0".repeat(32));
+    let mut found = Vec::new();
+    for path in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let table = match fs::read_to_string(path) {
+            Ok(table) => table,
+            // A kernel without IPv6 has no such table.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(HostError::file("read", Utf8Path::new(path))(error)),
+        };
+        let listeners = table.lines().skip(1).filter_map(listener);
+        found.extend(
+            listeners
+                .filter(|(at, port)| (*at == own || *at == every || *at == every_v6) && ports.contains(port))
+                .map(|(_, port)| port),
+        );
+    }
     found.sort_unstable();
     found.dedup();
     Ok(found)
 }
 
+/// Address and port of a line of the kernel's table, if something listens there.
+fn listener(line: &str) -> Option<(&str, u16)> {
+    const LISTEN: &str = "0A";
+    let mut fields = line.split_whitespace().skip(1);
+    let (local, state) = (fields.next()?, fields.nth(1)?);
+    let (at, port) = local.split_once(':')?;
+    (state == LISTEN).then_some((at, u16::from_str_radix(port, 16).ok()?))
+}
+
 /// Processes that carry this sandbox's root in their environment, whoever started them.
 pub(super) fn processes(sandbox: &SandboxEnvironment, prefixes: &[String]) -> Result<Vec<Process>, HostError> {
-    let mark = format!("{}={}", super::ROOT, sandbox.root);
-    let proc = Utf8Path::new("/proc");
-    let entries = fs::read_dir(proc).map_err(HostError::file("list", proc))?;
     let mut found = Vec::new();
-    for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        // A process that ends meanwhile, or is another user's, is not ours to list.
-        let Ok(environment) = fs::read(entry.path().join("environ")) else { continue };
-        if !environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes()) {
-            continue;
-        }
-        let Ok(program) = fs::read_link(entry.path().join("exe")) else { continue };
+    for pid in processes_marked(&[format!("{}={}", super::ROOT, sandbox.root)])? {
+        let Ok(program) = fs::read_link(format!("/proc/{pid}/exe")) else { continue };
         let program = program.to_string_lossy();
         let program = program.strip_prefix(sandbox.root.as_str()).unwrap_or(&program).to_owned();
-        if prefixes.is_empty() || prefixes.iter().any(|prefix| program.starts_with(prefix)) {
+        if prefixes.is_empty() || under(prefixes, &program) {
             found.push(Process { pid, program });
         }
     }
-    found.sort_by_key(|process| process.pid);
     Ok(found)
+}
+
+/// Processes of the machine that carry every one of these variables (`NAME=value`) in their environment, by id. Those that ended and
+/// were not yet waited for are none.
+pub fn processes_marked(marks: &[String]) -> Result<Vec<i32>, HostError> {
+    let proc = Utf8Path::new("/proc");
+    let entries = fs::read_dir(proc).map_err(HostError::file("list", proc))?;
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let mut found: Vec<i32> = pids.filter(|&pid| is_marked(pid, marks)).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn is_marked(pid: i32, marks: &[String]) -> bool {
+    /// A process that becomes another program has no environment for an instant; it runs a program nevertheless.
+    const LOOKS_MAX: u32 = 100;
+    for _ in 0..LOOKS_MAX {
+        // A process that ends meanwhile, or is another user's, is not ours to list.
+        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+        if !environment.is_empty() {
+            let has = |mark: &String| environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes());
+            return marks.iter().all(has);
+        }
+        if fs::read_link(format!("/proc/{pid}/exe")).is_err() {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    false
 }
 
 pub(super) fn mounts(sandbox: &SandboxEnvironment, prefixes: &[String]) -> Result<Vec<String>, HostError> {
     let path = Utf8Path::new("/proc/self/mounts");
     let table = fs::read_to_string(path).map_err(HostError::file("read", path))?;
-    let under = |mount: &str| {
+    let inside = |mount: &str| {
         let inside = mount.strip_prefix(sandbox.root.as_str())?;
-        prefixes.iter().any(|prefix| inside.starts_with(prefix)).then(|| inside.to_owned())
+        under(prefixes, inside).then(|| inside.to_owned())
     };
-    Ok(table.lines().filter_map(|line| under(line.split_whitespace().nth(1)?)).collect())
+    Ok(table.lines().filter_map(|line| inside(line.split_whitespace().nth(1)?)).collect())
+}
+
+/// Whether a path is one of these or lies under one.
+fn under(prefixes: &[String], path: &str) -> bool {
+    prefixes.iter().any(|prefix| Utf8Path::new(path).starts_with(prefix))
 }
 
 pub(super) async fn run(sandbox: &SandboxEnvironment, command: &Command) -> Result<CommandEnd, HostError> {

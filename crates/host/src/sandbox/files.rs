@@ -2,11 +2,11 @@
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
-    io::{ErrorKind, Read, Write},
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
 };
 
-use camino::Utf8Path;
+use camino::{Utf8Path, Utf8PathBuf};
 
 use super::environment::SandboxEnvironment;
 use crate::{
@@ -27,12 +27,7 @@ pub(super) fn write(sandbox: &SandboxEnvironment, file: &FileSpec) -> Result<Cha
     }
     let folder = real.parent().ok_or_else(|| HostError::Path { path: file.path.clone() })?;
     fs::create_dir_all(folder).map_err(fail("make the folder of"))?;
-    let draft = folder.join(format!(".{}.draft", real.file_name().unwrap_or_default()));
-    // Whatever an interrupted write left behind goes first; the draft is never followed through a link.
-    match fs::remove_file(&draft) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(fail("write")(error)),
-        _ => {}
-    }
+    let draft = draft(folder, &real).map_err(fail("write"))?;
     let mut options = OpenOptions::new();
     let mut open = options.create_new(true).write(true).mode(file.mode).open(&draft).map_err(fail("write"))?;
     open.write_all(&file.content).map_err(fail("write"))?;
@@ -48,7 +43,7 @@ pub(super) fn read(
     path: &Utf8Path,
     bytes_max: u64,
 ) -> Result<Option<Vec<u8>>, HostError> {
-    let real = sandbox.resolve(path)?;
+    let real = sandbox.resolve_followed(path)?;
     let file = match File::open(&real) {
         Ok(file) => file,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
@@ -74,7 +69,7 @@ pub(super) fn remove(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<Ch
 }
 
 pub(super) fn make_folder(sandbox: &SandboxEnvironment, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-    let real = sandbox.resolve(path)?;
+    let real = sandbox.resolve_followed(path)?;
     if fs::metadata(&real).is_ok_and(|known| known.is_dir() && known.permissions().mode() & 0o7777 == mode) {
         return Ok(Changed::No);
     }
@@ -88,7 +83,7 @@ pub(super) fn exists(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<bo
 }
 
 pub(super) fn list(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<Vec<String>, HostError> {
-    let entries = match fs::read_dir(sandbox.resolve(path)?) {
+    let entries = match fs::read_dir(sandbox.resolve_followed(path)?) {
         Ok(entries) => entries,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
         Err(error) => return Err(HostError::file("list", path)(error)),
@@ -102,7 +97,7 @@ pub(super) fn list(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<Vec<
 }
 
 pub(super) fn size(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<Option<u64>, HostError> {
-    match fs::metadata(sandbox.resolve(path)?) {
+    match fs::metadata(sandbox.resolve_followed(path)?) {
         Ok(metadata) => Ok(Some(metadata.len())),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(HostError::file("look at", path)(error)),
@@ -110,7 +105,7 @@ pub(super) fn size(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<Opti
 }
 
 pub(super) fn open_append(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<File, HostError> {
-    let real = sandbox.resolve(path)?;
+    let real = sandbox.resolve_followed(path)?;
     if let Some(folder) = real.parent() {
         fs::create_dir_all(folder).map_err(HostError::file("make the folder of", path))?;
     }
@@ -118,7 +113,7 @@ pub(super) fn open_append(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Resu
 }
 
 pub(super) fn sync(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<(), HostError> {
-    let real = sandbox.resolve(path)?;
+    let real = sandbox.resolve_followed(path)?;
     File::open(&real).and_then(|file| file.sync_all()).map_err(HostError::file("sync", path))
 }
 
@@ -135,21 +130,58 @@ pub(super) fn copy(
     to: &Utf8Path,
     mode: u32,
 ) -> Result<Changed, HostError> {
-    let (real_from, real_to) = (sandbox.resolve(from)?, sandbox.resolve(to)?);
+    let (real_from, real_to) = (sandbox.resolve_followed(from)?, sandbox.resolve(to)?);
+    if is_copy(&real_from, &real_to, mode) {
+        return Ok(Changed::No);
+    }
     let folder = real_to.parent().ok_or_else(|| HostError::Path { path: to.to_owned() })?;
     fs::create_dir_all(folder).map_err(HostError::file("make the folder of", to))?;
-    let draft = folder.join(format!(".{}.draft", real_to.file_name().unwrap_or_default()));
-    fs::copy(&real_from, &draft).map_err(HostError::file("copy", from))?;
-    fs::set_permissions(&draft, Permissions::from_mode(mode)).map_err(HostError::file("set the mode of", to))?;
-    File::open(&draft).and_then(|file| file.sync_all()).map_err(HostError::file("sync", to))?;
+    let draft = draft(folder, &real_to).map_err(HostError::file("write", to))?;
+    let mut source = File::open(&real_from).map_err(HostError::file("open", from))?;
+    let mut options = OpenOptions::new();
+    let mut copied =
+        options.create_new(true).write(true).mode(mode).open(&draft).map_err(HostError::file("write", to))?;
+    std::io::copy(&mut source, &mut copied).map_err(HostError::file("copy", from))?;
+    copied.set_permissions(Permissions::from_mode(mode)).map_err(HostError::file("set the mode of", to))?;
+    copied.sync_all().map_err(HostError::file("sync", to))?;
     fs::rename(&draft, &real_to).map_err(HostError::file("put in place", to))?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(HostError::file("sync the folder of", to))?;
     Ok(Changed::Yes)
+}
+
+/// A name beside the file for what is not whole yet. What an interrupted change left there goes first: it is never followed through a link.
+fn draft(folder: &Utf8Path, real: &Utf8Path) -> std::io::Result<Utf8PathBuf> {
+    let draft = folder.join(format!(".{}.draft", real.file_name().unwrap_or_default()));
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(draft),
+    }
+}
+
+fn is_copy(from: &Utf8Path, to: &Utf8Path, mode: u32) -> bool {
+    let (Ok(known), Ok(source)) = (fs::symlink_metadata(to), fs::metadata(from)) else { return false };
+    let alike = known.is_file() && known.len() == source.len() && known.permissions().mode() & 0o7777 == mode;
+    alike && same_content(from, to).unwrap_or(false)
+}
+
+fn same_content(one: &Utf8Path, other: &Utf8Path) -> std::io::Result<bool> {
+    let (mut one, mut other) = (BufReader::new(File::open(one)?), BufReader::new(File::open(other)?));
+    loop {
+        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
+        let length = left.len().min(right.len());
+        if left[..length] != right[..length] {
+            return Ok(false);
+        }
+        if length == 0 {
+            return Ok(left.len() == right.len());
+        }
+        one.consume(length);
+        other.consume(length);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use camino::Utf8PathBuf;
-
     use super::*;
 
     fn sandbox() -> (tempfile::TempDir, SandboxEnvironment) {

@@ -8,6 +8,7 @@ pub mod protocol;
 
 pub use client::InitClient;
 pub use environment::{ADDRESS, HOSTNAME, ROOT, SOCKET, SandboxEnvironment, UNIT};
+pub use facts::processes_marked;
 
 use async_trait::async_trait;
 use camino::Utf8Path;
@@ -75,7 +76,7 @@ impl Host for SandboxHost {
     }
 
     async fn open(&self, path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError> {
-        let real = self.environment.resolve(path)?;
+        let real = self.environment.resolve_followed(path)?;
         let file = tokio::fs::File::open(&real).await.map_err(HostError::file("open", path))?;
         Ok(Box::new(file))
     }

@@ -1,0 +1,7 @@
+//! What the runner refuses, remembers and ends, through the entry that envelopes come in by.
+
+mod keys;
+mod memory;
+mod refusals;
+mod running;
+mod world;

@@ -1,0 +1,90 @@
+//! Keys: which signatures count, and that the set of them never goes back.
+
+use gpuaas_model::Code;
+use gpuaas_trust::{Authority, KeyState, SignedKeySet, SigningKeySet, TaskKey, TaskSigner};
+
+use super::world::{World, statement};
+use crate::clock::now;
+
+fn set(world: &World, version: u64, state: KeyState) -> SigningKeySet {
+    SigningKeySet { version, keys: vec![TaskKey { state, ..world.signer.public() }] }
+}
+
+#[tokio::test]
+async fn a_task_signed_by_a_key_that_is_not_in_the_set_is_refused() {
+    let world = World::new().await;
+    let stranger = TaskSigner::from_seed(&[8; 32]).sign(&statement(1)).unwrap().to_json();
+    assert_eq!(world.refusal_of(stranger.as_bytes()).await, Code::EnvelopeInvalid);
+}
+
+#[tokio::test]
+async fn a_signature_under_the_name_of_another_key_is_refused() {
+    let world = World::new().await;
+    let stranger = TaskSigner::from_seed(&[8; 32]);
+    let envelope = stranger.sign(&statement(1)).unwrap().to_json();
+    let envelope = envelope.replace(stranger.key_id(), world.signer.key_id());
+    assert_eq!(world.refusal_of(envelope.as_bytes()).await, Code::EnvelopeInvalid);
+}
+
+#[tokio::test]
+async fn only_keys_that_are_active_or_in_grace_count() {
+    let world = World::new().await;
+    for state in [KeyState::Staged, KeyState::Retired, KeyState::Revoked] {
+        world.runner.set_keys(set(&world, 6, state));
+        assert_eq!(world.refusal(&statement(1)).await, Code::EnvelopeInvalid, "{state:?}");
+    }
+    for (state, number) in [(KeyState::Grace, 1), (KeyState::Active, 2)] {
+        world.runner.set_keys(set(&world, 6, state));
+        world.end(&statement(number)).await;
+    }
+    assert_eq!(world.runs().await, 2);
+}
+
+#[tokio::test]
+async fn a_newer_key_set_is_kept_and_then_counts_from_one_moment_to_the_next() {
+    let world = World::new().await;
+    let dialer = world.dialer();
+    let revoked = set(&world, 6, KeyState::Revoked).sign(&world.authority).unwrap();
+    dialer.take_keys(&world.runner, &revoked).await.unwrap();
+    assert_eq!(world.runner.key_set_version(), 6);
+    assert_eq!(world.refusal(&statement(1)).await, Code::EnvelopeInvalid);
+    let kept = world.text("/var/lib/gpuaas-agent/identity.json").await;
+    let kept: serde_json::Value = serde_json::from_str(&kept).unwrap();
+    assert_eq!(serde_json::from_value::<SignedKeySet>(kept["key_set"].clone()).unwrap(), revoked);
+}
+
+#[tokio::test]
+async fn a_key_set_never_goes_back() {
+    let world = World::new().await;
+    let dialer = world.dialer();
+    let newer = set(&world, 6, KeyState::Revoked).sign(&world.authority).unwrap();
+    dialer.take_keys(&world.runner, &newer).await.unwrap();
+    let kept = world.text("/var/lib/gpuaas-agent/identity.json").await;
+    let older = set(&world, 5, KeyState::Active).sign(&world.authority).unwrap();
+    assert!(dialer.take_keys(&world.runner, &older).await.is_err());
+    // Nor under the version that is in use already.
+    let same = set(&world, 6, KeyState::Active).sign(&world.authority).unwrap();
+    let _ = dialer.take_keys(&world.runner, &same).await;
+    assert_eq!(world.runner.key_set_version(), 6);
+    assert_eq!(world.refusal(&statement(1)).await, Code::EnvelopeInvalid);
+    assert_eq!(world.text("/var/lib/gpuaas-agent/identity.json").await, kept);
+}
+
+#[tokio::test]
+async fn a_key_set_of_another_authority_is_refused() {
+    let world = World::new().await;
+    let stranger = Authority::generate("cp-1", now()).unwrap();
+    let forged = set(&world, 9, KeyState::Active).sign(&stranger).unwrap();
+    assert!(world.dialer().take_keys(&world.runner, &forged).await.is_err());
+    assert_eq!(world.runner.key_set_version(), 5);
+}
+
+#[tokio::test]
+async fn a_key_set_that_cannot_be_kept_is_not_used() {
+    let world = World::new().await;
+    let dialer = world.dialer();
+    world.host.make_folder("/var/lib/gpuaas-agent/identity.json".into(), 0o700).await.unwrap();
+    let newer = set(&world, 6, KeyState::Revoked).sign(&world.authority).unwrap();
+    assert!(dialer.take_keys(&world.runner, &newer).await.is_err());
+    assert_eq!(world.runner.key_set_version(), 5);
+}

@@ -1,0 +1,104 @@
+//! Tasks under way: how they are ended, and what they do to each other. Time stands still and jumps where nothing else is to be done.
+
+use std::time::Duration;
+
+use gpuaas_model::Code;
+use gpuaas_trust::TaskStatement;
+use gpuaas_wire::{session::TaskLine, task::TaskOutcome};
+
+use super::world::{World, begun, changing, deaf, end, failure, panicking, patient, statement, task};
+use crate::clock::now;
+
+fn soon(statement: TaskStatement) -> TaskStatement {
+    TaskStatement { expires_at: now().plus(Duration::from_secs(20)), ..statement }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_watches_its_deadline_ends_with_its_evidence() {
+    let world = World::new().await;
+    let line = world.end(&soon(patient(1))).await;
+    assert!(matches!(&line, TaskLine::Ended(TaskOutcome::Failed { failure }) if failure.message.contains("evidence")));
+    assert_eq!(failure(line), Code::TaskTimedOut);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_watches_nothing_is_ended_at_its_deadline() {
+    let world = World::new().await;
+    let line = world.end(&soon(deaf(1))).await;
+    assert_eq!(failure(line.clone()), Code::TaskTimedOut);
+    assert_eq!(world.end(&deaf(1)).await, line, "its end is recorded");
+    assert_eq!(world.runs().await, 1);
+}
+
+#[tokio::test]
+async fn a_cancelled_handler_ends_with_its_evidence() {
+    let world = World::new().await;
+    let lines = begun(world.send(&patient(1)).await.ok().unwrap()).await;
+    world.runner.cancel(task(1));
+    let line = end(lines).await;
+    assert!(matches!(&line, TaskLine::Ended(TaskOutcome::Failed { failure }) if failure.message.contains("evidence")));
+    assert_eq!(failure(line), Code::TaskCancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_handler_that_watches_nothing_is_ended_all_the_same() {
+    let world = World::new().await;
+    let lines = begun(world.send(&deaf(1)).await.ok().unwrap()).await;
+    world.runner.cancel(task(7));
+    world.runner.cancel(task(1));
+    assert_eq!(failure(end(lines).await), Code::TaskCancelled);
+}
+
+#[tokio::test]
+async fn a_task_that_was_cancelled_leaves_the_node_to_the_next() {
+    let world = World::new().await;
+    let first = begun(world.send(&changing(1)).await.ok().unwrap()).await;
+    let second = world.send(&changing(2)).await.ok().unwrap();
+    // A task that changes nothing passes both.
+    world.end(&statement(3)).await;
+    assert_eq!(world.runs().await, 2, "the second waits for the first");
+    world.runner.cancel(task(1));
+    assert_eq!(failure(end(first).await), Code::TaskCancelled);
+    let second = begun(second).await;
+    assert_eq!(world.runs().await, 3);
+    world.runner.cancel(task(2));
+    end(second).await;
+}
+
+#[tokio::test]
+async fn two_tasks_that_change_nothing_run_side_by_side() {
+    let world = World::new().await;
+    let one = begun(world.send(&patient(1)).await.ok().unwrap()).await;
+    let other = begun(world.send(&patient(2)).await.ok().unwrap()).await;
+    assert_eq!(world.runs().await, 2);
+    world.runner.cancel(task(2));
+    assert_eq!(failure(end(other).await), Code::TaskCancelled);
+    // A second listener hears the same end, and the first task was not touched.
+    let again = world.send(&patient(1)).await.ok().unwrap();
+    world.runner.cancel(task(1));
+    let ends = (end(one).await, end(again).await);
+    assert_eq!(ends.0, ends.1);
+    assert_eq!(world.runs().await, 2);
+}
+
+#[tokio::test]
+async fn more_tasks_than_the_limit_are_refused() {
+    let world = World::new().await;
+    let mut running = Vec::new();
+    for number in 0..32 {
+        running.push(begun(world.send(&patient(number)).await.ok().unwrap()).await);
+    }
+    assert_eq!(world.refusal(&statement(99)).await, Code::Unavailable);
+    world.runner.cancel(task(0));
+    end(running.remove(0)).await;
+    world.end(&statement(99)).await;
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_has_failed_and_leaves_nothing_behind() {
+    let world = World::new().await;
+    let line = world.end(&panicking(1)).await;
+    assert_eq!(failure(line.clone()), Code::Internal);
+    assert_eq!(world.end(&panicking(1)).await, line);
+    world.end(&statement(2)).await;
+}

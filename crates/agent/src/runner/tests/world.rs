@@ -1,0 +1,254 @@
+//! One node with its ledger on a real disk, a control plane that signs for it, and handlers whose runs can be counted.
+
+use std::{sync::Arc, time::Duration};
+
+use camino::{Utf8Path, Utf8PathBuf};
+use gpuaas_host::{
+    Host,
+    sandbox::{SandboxEnvironment, SandboxHost},
+};
+use gpuaas_model::{Code, TaskId, Timestamp};
+use gpuaas_trust::{Authority, NodeIdentity, NodeKey, SignedKeySet, SigningKeySet, TaskSigner, TaskStatement};
+use gpuaas_wire::{
+    session::{Refusal, TaskLine},
+    task::{
+        HostFacts, Inspect, Noop, NoopDone, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Stop, Rke2Stopped,
+        Rke2Uninstall, Rke2Uninstalled, TaskFailure, TaskOutcome,
+    },
+};
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+
+use crate::{
+    catalog::{Entry, entry},
+    clock::now,
+    context::Context,
+    dial::Dialer,
+    error::AgentError,
+    fetch::Fetch,
+    runner::{Accepted, Addressee, Runner},
+    state::{Identity, State},
+};
+
+const NODE: &str = "0198c0de-7a3b-7c11-9b54-0242ac120001";
+/// Where the ledger lies on the node.
+pub(super) const LEDGER: &str = "/var/lib/gpuaas-agent/ledger.jsonl";
+/// Where handlers leave a line for each run.
+const RUNS: &str = "/var/lib/runs";
+
+/// A node and its control plane.
+pub(super) struct World {
+    pub(super) host: Arc<dyn Host>,
+    pub(super) authority: Authority,
+    pub(super) signer: TaskSigner,
+    pub(super) runner: Arc<Runner>,
+    _root: tempfile::TempDir,
+}
+
+impl World {
+    pub(super) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Utf8PathBuf::from_path_buf(folder.path().canonicalize().unwrap()).unwrap();
+        let (address, socket) = ("127.0.0.1".parse().unwrap(), root.join("run/none"));
+        let environment = SandboxEnvironment { root, address, hostname: "n".to_owned(), socket };
+        let host: Arc<dyn Host> = Arc::new(SandboxHost::new(environment));
+        let authority = Authority::generate("cp-1", now()).unwrap();
+        let signer = TaskSigner::from_seed(&[7; 32]);
+        let keys = SigningKeySet { version: 5, keys: vec![signer.public()] };
+        let runner = open(&host, &authority, keys).await.unwrap();
+        Self { host, authority, signer, runner, _root: folder }
+    }
+
+    /// The agent starts anew on the same node.
+    pub(super) async fn restart(&mut self) -> Result<(), AgentError> {
+        let keys = SigningKeySet { version: 5, keys: vec![self.signer.public()] };
+        self.runner = open(&self.host, &self.authority, keys).await?;
+        Ok(())
+    }
+
+    /// The part of the agent that takes key sets.
+    pub(super) fn dialer(&self) -> Dialer {
+        let keys = SigningKeySet { version: 5, keys: vec![self.signer.public()] };
+        let state = state(&self.authority, keys.sign(&self.authority).unwrap());
+        Dialer { host: self.host.clone(), instance: "one".to_owned(), state: tokio::sync::Mutex::new(state) }
+    }
+
+    /// Signs a task and hands it to the runner.
+    pub(super) async fn send(&self, statement: &TaskStatement) -> Result<Accepted, Refusal> {
+        self.runner.accept(self.signer.sign(statement).unwrap().to_json().as_bytes()).await
+    }
+
+    /// How a task that is accepted ends.
+    pub(super) async fn end(&self, statement: &TaskStatement) -> TaskLine {
+        end(self.send(statement).await.map_err(|refusal| refusal.message).unwrap()).await
+    }
+
+    /// The code with which a task is refused; nothing may have come of it.
+    pub(super) async fn refusal(&self, statement: &TaskStatement) -> Code {
+        let envelope = self.signer.sign(statement).unwrap().to_json();
+        self.refusal_of(envelope.as_bytes()).await
+    }
+
+    pub(super) async fn refusal_of(&self, envelope: &[u8]) -> Code {
+        let before = (self.runs().await, self.text(LEDGER).await);
+        let Err(refusal) = self.runner.accept(envelope).await else { panic!("it was accepted") };
+        assert_eq!((self.runs().await, self.text(LEDGER).await), before, "a refusal leaves no trace");
+        refusal.code
+    }
+
+    /// How often a handler ran.
+    pub(super) async fn runs(&self) -> usize {
+        self.text(RUNS).await.lines().count()
+    }
+
+    pub(super) async fn text(&self, path: &str) -> String {
+        let content = self.host.read(Utf8Path::new(path), 1 << 20).await.unwrap().unwrap_or_default();
+        String::from_utf8_lossy(&content).into_owned()
+    }
+}
+
+/// A task that this node takes, of the type that counts its runs and ends.
+pub(super) fn statement(number: u32) -> TaskStatement {
+    let id = format!("0198c0de-7a3b-7c11-9b54-0242{number:08x}");
+    TaskStatement {
+        control_plane: "cp-1".to_owned(),
+        node: NODE.parse().unwrap(),
+        epoch: 3,
+        workload: None,
+        operation: None,
+        step: None,
+        attempt: 1,
+        task: task(number),
+        task_type: "host.noop".to_owned(),
+        schema: 1,
+        params: json!({}),
+        issued_at: now(),
+        expires_at: now().plus(Duration::from_secs(60)),
+        fence: 4,
+        correlation: id.parse().unwrap(),
+    }
+}
+
+pub(super) fn task(number: u32) -> TaskId {
+    format!("0198c0de-7a3b-7c11-9b54-0242{number:08x}").parse().unwrap()
+}
+
+/// A task that says that it began, and ends when it is cancelled or late.
+pub(super) fn patient(number: u32) -> TaskStatement {
+    TaskStatement { task_type: "host.inspect".to_owned(), ..statement(number) }
+}
+
+/// The same, of a type that changes the node.
+pub(super) fn changing(number: u32) -> TaskStatement {
+    TaskStatement { task_type: "rke2.stop".to_owned(), params: json!({ "role": "server" }), ..statement(number) }
+}
+
+/// A task that never ends by itself.
+pub(super) fn deaf(number: u32) -> TaskStatement {
+    TaskStatement { task_type: "rke2.uninstall".to_owned(), ..statement(number) }
+}
+
+/// A task whose handler panics.
+pub(super) fn panicking(number: u32) -> TaskStatement {
+    let params = json!({ "secret_id": "0198c0de-7a3b-7c11-9b54-0242ac120009" });
+    TaskStatement { task_type: "rke2.kubeconfig.read".to_owned(), params, ..statement(number) }
+}
+
+/// The last line of a task.
+pub(super) async fn end(accepted: Accepted) -> TaskLine {
+    match accepted {
+        Accepted::Known(lines) => lines.into_iter().next_back().unwrap(),
+        Accepted::Running(mut lines) => loop {
+            match lines.recv().await.unwrap() {
+                line @ (TaskLine::Ended(_) | TaskLine::Interrupted) => return line,
+                TaskLine::Accepted | TaskLine::Progress(_) => {}
+            }
+        },
+    }
+}
+
+/// Returns when the task's handler has said that it began, with the lines that follow.
+pub(super) async fn begun(accepted: Accepted) -> Accepted {
+    let Accepted::Running(mut lines) = accepted else { panic!("it runs not") };
+    while !matches!(lines.recv().await.unwrap(), TaskLine::Progress(_)) {}
+    Accepted::Running(lines)
+}
+
+/// The code with which a task failed.
+pub(super) fn failure(line: TaskLine) -> Code {
+    match line {
+        TaskLine::Ended(TaskOutcome::Failed { failure }) => failure.code,
+        other => panic!("it did not fail: {other:?}"),
+    }
+}
+
+async fn open(host: &Arc<dyn Host>, authority: &Authority, keys: SigningKeySet) -> Result<Arc<Runner>, AgentError> {
+    let state = state(authority, keys.sign(authority).unwrap());
+    let fetch = Arc::new(Fetch::new(&state).unwrap());
+    let addressee = Addressee { control_plane: "cp-1".to_owned(), node: NODE.parse().unwrap(), epoch: 3 };
+    Runner::open_with(host.clone(), fetch, addressee, keys, catalog()).await
+}
+
+fn state(authority: &Authority, key_set: SignedKeySet) -> State {
+    let key = NodeKey::generate().unwrap();
+    let node = NodeIdentity { control_plane: "cp-1".to_owned(), node: NODE.parse().unwrap(), epoch: 3 };
+    let certificate = authority.issue_node(&key.request_pem().unwrap(), &node, now()).unwrap();
+    let identity = Identity {
+        node: node.node,
+        control_plane: node.control_plane,
+        epoch: node.epoch,
+        channel: "127.0.0.1:1".to_owned(),
+        authority: authority.certificate_pem().to_owned(),
+        certificate,
+        key_set,
+    };
+    State { identity, key }
+}
+
+/// Handlers of our own under types of the real catalog, so that runs can be counted and held.
+fn catalog() -> Vec<Entry> {
+    vec![
+        entry(false, |_: Noop, context| async move {
+            mark(&context).await;
+            Ok(NoopDone {})
+        }),
+        entry(false, |_: Inspect, context| async move {
+            let failure = wait(&context).await;
+            Err::<HostFacts, _>(failure)
+        }),
+        entry(true, |_: Rke2Stop, context| async move {
+            let failure = wait(&context).await;
+            Err::<Rke2Stopped, _>(failure)
+        }),
+        entry(true, |_: Rke2Uninstall, context| async move {
+            mark(&context).await;
+            context.say("begun");
+            std::future::pending::<Result<Rke2Uninstalled, TaskFailure>>().await
+        }),
+        entry(false, |_: Rke2KubeconfigRead, _| async move { has_a_defect() }),
+    ]
+}
+
+fn has_a_defect() -> Result<Rke2KubeconfigStored, TaskFailure> {
+    panic!("a handler with a defect")
+}
+
+async fn wait(context: &Context) -> TaskFailure {
+    mark(context).await;
+    context.say("begun");
+    tokio::select! {
+        () = context.cancel.cancelled() => TaskFailure::new(Code::TaskCancelled, "cancelled, with evidence"),
+        () = tokio::time::sleep(context.time_left()) => TaskFailure::new(Code::TaskTimedOut, "late, with evidence"),
+    }
+}
+
+async fn mark(context: &Context) {
+    let mut runs = context.host.append(Utf8Path::new(RUNS)).await.unwrap();
+    runs.write_all(b"ran\n").await.unwrap();
+    runs.flush().await.unwrap();
+}
+
+/// So long ago.
+pub(super) fn earlier(by: Duration) -> Timestamp {
+    Timestamp::from_millis(now().as_millis() - i64::try_from(by.as_millis()).unwrap())
+}

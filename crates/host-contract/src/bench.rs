@@ -1,0 +1,120 @@
+//! What a case works with: short ways to lay down programs and units, and to wait for what they do.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use gpuaas_host::{Changed, Command, CommandEnd, FileSpec, Host, JournalFrom, JournalLine, UnitStatus};
+
+use crate::Backend;
+
+/// A case that takes longer hangs.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A host under test.
+pub struct Bench {
+    pub host: Arc<dyn Host>,
+    notifier: String,
+}
+
+impl Bench {
+    pub fn of(backend: &dyn Backend) -> Self {
+        Self { host: backend.client(), notifier: backend.notifier() }
+    }
+
+    /// Lays down a shell program. `$root` stands before true paths in it, `$ready` says READY=1.
+    pub async fn program(&self, name: &str, text: &str) {
+        let head = format!("#!/bin/sh\nroot=$GPUAAS_SANDBOX_ROOT\nready='{}'\n", self.notifier);
+        self.file(&format!("/usr/local/bin/{name}"), 0o755, &format!("{head}{text}\n")).await;
+    }
+
+    /// Lays down a unit of that name that runs `program`, with these lines in `[Unit]` and `[Service]`, and has it read.
+    pub async fn unit(&self, name: &str, unit: &str, service: &str, program: &str) {
+        self.program(name, program).await;
+        let text = format!("[Unit]\n{unit}\n[Service]\nExecStart=/usr/local/bin/{name}\n{service}\n");
+        self.file(&format!("/etc/systemd/system/{name}.service"), 0o644, &text).await;
+        self.host.daemon_reload().await.unwrap();
+    }
+
+    /// The same without anything in `[Unit]`.
+    pub async fn service(&self, name: &str, service: &str, program: &str) {
+        self.unit(name, "", service, program).await;
+    }
+
+    pub async fn file(&self, path: &str, mode: u32, text: &str) -> Changed {
+        let file = FileSpec { path: path.into(), mode, content: text.as_bytes().to_vec() };
+        self.host.write(&file).await.unwrap()
+    }
+
+    /// The text of a file, empty when there is none.
+    pub async fn text(&self, path: &str) -> String {
+        let content = self.host.read(path.into(), 1 << 20).await.unwrap().unwrap_or_default();
+        String::from_utf8(content).unwrap()
+    }
+
+    /// Runs shell text on the host to its end.
+    pub async fn run(&self, text: &str) -> CommandEnd {
+        self.program("contract-run", text).await;
+        self.host.run(&command("/usr/local/bin/contract-run")).await.unwrap()
+    }
+
+    pub async fn status(&self, unit: &str) -> UnitStatus {
+        self.host.unit(unit).await.unwrap().unwrap()
+    }
+
+    /// The first status that `is` true of, from now on.
+    pub async fn until(&self, unit: &str, is: impl Fn(&UnitStatus) -> bool) -> UnitStatus {
+        let mut events = self.host.unit_events(unit).await.unwrap();
+        let mut seen = Vec::new();
+        loop {
+            let next = tokio::time::timeout(PATIENCE / 2, events.next()).await;
+            match next {
+                Ok(Some(status)) if is(&status) => return status,
+                Ok(Some(status)) => seen.push(status),
+                Ok(None) => panic!("the signals of {unit} ended after {seen:#?}"),
+                Err(_) => panic!("{unit} did not come there; it was {seen:#?}"),
+            }
+        }
+    }
+
+    pub async fn until_running(&self, unit: &str) -> UnitStatus {
+        self.until(unit, UnitStatus::is_running).await
+    }
+
+    pub async fn until_active_is(&self, unit: &str, active: &str) -> UnitStatus {
+        self.until(unit, |status| status.active == active).await
+    }
+
+    /// The first line of a unit's journal that holds `text`, waited for.
+    pub async fn says(&self, unit: &str, text: &str) -> JournalLine {
+        let mut lines = self.host.journal(unit, JournalFrom::After(0), true).await.unwrap();
+        let mut seen = Vec::new();
+        loop {
+            match tokio::time::timeout(PATIENCE / 2, lines.next()).await {
+                Ok(Some(line)) if line.text.contains(text) => return line,
+                Ok(Some(line)) => seen.push(line.text),
+                _ => panic!("{unit} never said {text:?}; it said {seen:#?}"),
+            }
+        }
+    }
+
+    /// Lines of a unit's journal now, those of programs (`say: …`) alone.
+    pub async fn said(&self, unit: &str, from: JournalFrom) -> Vec<JournalLine> {
+        let lines = self.host.journal(unit, from, false).await.unwrap();
+        lines.filter(|line| std::future::ready(line.text.contains("say:"))).collect().await
+    }
+
+    /// The number behind `word` in a unit's journal, waited for.
+    pub async fn number(&self, unit: &str, word: &str) -> i32 {
+        let line = self.says(unit, word).await;
+        line.text.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    /// Whether a process runs on the host.
+    pub async fn runs(&self, pid: i32) -> bool {
+        self.host.processes(&[]).await.unwrap().iter().any(|process| process.pid == pid)
+    }
+}
+
+pub(crate) fn command(program: &str) -> Command {
+    Command { program: program.into(), arguments: Vec::new(), timeout: PATIENCE / 2 }
+}

@@ -1,0 +1,66 @@
+//! What comes before a unit's program: a skip is no failure and a failure no skip, though systemctl's exit code tells neither.
+
+use crate::{Backend, Bench};
+
+/// Leaves a mark and stays.
+const MARKS: &str = "echo ran >> $root/tmp/marks; exec sleep 1000";
+
+pub async fn an_unmet_path_condition_is_a_skip_and_no_failure(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let conditions = "ConditionPathExists=/etc/contract/wanted\nConditionPathExists=!/etc/contract/unwanted";
+    bench.unit("asks", conditions, "Restart=always", MARKS).await;
+    bench.file("/etc/contract/unwanted", 0o600, "").await;
+    for missing in ["ConditionPathExists=/etc/contract/wanted", "ConditionPathExists=!/etc/contract/unwanted"] {
+        bench.host.start("asks.service").await.unwrap();
+        bench.says("asks.service", missing).await;
+        let status = bench.until_active_is("asks.service", "inactive").await;
+        assert_eq!((status.result.as_str(), status.n_restarts), ("success", 0));
+        bench.file("/etc/contract/wanted", 0o600, "").await;
+    }
+    assert_eq!(bench.text("/tmp/marks").await, "");
+    bench.host.remove("/etc/contract/unwanted".into()).await.unwrap();
+    bench.host.start("asks.service").await.unwrap();
+    bench.until_running("asks.service").await;
+}
+
+pub async fn an_exec_condition_that_says_no_is_a_skip_and_no_failure(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.program("says-no", "exit 1").await;
+    bench.service("asks", "ExecCondition=/usr/local/bin/says-no\nRestart=always", MARKS).await;
+    bench.host.start("asks.service").await.unwrap();
+    bench.says("asks.service", "Skipped due to 'exec-condition'").await;
+    let status = bench.until_active_is("asks.service", "inactive").await;
+    assert_eq!(status.n_restarts, 0);
+    assert_eq!(bench.text("/tmp/marks").await, "");
+    // systemctl calls it a success.
+    assert_eq!(bench.run("systemctl start asks.service").await.status, Some(0));
+}
+
+pub async fn an_exec_condition_that_breaks_is_a_failure(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.program("breaks", "exit 255").await;
+    bench.service("asks", "ExecCondition=/usr/local/bin/breaks", MARKS).await;
+    bench.host.start("asks.service").await.unwrap();
+    assert_eq!(bench.until_active_is("asks.service", "failed").await.result, "exit-code");
+    assert_eq!(bench.text("/tmp/marks").await, "");
+}
+
+pub async fn a_failing_start_pre_fails_the_unit_and_nothing_is_run(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.program("prepares", "exit 7").await;
+    bench.service("prepared", "ExecStartPre=/usr/local/bin/prepares", MARKS).await;
+    bench.host.start("prepared.service").await.unwrap();
+    let status = bench.until_active_is("prepared.service", "failed").await;
+    assert_eq!((status.result.as_str(), status.main_pid), ("exit-code", 0));
+    assert_eq!(bench.text("/tmp/marks").await, "");
+    assert_eq!(bench.run("systemctl start prepared.service").await.status, Some(1));
+}
+
+pub async fn a_start_pre_that_may_fail_stops_nothing(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.program("prepares", "exit 7").await;
+    let pre = "ExecStartPre=-/usr/local/bin/prepares\nExecStartPre=-/sbin/nowhere";
+    bench.service("prepared", pre, MARKS).await;
+    bench.host.start("prepared.service").await.unwrap();
+    bench.until_running("prepared.service").await;
+}

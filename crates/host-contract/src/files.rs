@@ -1,0 +1,118 @@
+//! Files: whole or not at all, once, and nowhere else.
+
+use camino::Utf8Path;
+use gpuaas_host::{Changed, FileSpec, HostError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::{Backend, Bench};
+
+pub async fn a_file_is_written_once_and_its_mode_counts(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let path = "/etc/contract/config";
+    assert_eq!(bench.file(path, 0o600, "a: 1").await, Changed::Yes);
+    assert_eq!(bench.file(path, 0o600, "a: 1").await, Changed::No);
+    assert_eq!(bench.file(path, 0o640, "a: 1").await, Changed::Yes);
+    assert_eq!(bench.file(path, 0o640, "a: 2").await, Changed::Yes);
+    let mode = bench.run(&format!("stat -c %a $root{path}")).await;
+    assert_eq!((mode.output.trim(), bench.text(path).await.as_str()), ("640", "a: 2"));
+    assert_eq!(bench.host.list("/etc/contract".into()).await.unwrap(), ["config"], "no draft stays");
+}
+
+pub async fn a_reader_of_a_replaced_file_keeps_the_old_one_whole(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let path = "/etc/contract/config";
+    bench.file(path, 0o600, &"old".repeat(50_000)).await;
+    let mut reader = bench.host.open(path.into()).await.unwrap();
+    let mut text = vec![0; 3];
+    reader.read_exact(&mut text).await.unwrap();
+    bench.file(path, 0o600, "new").await;
+    reader.read_to_end(&mut text).await.unwrap();
+    assert_eq!(String::from_utf8(text).unwrap(), "old".repeat(50_000));
+    assert_eq!(bench.text(path).await, "new");
+}
+
+pub async fn folders_that_are_missing_are_made(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    assert_eq!(bench.file("/var/lib/contract/a/b/file", 0o600, "x").await, Changed::Yes);
+    assert_eq!(bench.host.list("/var/lib/contract/a".into()).await.unwrap(), ["b"]);
+    let folder = Utf8Path::new("/var/lib/contract/own");
+    assert_eq!(bench.host.make_folder(folder, 0o700).await.unwrap(), Changed::Yes);
+    assert_eq!(bench.host.make_folder(folder, 0o700).await.unwrap(), Changed::No);
+    assert_eq!(bench.host.make_folder(folder, 0o755).await.unwrap(), Changed::Yes);
+    assert_eq!(bench.run(&format!("stat -c %a $root{folder}")).await.output.trim(), "755");
+    bench.file("/var/lib/contract/file", 0o600, "no folder").await;
+    let under = FileSpec { path: "/var/lib/contract/file/x".into(), mode: 0o600, content: Vec::new() };
+    assert!(matches!(bench.host.write(&under).await, Err(HostError::File { .. })), "a file is no folder");
+}
+
+pub async fn a_link_is_replaced_and_what_it_led_to_stays(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.file("/var/lib/contract/precious", 0o640, "precious").await;
+    bench.run("ln -s precious $root/var/lib/contract/link").await;
+    assert_eq!(bench.file("/var/lib/contract/link", 0o600, "new").await, Changed::Yes);
+    assert_eq!(bench.text("/var/lib/contract/link").await, "new");
+    assert_eq!(bench.text("/var/lib/contract/precious").await, "precious");
+    // Nor through the draft of a copy or of a write.
+    bench.run("cd $root/var/lib/contract && ln -s precious .copied.draft && ln -s precious .written.draft").await;
+    let (from, to) = (Utf8Path::new("/var/lib/contract/link"), Utf8Path::new("/var/lib/contract/copied"));
+    bench.host.copy(from, to, 0o600).await.unwrap();
+    bench.file("/var/lib/contract/written", 0o600, "new").await;
+    assert_eq!(bench.text("/var/lib/contract/precious").await, "precious");
+}
+
+pub async fn what_is_removed_is_gone_and_a_link_takes_nothing_along(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.file("/var/lib/contract/kept/file", 0o600, "kept").await;
+    bench.file("/var/lib/contract/gone/deep/file", 0o600, "gone").await;
+    bench
+        .run("cd $root/var/lib/contract && ln -s ../kept gone/link && ln -s kept link && ln -s nowhere dangling")
+        .await;
+    for path in ["/var/lib/contract/link", "/var/lib/contract/gone", "/var/lib/contract/dangling"] {
+        assert!(bench.host.exists(path.into()).await.unwrap(), "{path}");
+        assert_eq!(bench.host.remove(path.into()).await.unwrap(), Changed::Yes, "{path}");
+        assert_eq!(bench.host.remove(path.into()).await.unwrap(), Changed::No, "{path}");
+        assert!(!bench.host.exists(path.into()).await.unwrap(), "{path}");
+    }
+    assert_eq!(bench.host.remove("/nowhere/at/all".into()).await.unwrap(), Changed::No);
+    assert_eq!(bench.text("/var/lib/contract/kept/file").await, "kept");
+}
+
+pub async fn a_copy_changes_once_and_has_its_own_mode(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let (from, to) = (Utf8Path::new("/var/lib/contract/from"), Utf8Path::new("/var/lib/contract/to/copy"));
+    bench.file(from.as_str(), 0o600, &"x".repeat(200_000)).await;
+    assert_eq!(bench.host.copy(from, to, 0o644).await.unwrap(), Changed::Yes);
+    assert_eq!(bench.host.copy(from, to, 0o644).await.unwrap(), Changed::No);
+    assert_eq!(bench.run(&format!("stat -c %a $root{to}")).await.output.trim(), "644");
+    bench.file(from.as_str(), 0o600, &"y".repeat(200_000)).await;
+    assert_eq!(bench.host.copy(from, to, 0o644).await.unwrap(), Changed::Yes);
+    assert_eq!(bench.text(to.as_str()).await, "y".repeat(200_000));
+    assert_eq!(bench.host.list("/var/lib/contract/to".into()).await.unwrap(), ["copy"]);
+}
+
+pub async fn appended_bytes_follow_each_other_also_from_another_client(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let path = Utf8Path::new("/var/lib/contract/ledger");
+    for (client, line) in [(bench.host.clone(), "one\n"), (backend.client(), "two\n")] {
+        let mut file = client.append(path).await.unwrap();
+        file.write_all(line.as_bytes()).await.unwrap();
+        file.flush().await.unwrap();
+        client.sync(path).await.unwrap();
+    }
+    assert_eq!(bench.text(path.as_str()).await, "one\ntwo\n");
+    assert_eq!(bench.run(&format!("stat -c %a $root{path}")).await.output.trim(), "600");
+    bench.host.rename(path, Utf8Path::new("/var/lib/contract/other")).await.unwrap();
+    assert_eq!(bench.host.list("/var/lib/contract".into()).await.unwrap(), ["other"]);
+}
+
+pub async fn a_file_longer_than_asked_for_is_refused(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let path = Utf8Path::new("/var/lib/contract/file");
+    assert_eq!(bench.host.read(path, 3).await.unwrap(), None);
+    bench.file(path.as_str(), 0o600, "four").await;
+    assert_eq!(bench.host.read(path, 4).await.unwrap().unwrap(), b"four");
+    assert!(matches!(bench.host.read(path, 3).await, Err(HostError::TooLong { bytes_max: 3, .. })));
+    for bad in ["var/lib", "/var/../etc/passwd", ""] {
+        assert!(matches!(bench.host.read(bad.into(), 3).await, Err(HostError::Path { .. })), "{bad}");
+    }
+}

@@ -1,0 +1,114 @@
+//! Journals: nothing lost, nothing twice, nothing of another unit, whatever a program writes.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use gpuaas_host::{JournalFrom, JournalLine};
+
+use crate::{Backend, Bench};
+
+/// Says a line whenever one comes through the pipe that it makes.
+const ECHOES: &str =
+    "mkfifo $root/tmp/$0; echo say: zero; while :; do while read line; do echo say: $line; done < $root/tmp/pipe; done";
+
+async fn echoing(backend: &dyn Backend) -> Bench {
+    let bench = Bench::of(backend);
+    bench.service("echo", "", &ECHOES.replace("$0", "pipe")).await;
+    bench.host.start("echo.service").await.unwrap();
+    bench.says("echo.service", "say: zero").await;
+    bench
+}
+
+async fn tell(bench: &Bench, words: &str) -> JournalLine {
+    bench.run(&format!("for word in {words}; do echo $word; done > $root/tmp/pipe")).await;
+    bench.says("echo.service", &format!("say: {}", words.rsplit(' ').next().unwrap())).await
+}
+
+fn texts(lines: &[JournalLine]) -> Vec<&str> {
+    lines.iter().map(|line| line.text.as_str()).collect()
+}
+
+pub async fn a_journal_goes_on_behind_a_cursor(backend: &dyn Backend) {
+    let bench = echoing(backend).await;
+    let one = tell(&bench, "one").await;
+    tell(&bench, "two three").await;
+    let behind = bench.said("echo.service", JournalFrom::After(one.cursor)).await;
+    assert_eq!(texts(&behind), ["say: two", "say: three"]);
+    assert!(behind[0].cursor > one.cursor && behind[1].cursor > behind[0].cursor && behind[0].at >= one.at);
+    let all = bench.said("echo.service", JournalFrom::After(0)).await;
+    assert_eq!(texts(&all), ["say: zero", "say: one", "say: two", "say: three"]);
+    let beyond = JournalFrom::After(u64::MAX);
+    assert!(bench.said("echo.service", beyond).await.is_empty());
+}
+
+pub async fn a_journal_begins_at_a_time(backend: &dyn Backend) {
+    let bench = echoing(backend).await;
+    let one = tell(&bench, "one").await;
+    // Lines of one millisecond share their time.
+    while bench.run("date +%s%3N").await.output.trim().parse::<i64>().unwrap() <= one.at.as_millis() {}
+    let two = tell(&bench, "two").await;
+    let since = bench.said("echo.service", JournalFrom::Since(two.at)).await;
+    assert_eq!(texts(&since), ["say: two"]);
+    let later = two.at.plus(Duration::from_secs(3_600));
+    assert!(bench.said("echo.service", JournalFrom::Since(later)).await.is_empty());
+}
+
+pub async fn a_journals_tail_is_its_last_lines(backend: &dyn Backend) {
+    let bench = echoing(backend).await;
+    tell(&bench, "one two three").await;
+    assert_eq!(texts(&bench.said("echo.service", JournalFrom::Tail(2)).await), ["say: two", "say: three"]);
+    assert!(bench.said("echo.service", JournalFrom::Tail(0)).await.is_empty());
+    assert_eq!(bench.said("echo.service", JournalFrom::Tail(u32::MAX)).await.len(), 4);
+}
+
+pub async fn a_followed_journal_goes_on_with_new_lines(backend: &dyn Backend) {
+    let bench = echoing(backend).await;
+    let follow = bench.host.journal("echo.service", JournalFrom::Tail(0), true).await.unwrap();
+    let follow = follow.filter(|line| std::future::ready(line.text.contains("say:")));
+    tell(&bench, "one").await;
+    tell(&bench, "two").await;
+    let lines: Vec<JournalLine> = follow.take(2).collect().await;
+    assert_eq!(texts(&lines), ["say: one", "say: two"]);
+}
+
+pub async fn a_line_of_a_megabyte_is_cut_and_says_so(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let program = "printf say:; head -c 1048576 /dev/zero | tr '\\0' x; echo; echo say: next; exec sleep 1000";
+    bench.service("wordy", "", program).await;
+    bench.host.start("wordy.service").await.unwrap();
+    bench.says("wordy.service", "say: next").await;
+    let said = bench.said("wordy.service", JournalFrom::After(0)).await;
+    assert_eq!((said.len(), said[1].text.as_str()), (2, "say: next"));
+    assert!(said[0].text.starts_with("say:xxx") && said[0].text.len() <= JournalLine::TEXT_BYTES_MAX);
+    assert!(said[0].text.ends_with("[cut; the line has 1048580 bytes]"), "{}", said[0].text);
+}
+
+pub async fn bytes_that_are_no_text_do_not_break_a_journal(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let noise = "head -c 3000 /dev/zero; printf '\\377\\376\\033[31m'; echo";
+    let program = format!("printf 'say: \\377\\000\\001 noise\\n'; {noise}; echo say: next; exec sleep 1000");
+    bench.service("noisy", "", &program).await;
+    bench.host.start("noisy.service").await.unwrap();
+    bench.says("noisy.service", "say: next").await;
+    let said = bench.said("noisy.service", JournalFrom::After(0)).await;
+    assert_eq!(texts(&said), ["say: \u{fffd}\0\u{1} noise", "say: next"]);
+}
+
+pub async fn a_unit_has_its_own_journal(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    for unit in ["one", "two"] {
+        bench.service(unit, "", &format!("echo say: {unit}; echo say: error >&2; exec sleep 1000")).await;
+        bench.host.start(&format!("{unit}.service")).await.unwrap();
+    }
+    for unit in ["one", "two"] {
+        let name = format!("{unit}.service");
+        bench.says(&name, "say: error").await;
+        bench.says(&name, &format!("say: {unit}")).await;
+        let said = bench.said(&name, JournalFrom::After(0)).await;
+        let mut texts = texts(&said);
+        texts.sort_unstable();
+        let mut expected = ["say: error".to_owned(), format!("say: {unit}")];
+        expected.sort_unstable();
+        assert_eq!(texts, expected);
+    }
+}

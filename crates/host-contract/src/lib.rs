@@ -1,0 +1,108 @@
+//! What every backend of the `host` port must do, as one suite: whoever implements [`gpuaas_host::Host`] passes [`host_contract!`].
+//!
+//! Guarantees: a case knows the port alone, true paths, `/bin/sh` and unit files, so that one text judges a sandbox and systemd; it waits
+//! for signals and journal lines, never for time to pass, but where time is what it is about.
+//!
+//! Deliberately absent: how a backend's host is made (each test binary does that), and what only one backend promises.
+
+#![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
+#![allow(missing_docs, reason = "a case's name is the sentence that it checks")]
+
+mod bench;
+pub mod clients;
+pub mod conditions;
+pub mod files;
+pub mod inventory;
+pub mod journals;
+pub mod restarts;
+pub mod starts;
+pub mod stops;
+
+pub use bench::{Bench, PATIENCE};
+
+use std::sync::Arc;
+
+use gpuaas_host::Host;
+
+/// A host made for one case, and gone with it.
+pub trait Backend {
+    /// A new client of it, as an agent that has just started is.
+    fn client(&self) -> Arc<dyn Host>;
+    /// Shell words that say READY=1 on behalf of the unit that runs them.
+    fn notifier(&self) -> String;
+}
+
+/// One test per case of the suite, each on a backend of its own that `$fresh` makes.
+#[macro_export]
+macro_rules! host_contract {
+    ($fresh:path) => {
+        $crate::host_contract! { $fresh;
+            files: a_file_is_written_once_and_its_mode_counts;
+            files: a_reader_of_a_replaced_file_keeps_the_old_one_whole;
+            files: folders_that_are_missing_are_made;
+            files: a_link_is_replaced_and_what_it_led_to_stays;
+            files: what_is_removed_is_gone_and_a_link_takes_nothing_along;
+            files: a_copy_changes_once_and_has_its_own_mode;
+            files: appended_bytes_follow_each_other_also_from_another_client;
+            files: a_file_longer_than_asked_for_is_refused;
+            starts: a_simple_unit_runs_as_soon_as_it_is_started;
+            starts: a_notify_unit_is_activating_until_it_says_ready;
+            starts: a_start_that_never_notifies_times_out_and_says_so;
+            starts: a_notify_unit_that_ends_well_before_it_is_ready_has_failed;
+            starts: a_changed_unit_file_counts_from_the_reload_on;
+            starts: a_unit_that_is_not_there_is_told_from_one_that_does_not_run;
+            starts: a_missing_program_is_status_203;
+            starts: environment_files_override_the_unit_and_each_other;
+            starts: a_missing_environment_file_fails_the_start_unless_it_is_optional;
+            conditions: an_unmet_path_condition_is_a_skip_and_no_failure;
+            conditions: an_exec_condition_that_says_no_is_a_skip_and_no_failure;
+            conditions: an_exec_condition_that_breaks_is_a_failure;
+            conditions: a_failing_start_pre_fails_the_unit_and_nothing_is_run;
+            conditions: a_start_pre_that_may_fail_stops_nothing;
+            restarts: a_program_that_exits_at_once_loops_and_never_fails;
+            restarts: restarts_that_come_too_quickly_end_in_failure_until_it_is_reset;
+            restarts: exit_0_is_restarted_where_always_is_said;
+            restarts: exit_0_is_an_end_where_on_failure_is_said;
+            restarts: a_killed_program_comes_back_and_is_counted;
+            restarts: a_program_that_is_told_to_end_has_not_failed;
+            restarts: a_stop_ends_the_wait_for_a_restart;
+            stops: a_stop_takes_every_process_of_the_unit_along;
+            stops: with_kill_mode_process_a_stop_leaves_children_alone;
+            stops: children_do_not_outlive_a_main_process_that_ends;
+            stops: a_unit_deaf_to_sigterm_is_killed_after_its_patience;
+            stops: a_stop_reaches_a_unit_that_still_prepares;
+            stops: what_follows_a_stop_is_run;
+            stops: stopping_twice_changes_once;
+            stops: enabling_and_disabling_twice_change_once;
+            stops: signals_of_a_unit_end_when_it_is_removed;
+            journals: a_journal_goes_on_behind_a_cursor;
+            journals: a_journal_begins_at_a_time;
+            journals: a_journals_tail_is_its_last_lines;
+            journals: a_followed_journal_goes_on_with_new_lines;
+            journals: a_line_of_a_megabyte_is_cut_and_says_so;
+            journals: bytes_that_are_no_text_do_not_break_a_journal;
+            journals: a_unit_has_its_own_journal;
+            inventory: processes_are_told_by_the_folder_of_their_program;
+            inventory: listeners_are_told_at_the_nodes_address_and_at_every_address;
+            inventory: paths_are_told_as_they_are;
+            inventory: a_host_says_what_it_is;
+            clients: of_two_starts_at_once_one_starts_it;
+            clients: a_start_goes_on_when_its_client_is_gone;
+            clients: units_do_not_notice_that_an_agent_went_and_another_came;
+            clients: signals_begin_with_how_the_unit_is;
+        }
+    };
+    ($fresh:path; $($module:ident: $case:ident;)+) => {
+        $(
+            #[test]
+            fn $case() {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let backend = $fresh().await;
+                    let case = $crate::$module::$case(&backend);
+                    tokio::time::timeout($crate::PATIENCE, case).await.expect("the case ends in time");
+                });
+            }
+        )+
+    };
+}

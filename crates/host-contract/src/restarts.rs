@@ -1,0 +1,109 @@
+//! Restarts, as RKE2's units were seen to make them: a program that exits loops, and only the counters tell.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use gpuaas_host::{Changed, UnitStatus};
+
+use crate::{Backend, Bench};
+
+pub async fn a_program_that_exits_at_once_loops_and_never_fails(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let service = "Type=notify\nRestart=always\nRestartSec=150ms";
+    bench.unit("loops", "StartLimitIntervalSec=0", service, "exit 3").await;
+    let events = bench.host.unit_events("loops.service").await.unwrap();
+    let began = Instant::now();
+    bench.host.start("loops.service").await.unwrap();
+    let seen: Vec<UnitStatus> = events.take_while(|status| std::future::ready(status.n_restarts < 7)).collect().await;
+    assert!(began.elapsed() >= 7 * Duration::from_millis(150), "each restart waits");
+    assert!(seen.iter().all(|status| status.active != "failed"), "{seen:#?}");
+    let counted: Vec<u32> = seen.iter().filter(|status| status.sub == "auto-restart").map(|s| s.n_restarts).collect();
+    assert_eq!(counted, [0, 1, 2, 3, 4, 5, 6]);
+    let waiting = seen.iter().find(|status| status.sub == "auto-restart").unwrap();
+    let told = (waiting.active.as_str(), waiting.result.as_str(), waiting.exec_main_status, waiting.main_pid);
+    assert_eq!(told, ("activating", "exit-code", 3, 0));
+    bench.host.stop("loops.service").await.unwrap();
+    assert_eq!(bench.status("loops.service").await.n_restarts, 0, "a stop forgets them");
+    // The job of a blocking start fails with the first exit, though the unit goes on.
+    assert_eq!(bench.run("systemctl start loops.service").await.status, Some(1));
+}
+
+pub async fn restarts_that_come_too_quickly_end_in_failure_until_it_is_reset(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let limit = "StartLimitIntervalSec=600\nStartLimitBurst=3";
+    bench.unit("quick", limit, "Restart=always\nRestartSec=10ms", "echo ran >> $root/tmp/marks; exit 3").await;
+    bench.host.start("quick.service").await.unwrap();
+    let status = bench.until_active_is("quick.service", "failed").await;
+    assert_eq!((status.result.as_str(), status.n_restarts, status.exec_main_status), ("exit-code", 3, 3));
+    bench.says("quick.service", "Start request repeated too quickly").await;
+    assert_eq!(bench.run("systemctl start quick.service").await.status, Some(1));
+    assert_eq!(bench.status("quick.service").await.active, "failed");
+    assert_eq!(bench.text("/tmp/marks").await, "ran\n".repeat(3));
+    assert_eq!(bench.host.stop("quick.service").await.unwrap(), Changed::No, "nothing runs that could be stopped");
+    assert_eq!(bench.run("systemctl reset-failed quick.service").await.status, Some(0));
+    assert_eq!(bench.status("quick.service").await.active, "inactive");
+    bench.host.start("quick.service").await.unwrap();
+    bench.until_active_is("quick.service", "failed").await;
+    assert_eq!(bench.text("/tmp/marks").await, "ran\n".repeat(6));
+}
+
+pub async fn exit_0_is_restarted_where_always_is_said(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench
+        .service(
+            "again",
+            "Restart=always\nRestartSec=10ms",
+            "test -e $root/tmp/once || { touch $root/tmp/once; exit 0; }; exec sleep 1000",
+        )
+        .await;
+    bench.host.start("again.service").await.unwrap();
+    let status = bench.until("again.service", |status| status.is_running() && status.n_restarts == 1).await;
+    assert_eq!((status.result.as_str(), status.exec_main_status), ("success", 0));
+}
+
+pub async fn exit_0_is_an_end_where_on_failure_is_said(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.service("fine", "Restart=on-failure\nRestartSec=10ms", "echo ran >> $root/tmp/marks; exit 0").await;
+    bench.host.start("fine.service").await.unwrap();
+    bench.says("fine.service", "status=0").await;
+    let status = bench.until_active_is("fine.service", "inactive").await;
+    assert_eq!((status.result.as_str(), status.n_restarts), ("success", 0));
+    assert_eq!(bench.text("/tmp/marks").await, "ran\n");
+    bench.service("bad", "Restart=on-failure\nRestartSec=10ms", "exit 1").await;
+    bench.host.start("bad.service").await.unwrap();
+    bench.until("bad.service", |status| status.n_restarts > 0).await;
+}
+
+pub async fn a_killed_program_comes_back_and_is_counted(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.service("victim", "Restart=on-failure\nRestartSec=10ms", "exec sleep 1000").await;
+    bench.host.start("victim.service").await.unwrap();
+    let first = bench.until_running("victim.service").await;
+    bench.run(&format!("kill -9 {}", first.main_pid)).await;
+    let second = bench.until("victim.service", |status| status.is_running() && status.n_restarts == 1).await;
+    assert_ne!(first.main_pid, second.main_pid);
+    assert_eq!(second.exec_main_status, 9);
+}
+
+pub async fn a_program_that_is_told_to_end_has_not_failed(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.service("told", "Restart=on-failure\nRestartSec=10ms", "exec sleep 1000").await;
+    bench.host.start("told.service").await.unwrap();
+    let status = bench.until_running("told.service").await;
+    bench.run(&format!("kill -TERM {}", status.main_pid)).await;
+    let ended = bench.until("told.service", |status| status.main_pid == 0 && status.active != "active").await;
+    let ended =
+        if ended.active == "deactivating" { bench.until_active_is("told.service", "inactive").await } else { ended };
+    assert_eq!((ended.active.as_str(), ended.result.as_str(), ended.n_restarts), ("inactive", "success", 0));
+}
+
+pub async fn a_stop_ends_the_wait_for_a_restart(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.service("waits", "Restart=always\nRestartSec=1000", "exit 3").await;
+    bench.host.start("waits.service").await.unwrap();
+    bench.until("waits.service", |status| status.sub == "auto-restart").await;
+    assert_eq!(bench.host.start("waits.service").await.unwrap(), Changed::No, "it is on its way already");
+    assert_eq!(bench.host.stop("waits.service").await.unwrap(), Changed::Yes);
+    let status = bench.status("waits.service").await;
+    assert_eq!((status.active.as_str(), status.n_restarts), ("inactive", 0));
+}

@@ -1,0 +1,128 @@
+//! Stops: which processes go, how long they may take, and that a second stop finds nothing to do.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use gpuaas_host::Changed;
+
+use crate::{Backend, Bench};
+
+/// A child in a session of its own, beside the main process.
+const PARENT: &str = "setsid sleep 1000 & echo say: child $!; exec sleep 1000";
+
+pub async fn a_stop_takes_every_process_of_the_unit_along(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.service("parent", "", PARENT).await;
+    bench.host.start("parent.service").await.unwrap();
+    let child = bench.number("parent.service", "say: child").await;
+    let main = bench.until_running("parent.service").await.main_pid;
+    assert!(bench.runs(child).await && bench.runs(main).await);
+    assert_eq!(bench.host.stop("parent.service").await.unwrap(), Changed::Yes);
+    assert!(!bench.runs(child).await && !bench.runs(main).await);
+    let status = bench.status("parent.service").await;
+    assert_eq!((status.active.as_str(), status.result.as_str(), status.main_pid), ("inactive", "success", 0));
+}
+
+pub async fn with_kill_mode_process_a_stop_leaves_children_alone(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.service("parent", "KillMode=process", PARENT).await;
+    bench.host.start("parent.service").await.unwrap();
+    let child = bench.number("parent.service", "say: child").await;
+    let main = bench.until_running("parent.service").await.main_pid;
+    bench.host.stop("parent.service").await.unwrap();
+    assert!(bench.runs(child).await && !bench.runs(main).await);
+    bench.run(&format!("kill -9 {child}")).await;
+}
+
+pub async fn children_do_not_outlive_a_main_process_that_ends(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let program = "setsid sleep 1000 & echo say: child $!; exit 0";
+    bench.service("leaves", "", program).await;
+    bench.host.start("leaves.service").await.unwrap();
+    let child = bench.number("leaves.service", "say: child").await;
+    bench.says("leaves.service", "status=0").await;
+    bench.until_active_is("leaves.service", "inactive").await;
+    assert!(!bench.runs(child).await);
+}
+
+pub async fn a_unit_deaf_to_sigterm_is_killed_after_its_patience(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let program = "trap '' TERM; echo say: deaf; while :; do sleep 1000; done";
+    bench.service("deaf", "TimeoutStopSec=400ms", program).await;
+    bench.host.start("deaf.service").await.unwrap();
+    bench.says("deaf.service", "say: deaf").await;
+    let main = bench.until_running("deaf.service").await.main_pid;
+    let began = Instant::now();
+    assert_eq!(bench.host.stop("deaf.service").await.unwrap(), Changed::Yes);
+    assert!(began.elapsed() >= Duration::from_millis(400), "it has its time first");
+    assert!(!bench.runs(main).await);
+    let status = bench.status("deaf.service").await;
+    assert_eq!((status.active.as_str(), status.result.as_str()), ("failed", "timeout"));
+}
+
+pub async fn a_stop_reaches_a_unit_that_still_prepares(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.program("prepares", "echo say: preparing $$; exec sleep 1000").await;
+    bench.service("prepared", "ExecStartPre=/usr/local/bin/prepares", "exec sleep 1000").await;
+    bench.host.start("prepared.service").await.unwrap();
+    let pid = bench.number("prepared.service", "say: preparing").await;
+    assert_eq!(bench.host.start("prepared.service").await.unwrap(), Changed::No, "it starts already");
+    assert_eq!(bench.host.stop("prepared.service").await.unwrap(), Changed::Yes);
+    assert!(!bench.runs(pid).await);
+    assert_eq!(bench.status("prepared.service").await.active, "inactive");
+}
+
+pub async fn what_follows_a_stop_is_run(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.program("tidies", "echo tidied >> $root/tmp/marks").await;
+    let service = "ExecStopPost=-/sbin/nowhere\nExecStopPost=/usr/local/bin/tidies";
+    bench.service("tidied", service, "exec sleep 1000").await;
+    bench.host.start("tidied.service").await.unwrap();
+    bench.until_running("tidied.service").await;
+    bench.host.stop("tidied.service").await.unwrap();
+    assert_eq!(bench.text("/tmp/marks").await, "tidied\n");
+}
+
+pub async fn stopping_twice_changes_once(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.service("plain", "", "exec sleep 1000").await;
+    assert_eq!(bench.host.stop("plain.service").await.unwrap(), Changed::No, "it never ran");
+    bench.host.start("plain.service").await.unwrap();
+    assert_eq!(bench.host.stop("plain.service").await.unwrap(), Changed::Yes);
+    assert_eq!(bench.host.stop("plain.service").await.unwrap(), Changed::No);
+    bench.host.start("plain.service").await.unwrap();
+    bench.until_running("plain.service").await;
+}
+
+pub async fn enabling_and_disabling_twice_change_once(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.service("plain", "\n[Install]\nWantedBy=multi-user.target", "exec sleep 1000").await;
+    let enabled = async || bench.run("systemctl is-enabled plain.service").await.output.trim().to_owned();
+    assert_eq!(enabled().await, "disabled");
+    assert_eq!(bench.host.enable("plain.service").await.unwrap(), Changed::Yes);
+    assert_eq!(bench.host.enable("plain.service").await.unwrap(), Changed::No);
+    assert_eq!(enabled().await, "enabled");
+    assert_eq!(bench.status("plain.service").await.active, "inactive", "enabling starts nothing");
+    for _ in 0..2 {
+        assert_eq!(bench.run("systemctl disable plain.service").await.status, Some(0));
+        assert_eq!(enabled().await, "disabled");
+    }
+    assert_eq!(bench.host.enable("plain.service").await.unwrap(), Changed::Yes);
+}
+
+pub async fn signals_of_a_unit_end_when_it_is_removed(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.service("passing", "", "exec sleep 1000").await;
+    bench.host.start("passing.service").await.unwrap();
+    bench.until_running("passing.service").await;
+    let events = bench.host.unit_events("passing.service").await.unwrap();
+    bench.host.stop("passing.service").await.unwrap();
+    for changed in [Changed::Yes, Changed::No] {
+        let removed = bench.host.remove("/etc/systemd/system/passing.service".into()).await.unwrap();
+        assert_eq!(removed, changed);
+        bench.host.daemon_reload().await.unwrap();
+    }
+    let seen: Vec<String> = events.map(|status| status.active).collect().await;
+    assert_eq!((seen.first().unwrap().as_str(), seen.last().unwrap().as_str()), ("active", "inactive"));
+    assert_eq!(bench.host.unit("passing.service").await.unwrap(), None);
+}

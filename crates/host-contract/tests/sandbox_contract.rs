@@ -1,0 +1,141 @@
+//! The suite on the sandbox's init as a process of its own, and what only a sandbox promises.
+
+#![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    os::unix::fs::symlink,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use camino::Utf8PathBuf;
+use gpuaas_host::{
+    Host, HostError, JournalFrom,
+    sandbox::{SandboxEnvironment, SandboxHost},
+};
+use gpuaas_host_contract::{Backend, Bench, host_contract};
+
+host_contract!(Sandbox::fresh);
+
+/// A sandbox node with its init.
+struct Sandbox {
+    environment: SandboxEnvironment,
+    init: Child,
+    _root: tempfile::TempDir,
+}
+
+impl Sandbox {
+    async fn fresh() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(1);
+        let folder = tempfile::tempdir().unwrap();
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let address = IpAddr::V4(Ipv4Addr::from(0x7f4d_0000 | count));
+        let root = Utf8PathBuf::from_path_buf(folder.path().canonicalize().unwrap()).unwrap();
+        let socket = root.join("run/sandbox-init.sock");
+        let environment = SandboxEnvironment { root, address, hostname: "contract-node".to_owned(), socket };
+        let init = Self::start(&environment).await;
+        Self { environment, init, _root: folder }
+    }
+
+    async fn start(environment: &SandboxEnvironment) -> Child {
+        let mut init = Command::new(env!("CARGO_BIN_EXE_contract-node"));
+        init.args(["init", environment.root.as_str(), &environment.address.to_string()]).stdin(Stdio::piped());
+        let mut init = init.spawn().unwrap();
+        while tokio::net::UnixStream::connect(environment.socket.as_std_path()).await.is_err() {
+            assert!(init.try_wait().unwrap().is_none(), "the init ended");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        init
+    }
+
+    /// Lets go of the lifeline and waits until the init has ended.
+    fn end(&mut self) {
+        drop(self.init.stdin.take());
+        self.init.wait().unwrap();
+    }
+}
+
+impl Backend for Sandbox {
+    fn client(&self) -> Arc<dyn Host> {
+        Arc::new(SandboxHost::new(self.environment.clone()))
+    }
+
+    fn notifier(&self) -> String {
+        format!("{} notify", env!("CARGO_BIN_EXE_contract-node"))
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[tokio::test]
+async fn no_link_leads_out_of_the_root() {
+    let sandbox = Sandbox::fresh().await;
+    let bench = Bench::of(&sandbox);
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("secret"), "secret").unwrap();
+    let root = sandbox.environment.root.join("var/lib");
+    symlink(outside.path().join("secret"), root.join("file")).unwrap();
+    symlink(outside.path().join("made"), root.join("dangling")).unwrap();
+    symlink(outside.path(), root.join("folder")).unwrap();
+    let host = &bench.host;
+    let refused =
+        |refused: Result<(), HostError>| assert!(matches!(refused, Err(HostError::Path { .. })), "{refused:?}");
+    refused(host.read("/var/lib/file".into(), 100).await.map(drop));
+    refused(host.open("/var/lib/file".into()).await.map(drop));
+    refused(host.size("/var/lib/file".into()).await.map(drop));
+    refused(host.sync("/var/lib/file".into()).await);
+    refused(host.append("/var/lib/file".into()).await.map(drop));
+    refused(host.append("/var/lib/dangling".into()).await.map(drop));
+    refused(host.copy("/var/lib/file".into(), "/var/lib/copy".into(), 0o600).await.map(drop));
+    refused(host.list("/var/lib/folder".into()).await.map(drop));
+    refused(host.make_folder("/var/lib/folder".into(), 0o711).await.map(drop));
+    refused(host.make_folder("/var/lib/folder/made".into(), 0o711).await.map(drop));
+    refused(host.remove("/var/lib/folder/secret".into()).await.map(drop));
+    bench.file("/var/lib/file", 0o600, "new").await;
+    assert_eq!(std::fs::read_to_string(outside.path().join("secret")).unwrap(), "secret");
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn an_init_that_ends_leaves_no_process_and_the_next_one_starts_what_is_enabled() {
+    let mut sandbox = Sandbox::fresh().await;
+    let bench = Bench::of(&sandbox);
+    bench.service("stays", "KillMode=process", "setsid sleep 1000 & echo say: child $!; exec sleep 1000").await;
+    bench.host.enable("stays.service").await.unwrap();
+    bench.host.start("stays.service").await.unwrap();
+    let line = bench.says("stays.service", "say: child").await;
+    let child = bench.number("stays.service", "say: child").await;
+    assert!(bench.runs(child).await);
+    sandbox.end();
+    assert!(bench.host.processes(&[]).await.unwrap().is_empty());
+    assert!(matches!(bench.host.unit("stays.service").await, Err(HostError::Init(_))), "no init, no answer");
+    sandbox.init = Sandbox::start(&sandbox.environment).await;
+    bench.until_running("stays.service").await;
+    let said = bench.said("stays.service", JournalFrom::After(line.cursor - 1)).await;
+    assert_eq!(said[0], line, "its journal goes on");
+}
+
+#[tokio::test]
+async fn an_orphan_that_ends_is_not_left_a_zombie() {
+    let sandbox = Sandbox::fresh().await;
+    let bench = Bench::of(&sandbox);
+    let program = "sh -c 'sleep 1000 & echo say: orphan $!'; exec sleep 1000";
+    bench.service("parent", "KillMode=process", program).await;
+    bench.host.start("parent.service").await.unwrap();
+    let orphan = bench.number("parent.service", "say: orphan").await;
+    bench.run(&format!("kill -9 {orphan}")).await;
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while std::fs::exists(format!("/proc/{orphan}")).unwrap() {
+        assert!(std::time::Instant::now() < deadline, "the orphan is still there");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
