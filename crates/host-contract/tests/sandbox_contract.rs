@@ -125,6 +125,19 @@ async fn an_init_that_ends_leaves_no_process_and_the_next_one_starts_what_is_ena
 }
 
 #[tokio::test]
+async fn an_init_ends_soon_and_leaves_nothing_though_a_unit_is_deaf() {
+    let mut sandbox = Sandbox::fresh().await;
+    let bench = Bench::of(&sandbox);
+    bench.service("deaf", "TimeoutStopSec=90", "trap '' TERM; echo say: deaf; while :; do sleep 1000; done").await;
+    bench.host.start("deaf.service").await.unwrap();
+    bench.says("deaf.service", "say: deaf").await;
+    let began = std::time::Instant::now();
+    sandbox.end();
+    assert!(began.elapsed() < Duration::from_secs(20), "whoever ended it would have killed it");
+    assert!(bench.host.processes(&[]).await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn an_orphan_that_ends_is_not_left_a_zombie() {
     let sandbox = Sandbox::fresh().await;
     let bench = Bench::of(&sandbox);

@@ -94,7 +94,8 @@ pub trait Host: Send + Sync {
     async fn enable(&self, unit: &str) -> Result<Changed, HostError>;
     /// How a unit is; `None` when the init does not know it.
     async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError>;
-    /// How a unit is now and after every change, until the stream is dropped or the init ends.
+    /// How a unit is now and after every change, until the stream is dropped, the unit is removed or the
+    /// init ends; nothing at all when there is no such unit.
     async fn unit_events(&self, unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError>;
     /// A unit's journal; goes on with new lines when `follow`.
     async fn journal(

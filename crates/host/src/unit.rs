@@ -50,7 +50,7 @@ pub struct JournalLine {
     pub cursor: u64,
     /// When it was written.
     pub at: Timestamp,
-    /// The line, cut to [`JournalLine::TEXT_BYTES_MAX`].
+    /// The line; one longer than [`JournalLine::TEXT_BYTES_MAX`] is cut to it and says so at its end.
     pub text: String,
 }
 

@@ -95,8 +95,9 @@ async fn run_local(options: InitOptions) -> Result<(), InitError> {
         _ = interrupt.recv() => {}
         () = lifeline(options.lifeline) => {}
     }
-    init.stop_all().await;
-    process::end_all(&options.root).await;
+    // Whoever ends an init does not wait as long as a unit may: what is deaf by then is killed, for none may remain.
+    let stopped = tokio::time::timeout(process::SHUTDOWN_GRACE, init.stop_all()).await;
+    process::end_all(&options.root, stopped.is_ok()).await;
     // A socket file that stays would only confuse whoever looks.
     let _ = fs::remove_file(&init.environment.socket);
     Ok(())

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// How long processes have to end after SIGTERM when the sandbox is shut down.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// Longest wait for one process: it must end by itself, so that the thread that waits does.
 const WAIT_SECONDS_MAX: i64 = 60;
 
@@ -199,9 +199,9 @@ pub(crate) fn id(child: &Child) -> Option<Pid> {
     child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw)
 }
 
-/// Ends every process of the sandbox: politely first, then not. Returns when none is left.
-pub(crate) async fn end_all(root: &Utf8Path) {
-    for signal in [Signal::TERM, Signal::KILL] {
+/// Ends every process of the sandbox: politely first where that is wanted, then not. Returns when none is left.
+pub(crate) async fn end_all(root: &Utf8Path, politely: bool) {
+    for signal in [Signal::TERM, Signal::KILL].into_iter().skip(usize::from(!politely)) {
         let pids = of_root(root);
         for &pid in &pids {
             // One that ended meanwhile is what we want.

@@ -163,6 +163,8 @@ pub(super) async fn run(sandbox: &SandboxEnvironment, command: &Command) -> Resu
         .args(&command.arguments)
         .env_clear()
         .envs(sandbox.variables())
+        // What a unit's process runs belongs to the unit, and ends with it.
+        .envs(std::env::var_os(super::UNIT).map(|unit| (super::UNIT, unit)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

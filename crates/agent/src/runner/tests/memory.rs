@@ -53,7 +53,8 @@ fn a_task_in_whose_middle_the_agent_died_is_interrupted_and_runs_not_again() {
     runtime().block_on(async {
         world.restart().await.unwrap();
         for _ in 0..2 {
-            assert_eq!(world.end(&deaf(1)).await, TaskLine::Interrupted);
+            let Ok(Accepted::Known(lines)) = world.send(&deaf(1)).await else { panic!("it is known") };
+            assert_eq!(lines, [TaskLine::Interrupted]);
             world.restart().await.unwrap();
         }
         assert_eq!(world.runs().await, 1);
@@ -121,9 +122,11 @@ async fn a_task_that_cannot_be_recorded_is_refused_and_not_done() {
 #[tokio::test]
 async fn a_ledger_forgets_only_what_a_replay_could_not_wake() {
     let mut world = World::new().await;
-    for number in 0..300 {
+    for number in 1..300 {
         world.end(&statement(number)).await;
     }
+    // The one that is forgotten first has the highest fence.
+    world.end(&TaskStatement { fence: 9, ..statement(0) }).await;
     world.restart().await.unwrap();
     assert_eq!(world.runner.memory().await.1.len(), 300, "all of them could come again");
     let past = earlier(std::time::Duration::from_secs(5)).as_millis();
@@ -136,8 +139,10 @@ async fn a_ledger_forgets_only_what_a_replay_could_not_wake() {
         lines.push(line.to_string());
     }
     write(&world, lines.join("\n").into_bytes()).await;
+    // Once to forget, and once to read what was left.
+    world.restart().await.unwrap();
     world.restart().await.unwrap();
     let (fence, ended) = world.runner.memory().await;
-    assert_eq!((fence, ended.len(), ended[0]), (4, 256, task(44)));
+    assert_eq!((fence, ended.len(), ended[0]), (9, 256, task(44)));
     assert_eq!(world.runs().await, 300);
 }

@@ -31,6 +31,8 @@ use crate::{
 };
 
 const NODE: &str = "0198c0de-7a3b-7c11-9b54-0242ac120001";
+/// A task that says nothing for longer hangs. Longer than any deadline in these tests.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Where the ledger lies on the node.
 pub(super) const LEDGER: &str = "/var/lib/gpuaas-agent/ledger.jsonl";
 /// Where handlers leave a line for each run.
@@ -159,7 +161,7 @@ pub(super) async fn end(accepted: Accepted) -> TaskLine {
     match accepted {
         Accepted::Known(lines) => lines.into_iter().next_back().unwrap(),
         Accepted::Running(mut lines) => loop {
-            match lines.recv().await.unwrap() {
+            match next(&mut lines).await {
                 line @ (TaskLine::Ended(_) | TaskLine::Interrupted) => return line,
                 TaskLine::Accepted | TaskLine::Progress(_) => {}
             }
@@ -170,8 +172,12 @@ pub(super) async fn end(accepted: Accepted) -> TaskLine {
 /// Returns when the task's handler has said that it began, with the lines that follow.
 pub(super) async fn begun(accepted: Accepted) -> Accepted {
     let Accepted::Running(mut lines) = accepted else { panic!("it runs not") };
-    while !matches!(lines.recv().await.unwrap(), TaskLine::Progress(_)) {}
+    while !matches!(next(&mut lines).await, TaskLine::Progress(_)) {}
     Accepted::Running(lines)
+}
+
+async fn next(lines: &mut tokio::sync::broadcast::Receiver<TaskLine>) -> TaskLine {
+    tokio::time::timeout(PATIENCE, lines.recv()).await.expect("the task goes on in time").unwrap()
 }
 
 /// The code with which a task failed.
