@@ -63,7 +63,7 @@ pub(crate) fn spawn(
     if let Some(socket) = notify {
         command.env("NOTIFY_SOCKET", socket);
     }
-    let mut child = command.spawn()?;
+    let mut child = sandbox::spawn(&mut command)?;
     AWAITED.with_borrow_mut(|awaited| awaited.extend(id(&child).map(Pid::as_raw_pid)));
     if let Some(stdout) = child.stdout.take() {
         copy_lines(stdout, journal.clone());

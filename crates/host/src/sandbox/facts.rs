@@ -6,7 +6,7 @@ use camino::Utf8Path;
 use gpuaas_wire::task::DiskFacts;
 use tokio::io::AsyncReadExt;
 
-use super::environment::SandboxEnvironment;
+use super::{environment::SandboxEnvironment, program::spawn};
 use crate::{
     error::HostError,
     host::{Command, CommandEnd, Facts, Process},
@@ -159,7 +159,8 @@ fn under(prefixes: &[String], path: &str) -> bool {
 pub(super) async fn run(sandbox: &SandboxEnvironment, command: &Command) -> Result<CommandEnd, HostError> {
     let fail = |message: String| HostError::Program { program: command.program.clone(), message };
     let real = sandbox.resolve(&command.program)?;
-    let mut child = tokio::process::Command::new(real.as_std_path())
+    let mut program = tokio::process::Command::new(real.as_std_path());
+    program
         .args(&command.arguments)
         .env_clear()
         .envs(sandbox.variables())
@@ -168,9 +169,8 @@ pub(super) async fn run(sandbox: &SandboxEnvironment, command: &Command) -> Resu
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| fail(error.to_string()))?;
+        .kill_on_drop(true);
+    let mut child = spawn(&mut program).map_err(|error| fail(error.to_string()))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let output = async { tokio::join!(last_bytes(stdout), last_bytes(stderr), child.wait()) };
     let (stdout, stderr, status) = tokio::time::timeout(command.timeout, output)

@@ -4,11 +4,13 @@ mod client;
 mod environment;
 mod facts;
 mod files;
+mod program;
 pub mod protocol;
 
 pub use client::InitClient;
 pub use environment::{ADDRESS, HOSTNAME, ROOT, SOCKET, SandboxEnvironment, UNIT};
 pub use facts::processes_marked;
+pub use program::spawn;
 
 use async_trait::async_trait;
 use camino::Utf8Path;
