@@ -16,9 +16,11 @@ mod lookup;
 mod metrics;
 mod page;
 mod problem;
+mod refusals;
 mod routes;
 mod shown;
 mod state;
+mod unread;
 
 pub use document::document;
 pub use journals::Journals;

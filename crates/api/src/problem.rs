@@ -9,7 +9,7 @@ use gpuaas_engine::CommandError;
 use gpuaas_model::{Code, Coded};
 use gpuaas_store::StoreError;
 
-use crate::correlation;
+use crate::{correlation, refusals::Refused};
 
 /// An error on its way out. Its correlation id is the request's.
 #[derive(Debug)]
@@ -70,6 +70,7 @@ impl IntoResponse for ApiProblem {
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let media_type = HeaderValue::from_static("application/problem+json");
         let mut response = (status, [(header::CONTENT_TYPE, media_type)], body).into_response();
+        response.extensions_mut().insert(Refused(code));
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

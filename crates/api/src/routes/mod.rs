@@ -28,7 +28,9 @@ use crate::{
     body::BODY_BYTES_MAX,
     correlation, document, idempotency, metrics,
     problem::{self, ApiProblem},
+    refusals,
     state::ApiState,
+    unread,
 };
 
 /// Every route with its place in the document.
@@ -77,8 +79,10 @@ pub fn router(state: ApiState) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(state.clone(), idempotency::middleware))
+        .layer(middleware::from_fn_with_state(state.clone(), refusals::middleware))
         .layer(middleware::map_response(problem::explained))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn_with_state(state.clone(), unread::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), metrics::middleware));
     api.merge(health::router())
         .layer(middleware::from_fn_with_state(state.clone(), correlation::middleware))

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    raw::{Answer, bearer, send},
+    raw::{Answer, bearer, send, write_then_read},
     world::Platform,
 };
 
@@ -30,9 +30,6 @@ async fn every_refusal_of_the_framework_is_a_problem_document_too() {
     is_problem(&path, 400, "query_invalid");
     let kind = send(&platform, Method::POST, "/api/v1/projects", &[authorization], "{}").await;
     is_problem(&kind, 415, "media_type_unsupported");
-    let long = vec![b' '; 11 * 1_024 * 1_024];
-    let long = send(&platform, Method::POST, "/api/v1/projects", &[authorization, JSON], long).await;
-    is_problem(&long, 413, "body_too_large");
     let anonymous = send(&platform, Method::GET, "/api/v1/projects", &[], "").await;
     is_problem(&anonymous, 401, "unauthenticated");
     for body in
@@ -48,6 +45,21 @@ async fn every_refusal_of_the_framework_is_a_problem_document_too() {
     }
     let after = send(&platform, Method::GET, "/api/v1/projects", &[authorization], "").await;
     assert_eq!((after.status, &after.body["items"]), (200, &json!([])), "nothing was made");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_writes_a_body_too_long_before_it_reads_gets_the_refusal_and_no_broken_pipe() {
+    let platform = Platform::start(0);
+    let long = vec![b' '; 11 * 1_024 * 1_024];
+    let token = bearer(&platform);
+    for (authorization, status, code) in
+        [(format!("authorization: {token}\r\n"), 413, "body_too_large"), (String::new(), 401, "unauthenticated")]
+    {
+        let head = format!("POST /api/v1/projects HTTP/1.1\r\n{authorization}content-type: application/json\r\n");
+        let answer = write_then_read(&platform, &head, &long).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(answer.contains(&format!("\"code\":\"{code}\"")), "{answer}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

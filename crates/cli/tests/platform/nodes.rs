@@ -49,6 +49,13 @@ async fn what_belongs_to_another_project_looks_absent_and_admins_alone_run_the_p
     let foreign = member.list_allocations(Some("two".into()), None).await.map_err(code);
     assert_eq!(foreign.expect_err("another's"), "not_found");
     assert_eq!(member.get_node("demo-1").await.map_err(code).expect_err("another's"), "not_found");
+    let records = admin.list_audit(None, None, None, 0).await.expect("records").items;
+    let refused: Vec<(&str, &str)> = records
+        .iter()
+        .filter(|record| record.actor == "of-one" && record.result == "refused")
+        .map(|record| (record.action.as_str(), record.metadata["code"].as_str().unwrap_or_default()))
+        .collect();
+    assert_eq!(refused, [("project.create", "forbidden"), ("allocation.create", "forbidden")]);
     let listed = admin.list_tokens().await.expect("tokens").items;
     assert!(listed.iter().any(|token| token.id == created.token.id));
     admin.revoke_token(&created.token.id).await.expect("revoked");

@@ -8,7 +8,11 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use serde_json::Value;
-use tokio_rustls::TlsConnector;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::world::Platform;
 
@@ -27,6 +31,31 @@ impl Answer {
     }
 }
 
+async fn connect(platform: &Platform) -> (String, TlsStream<TcpStream>) {
+    let ready = platform.ready();
+    let address = ready["url"].as_str().and_then(|url| url.strip_prefix("https://")).expect("a URL").to_owned();
+    let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
+    let authority = CertificateDer::from_pem_slice(&authority).expect("a certificate");
+    let tls = pinned_client_config(&sha256_hex(&authority)).expect("a configuration");
+    let stream = TcpStream::connect(&address).await.expect("connected");
+    let name = ServerName::try_from("127.0.0.1").expect("a name");
+    let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await.expect("TLS");
+    (address, stream)
+}
+
+/// Writes a whole request, reads nothing before, and gives the answer's text: what a simple client does.
+pub(crate) async fn write_then_read(platform: &Platform, head: &str, body: &[u8]) -> String {
+    let (address, mut stream) = connect(platform).await;
+    let length = body.len();
+    let head = format!("{head}host: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.expect("the head is taken");
+    stream.write_all(body).await.expect("the body is taken");
+    stream.flush().await.expect("the body is taken");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    answer
+}
+
 /// Sends one request with exactly these headers, and the admin's token where `token` is given so.
 pub(crate) async fn send(
     platform: &Platform,
@@ -35,14 +64,7 @@ pub(crate) async fn send(
     headers: &[(&str, &str)],
     body: impl Into<hyper::body::Bytes>,
 ) -> Answer {
-    let ready = platform.ready();
-    let address = ready["url"].as_str().and_then(|url| url.strip_prefix("https://")).expect("a URL").to_owned();
-    let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
-    let authority = CertificateDer::from_pem_slice(&authority).expect("a certificate");
-    let tls = pinned_client_config(&sha256_hex(&authority)).expect("a configuration");
-    let stream = tokio::net::TcpStream::connect(&address).await.expect("connected");
-    let name = ServerName::try_from("127.0.0.1").expect("a name");
-    let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await.expect("TLS");
+    let (address, stream) = connect(platform).await;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
     tokio::spawn(connection);
     let mut request = Request::builder().method(method).uri(path).header("host", &address);

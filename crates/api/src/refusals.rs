@@ -1,0 +1,112 @@
+//! The audit of what was refused: a mutation that a known principal asked for and did not get.
+//!
+//! What nobody known asked for is not recorded here: whoever knocks could fill the store. Accepted mutations are recorded by their commands, in
+//! the transaction of the change.
+
+use std::{collections::HashMap, sync::OnceLock};
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::Method,
+    middleware::Next,
+    response::Response,
+};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, Code};
+use gpuaas_store::{NewAudit, StoreError};
+use serde_json::json;
+
+use crate::{auth, correlation, document, state::ApiState};
+
+/// Longest target that is recorded, in bytes: it is what the client made of it.
+const TARGET_BYTES_MAX: usize = 256;
+
+/// Put into the response of a refusal.
+#[derive(Clone, Copy)]
+pub(crate) struct Refused(pub(crate) Code);
+
+/// Records the refusal of a mutation, under the action that its success would have had.
+pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
+    let action = route.and_then(|route| action_of(request.method(), &route));
+    let is_dry_run = request.uri().query().is_some_and(|query| query.contains("dry_run"));
+    let Some(action) = action.filter(|_| !is_dry_run) else { return next.run(request).await };
+    let (headers, target) = (request.headers().clone(), target_of(request.uri().path()));
+    let response = next.run(request).await;
+    if let Some(&Refused(code)) = response.extensions().get::<Refused>()
+        && response.status().is_client_error()
+        && let Ok(principal) = auth::principal(&headers, &state).await
+    {
+        let record = NewAudit {
+            actor: principal.name,
+            actor_type: ActorType::Principal,
+            action,
+            target,
+            project: principal.project,
+            result: AuditResult::Refused,
+            correlation: Some(correlation::current_id(&state)),
+            metadata: json!({ "code": code }),
+        };
+        if let Err(error) = append(&state, &record).await {
+            tracing::error!(%error, "a refusal could not be recorded");
+        }
+    }
+    response
+}
+
+async fn append(state: &ApiState, record: &NewAudit) -> Result<(), StoreError> {
+    let mut tx = state.engine.store().begin().await?;
+    tx.append_audit(record).await?;
+    tx.commit().await
+}
+
+/// The audit action of a mutating operation, as the OpenAPI document has it.
+fn action_of(method: &Method, route: &str) -> Option<AuditAction> {
+    static ACTIONS: OnceLock<HashMap<(String, String), AuditAction>> = OnceLock::new();
+    if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        return None;
+    }
+    let actions = ACTIONS.get_or_init(|| {
+        let document = serde_json::to_value(document::document()).unwrap_or_default();
+        let paths = document["paths"].as_object().into_iter().flatten();
+        let operations = paths.flat_map(|(path, item)| {
+            item.as_object().into_iter().flatten().map(move |(method, operation)| (path, method, operation))
+        });
+        operations
+            .filter_map(|(path, method, operation)| {
+                let action = operation["x-audit"].as_str()?.parse().ok()?;
+                Some(((method.to_uppercase(), path.clone()), action))
+            })
+            .collect()
+    });
+    actions.get(&(method.to_string(), route.to_owned())).copied()
+}
+
+/// `workload/train` of `/api/v1/workloads/train/members`; the noun alone where the path names no object.
+fn target_of(path: &str) -> String {
+    let mut parts = path.trim_start_matches("/api/v1/").split('/');
+    let noun = parts.next().unwrap_or_default();
+    let noun = noun.strip_suffix('s').unwrap_or(noun);
+    let mut target = parts.next().map_or_else(|| noun.to_owned(), |key| format!("{noun}/{key}"));
+    target.truncate(target.floor_char_boundary(TARGET_BYTES_MAX));
+    target
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mutation_has_the_action_that_its_document_names_and_a_read_has_none() {
+        let deploy = action_of(&Method::POST, "/api/v1/workloads");
+        assert_eq!(deploy.map(|action| action.to_string()).as_deref(), Some("workload.deploy"));
+        assert_eq!(action_of(&Method::GET, "/api/v1/workloads"), None);
+        assert_eq!(action_of(&Method::POST, "/api/v1/nonsense"), None);
+    }
+
+    #[test]
+    fn a_target_names_what_the_path_does_and_is_bounded() {
+        assert_eq!(target_of("/api/v1/workloads/train/members"), "workload/train");
+        assert_eq!(target_of("/api/v1/projects"), "project");
+        assert_eq!(target_of(&format!("/api/v1/nodes/{}", "ü".repeat(5_000))).len(), 255);
+    }
+}

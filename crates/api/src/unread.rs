@@ -1,0 +1,80 @@
+//! The rest of a request that is refused before its end.
+//!
+//! Over HTTP/1 a client writes its body before it reads the answer. A connection that is closed with bytes unread is reset, and the reset
+//! takes the answer with it: the client sees a broken pipe instead of the problem. So what is left is read and thrown away, within bounds.
+//! A client that asked first (`Expect: 100-continue`) has sent nothing yet and is left alone; HTTP/2 ends one stream without the others.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{Request, State},
+    http::{Version, header},
+    middleware::Next,
+    response::Response,
+};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+
+use crate::state::ApiState;
+
+/// Bytes of a refused request that are read for the sake of its answer.
+const BYTES_MAX: usize = 64 * 1_024 * 1_024;
+/// How long that may take.
+const TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Reads what a refusal left unread, then answers.
+pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    let waits = request.headers().contains_key(header::EXPECT);
+    if waits || request.version() > Version::HTTP_11 || request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let body = Lent(Arc::new(Mutex::new(body)));
+    let response = next.run(Request::from_parts(parts, Body::new(body.clone()))).await;
+    if !response.status().is_success() {
+        let ports = state.engine.ports();
+        tokio::select! {
+            () = drain(body) => {}
+            () = ports.runtime.sleep_until(ports.clock.now().plus(TIME_MAX)) => {}
+        }
+    }
+    response
+}
+
+async fn drain(mut body: Lent) {
+    let mut read = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        read += frame.data_ref().map_or(0, Bytes::len);
+        if read > BYTES_MAX {
+            return;
+        }
+    }
+}
+
+/// A body whose rest can be read by another than the one it was given to.
+#[derive(Clone)]
+struct Lent(Arc<Mutex<Body>>);
+
+impl HttpBody for Lent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let mut body = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Pin::new(&mut *body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).size_hint()
+    }
+}
