@@ -134,8 +134,13 @@ impl Command {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Server {
+    /// A TOML file of settings; its keys are these flags without their dashes
+    #[arg(long, global = true, env = "GPUAAS_CONFIG", hide_env_values = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) verb: Option<ServerVerb>,
     /// Where everything is kept
     #[arg(long, env = "GPUAAS_DATA_DIR", hide_env_values = true, default_value = "/var/lib/gpuaas")]
     pub(crate) data_dir: PathBuf,
@@ -178,6 +183,12 @@ pub(crate) struct Server {
     /// End when standard input ends
     #[arg(long, hide = true)]
     pub(crate) lifeline: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ServerVerb {
+    /// Say which settings count, where each comes from, and what is wrong with them; nothing is started or changed
+    CheckConfig,
 }
 
 #[derive(Debug, Args)]

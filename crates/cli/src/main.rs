@@ -10,15 +10,14 @@ mod documented;
 mod duration;
 mod output;
 mod runtime;
+mod server_config;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let (cli, settings) = server_config::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     runtime::start(cli.command.needs_threads(), async move {
-        match commands::run(cli).await {
+        match commands::run(cli, settings).await {
             Ok(code) => code,
             Err(error) => output::failed(&error),
         }

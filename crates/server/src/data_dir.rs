@@ -16,6 +16,8 @@ use crate::{error::ServerError, options::ServerOptions};
 /// Bytes of the key that seals what the store keeps secret.
 const SEALING_KEY_BYTES: usize = 32;
 
+/// Where the sealing key lies when none is named.
+const SEALING_KEY: &str = "sealing.key";
 /// Names the process that uses the directory.
 const REPLICA: &str = "replica.id";
 
@@ -73,7 +75,7 @@ impl DataDir {
             Some(named) => read_key(named)?.ok_or_else(|| key_error(named, ErrorKind::NotFound.into())),
             None if options.store_url.is_some() => Err(ServerError::SealingKeyRequired),
             None => {
-                let path = self.join("sealing.key");
+                let path = self.join(SEALING_KEY);
                 if let Some(key) = read_key(&path)? {
                     return Ok(key);
                 }
@@ -83,6 +85,25 @@ impl DataDir {
                 Ok(key)
             }
         }
+    }
+}
+
+/// Whether that directory, or the one in which it would be made, can be written. Changes nothing.
+pub(crate) fn look_at(path: &Path) -> Result<(), ServerError> {
+    let present = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(path);
+    let refuse = |source| ServerError::DataDirNotWritable { path: path.to_owned(), source };
+    if !present.is_dir() {
+        return Err(refuse(ErrorKind::NotADirectory.into()));
+    }
+    rustix::fs::access(present, rustix::fs::Access::WRITE_OK).map_err(|error| refuse(error.into()))
+}
+
+/// Whether there is a key where there must be one. Changes nothing.
+pub(crate) fn look_at_key(options: &ServerOptions) -> Result<(), ServerError> {
+    match &options.sealing_key_file {
+        Some(named) => read_key(named)?.map(drop).ok_or_else(|| key_error(named, ErrorKind::NotFound.into())),
+        None if options.store_url.is_some() => Err(ServerError::SealingKeyRequired),
+        None => read_key(&options.data_dir.join(SEALING_KEY)).map(drop),
     }
 }
 

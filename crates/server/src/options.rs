@@ -11,7 +11,10 @@ use gpuaas_artifacts::SYSTEM_CA_BUNDLE;
 use gpuaas_store::StoreOptions;
 use gpuaas_trust::SecretText;
 
-use crate::data_dir::DataDir;
+use crate::{
+    data_dir::{self, DataDir},
+    error::ServerError,
+};
 
 /// Port of the API.
 pub(crate) const API_PORT: u16 = 7_443;
@@ -56,6 +59,14 @@ impl ServerOptions {
             release_ca_bundle: SYSTEM_CA_BUNDLE.into(),
             rke2_deadlines: Deadlines::default(),
         }
+    }
+
+    /// What is wrong with these settings, as far as it can be seen without starting or changing anything.
+    pub fn problems(&self) -> Vec<ServerError> {
+        let mut problems: Vec<ServerError> = Vec::new();
+        problems.extend(data_dir::look_at(&self.data_dir).err());
+        problems.extend(data_dir::look_at_key(self).err());
+        problems
     }
 
     pub(crate) fn store(&self, data: &DataDir) -> StoreOptions {

@@ -5,8 +5,12 @@ use std::time::Duration;
 use clap::Subcommand;
 use gpuaas_api_types::AuditEntry;
 use gpuaas_client::Client;
+use serde_json::Value;
 
 use crate::{cli::Target, output};
+
+/// Characters of a record's metadata that a table shows; `-o json` has all of it.
+const DETAIL_CHARS_MAX: usize = 120;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -36,7 +40,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             None => break,
         }
     }
-    let header = ["SEQ", "AT", "ACTOR", "ACTION", "TARGET", "RESULT", "CORRELATION"];
+    let header = ["SEQ", "AT", "ACTOR", "ACTION", "TARGET", "RESULT", "CORRELATION", "DETAIL"];
     output::list(target.output, &records, &header, row, |record| record.sequence.to_string())
 }
 
@@ -49,5 +53,18 @@ fn row(record: &AuditEntry) -> Vec<String> {
         record.target.clone(),
         record.result.clone(),
         record.correlation_id.clone().unwrap_or_default(),
+        detail(&record.metadata),
     ]
+}
+
+/// The metadata's plain values, as far as a line of a table has room for them.
+fn detail(metadata: &Value) -> String {
+    let fields = metadata.as_object().into_iter().flatten();
+    let plain = fields.filter_map(|(name, value)| match value {
+        Value::String(text) => Some(format!("{name}={text}")),
+        Value::Number(number) => Some(format!("{name}={number}")),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    });
+    let all = plain.collect::<Vec<_>>().join(" ");
+    all.chars().take(DETAIL_CHARS_MAX).collect()
 }

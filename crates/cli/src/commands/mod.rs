@@ -29,21 +29,22 @@ use crate::{
     cli::{Cli, Command, Target},
     connection, dev,
     output::TimedOut,
+    server_config::Setting,
 };
 
 /// Runs the command that was typed, for no longer than was said.
-pub(crate) async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(cli: Cli, settings: Vec<Setting>) -> anyhow::Result<ExitCode> {
     let Cli { mut target, command } = cli;
     match target.timeout {
-        Some(timeout) => match tokio::time::timeout(timeout, typed(&mut target, command)).await {
+        Some(timeout) => match tokio::time::timeout(timeout, typed(&mut target, command, &settings)).await {
             Ok(ended) => ended,
             Err(_) => Err(TimedOut(timeout).into()),
         },
-        None => typed(&mut target, command).await,
+        None => typed(&mut target, command, &settings).await,
     }
 }
 
-async fn typed(target: &mut Target, command: Command) -> anyhow::Result<ExitCode> {
+async fn typed(target: &mut Target, command: Command, settings: &[Setting]) -> anyhow::Result<ExitCode> {
     match command {
         Command::Node(verb) => node::run(&connect(target)?, target, verb).await?,
         Command::Project(verb) => project::run(&connect(target)?, target, verb).await?,
@@ -59,7 +60,7 @@ async fn typed(target: &mut Target, command: Command) -> anyhow::Result<ExitCode
         Command::Whoami => whoami::run(&connect(target)?, target).await?,
         Command::Context(verb) => context::run(target, verb)?,
         Command::Version => whoami::version(target)?,
-        Command::Server(options) => server::run(options).await?,
+        Command::Server(options) => return server::run(target, options, settings).await,
         Command::Dev(options) => dev::run(options).await?,
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "gpuaas", &mut std::io::stdout());

@@ -91,7 +91,8 @@ fn described(detail: &OperationDetail) -> String {
             step.key.clone(),
             step.attempts.to_string(),
             took.unwrap_or_default(),
-            fault.or(step.detail.clone()).unwrap_or_default(),
+            // What a step that succeeded last waited for is of no use any more.
+            fault.or_else(|| step.detail.clone().filter(|_| step.state != "succeeded")).unwrap_or_default(),
         ]
     });
     words.push('\n');

@@ -1,6 +1,6 @@
 //! `gpuaas server`: the control plane.
 
-use std::path::Path;
+use std::{path::Path, process::ExitCode};
 
 use anyhow::Context;
 use gpuaas_server::{Deadlines, ServerOptions, write_private};
@@ -11,34 +11,61 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use crate::{cli::Server, connection::ReadyFile};
+use crate::{
+    cli::{Server, ServerVerb, Target},
+    connection::ReadyFile,
+    output,
+    server_config::Setting,
+};
 
 /// Serves until SIGTERM, Ctrl-C or the end of its lifeline.
-pub(crate) async fn run(options: Server) -> anyhow::Result<()> {
-    let started = std::time::Instant::now();
-    let data_dir = options.data_dir.clone();
-    let store_url = store_url(options.store_url_file.as_deref())?;
-    let store = if store_url.is_some() { "postgresql" } else { "sqlite" };
-    let control_plane = gpuaas_server::start(&ServerOptions {
-        data_dir: options.data_dir,
-        listen: options.listen,
-        channel_listen: options.channel_listen,
-        public_url: options.public_url,
-        store_url: store_url.clone(),
-        sealing_key_file: options.sealing_key_file,
-        artifacts_dir: options.artifacts_dir,
-        release_ca_bundle: options.release_ca_bundle,
+pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) -> anyhow::Result<ExitCode> {
+    let options = server_options(&asked)?;
+    match asked.verb {
+        Some(ServerVerb::CheckConfig) => check_config(target, &options, settings),
+        None => serve(&options, asked).await.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
+    let asked = asked.clone();
+    Ok(ServerOptions {
+        store_url: store_url(asked.store_url_file.as_deref())?,
+        data_dir: asked.data_dir,
+        listen: asked.listen,
+        channel_listen: asked.channel_listen,
+        public_url: asked.public_url,
+        sealing_key_file: asked.sealing_key_file,
+        artifacts_dir: asked.artifacts_dir,
+        release_ca_bundle: asked.release_ca_bundle,
         rke2_deadlines: Deadlines {
-            start: options.rke2_start_deadline,
-            node_ready: options.rke2_node_ready_deadline,
+            start: asked.rke2_start_deadline,
+            node_ready: asked.rke2_node_ready_deadline,
             ..Deadlines::default()
         },
     })
-    .await?;
-    let ca_file = std::path::absolute(data_dir.join("ca.pem"))?;
+}
+
+fn check_config(target: &Target, options: &ServerOptions, settings: &[Setting]) -> anyhow::Result<ExitCode> {
+    let row =
+        |setting: &Setting| vec![setting.key.clone(), setting.value.clone().unwrap_or_default(), setting.from.clone()];
+    output::list(target.output, settings, &["SETTING", "VALUE", "FROM"], row, |setting| setting.key.clone())?;
+    let problems = options.problems();
+    let mut status = ExitCode::SUCCESS;
+    for problem in problems {
+        status = output::failed(&problem.into());
+    }
+    Ok(status)
+}
+
+async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
+    let started = std::time::Instant::now();
+    let store = if options.store_url.is_some() { "postgresql" } else { "sqlite" };
+    let control_plane = gpuaas_server::start(options).await?;
+    let ca_file = std::path::absolute(options.data_dir.join("ca.pem"))?;
     write_private(&ca_file, control_plane.authority_pem.as_bytes()).context("writing the authority's certificate")?;
     eprintln!("control plane   {}   {store}   ready in {} ms", control_plane.url, started.elapsed().as_millis());
-    if let Some(path) = &options.ready_file {
+    if let Some(path) = &asked.ready_file {
         let ready = ReadyFile {
             url: control_plane.url.clone(),
             ca_file,
@@ -54,7 +81,7 @@ pub(crate) async fn run(options: Server) -> anyhow::Result<()> {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
-                () = lifeline(options.lifeline) => {}
+                () = lifeline(asked.lifeline) => {}
             }
         })
         .await;

@@ -90,7 +90,7 @@ impl Progress {
     fn new() -> Self {
         let line = output::is_watched().then(|| {
             let line = ProgressBar::new(0);
-            if let Ok(style) = ProgressStyle::with_template("{prefix}   {bar:20}  {pos}/{len}   {msg} · {elapsed}") {
+            if let Ok(style) = ProgressStyle::with_template("{prefix}   {bar:20}  {pos}/{len} {elapsed}   {wide_msg}") {
                 line.set_style(style.progress_chars("━╸─"));
             }
             line.enable_steady_tick(TICK);

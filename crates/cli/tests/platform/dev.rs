@@ -158,3 +158,32 @@ fn a_shared_store_without_a_key_or_without_its_database_is_named_and_its_passwor
     let (status, said) = server(Some(&key));
     assert!(status == Some(7) && said.contains("unavailable") && !said.contains("hunter2"), "{said}");
 }
+
+#[test]
+fn check_config_says_which_settings_count_and_what_is_wrong_and_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("server.toml");
+    let check = |text: String| {
+        std::fs::write(&file, text).expect("written");
+        let mut command = Command::new(GPUAAS);
+        command.args(["server", "check-config", "-o", "json", "--config"]).arg(&file);
+        let output = command.env("GPUAAS_LISTEN", "127.0.0.1:1").output().expect("gpuaas runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), serde_json::from_slice::<serde_json::Value>(&output.stdout).ok(), said)
+    };
+    let data_dir = folder.path().join("data");
+    let (status, settings, said) = check(format!("data-dir = {data_dir:?}\nlisten = \"127.0.0.1:2\"\n"));
+    assert_eq!(status, Some(0), "{said}");
+    let settings = settings.expect("JSON");
+    let of = |key: &str| settings.as_array().and_then(|all| all.iter().find(|one| one["key"] == key)).cloned();
+    assert_eq!(of("listen").expect("a setting")["from"], "environment");
+    assert_eq!(of("data-dir").expect("a setting")["from"], "file");
+    assert!(!data_dir.exists(), "it made something");
+
+    let (status, _, said) =
+        check("data-dir = \"/proc/version/data\"\nsealing-key-file = \"/nonexistent\"\n".to_owned());
+    assert_ne!(status, Some(0));
+    assert!(said.contains("data_dir_not_writable") && said.contains("/nonexistent"), "everything at once: {said}");
+    let (status, _, said) = check("lissten = \"x\"\n".to_owned());
+    assert!(status == Some(2) && said.contains("lissten is no setting"), "{said}");
+}

@@ -1,0 +1,169 @@
+//! The control plane's configuration file. Its keys are the long names of `gpuaas server`'s flags, so that there is one list of settings:
+//! a flag counts more than its environment variable, that more than the file, and the file more than what is built in.
+//!
+//! Guarantees: a key that is no setting is an error that names it; a value is read by the very parser that its flag has.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, error::ErrorKind, parser::ValueSource};
+use serde::Serialize;
+
+use crate::cli::Cli;
+
+/// Flags that are about one start and not about the control plane.
+const NOT_SETTINGS: [&str; 4] = ["config", "ready_file", "lifeline", "help"];
+
+/// A setting as it counts now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Setting {
+    /// Its key in the file, which is its flag without the dashes.
+    pub(crate) key: String,
+    /// Its value; absent where it has none.
+    pub(crate) value: Option<String>,
+    /// `flag`, `environment`, `file` or `built in`.
+    pub(crate) from: String,
+}
+
+/// The command line, with what the configuration file says where `gpuaas server` is given one.
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<Setting>), clap::Error> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let matches = Cli::command().try_get_matches_from(&arguments)?;
+    let file = match file_of(&matches) {
+        None => BTreeMap::new(),
+        Some(path) => read(&path)?,
+    };
+    if file.is_empty() {
+        return Ok((Cli::from_arg_matches(&matches)?, settings(&matches, &file)));
+    }
+    let matches = with_defaults(&file).try_get_matches_from(&arguments)?;
+    Ok((Cli::from_arg_matches(&matches)?, settings(&matches, &file)))
+}
+
+fn file_of(matches: &ArgMatches) -> Option<PathBuf> {
+    matches.subcommand_matches("server")?.get_one::<PathBuf>("config").cloned()
+}
+
+fn is_setting(id: &str) -> bool {
+    // What every command has is about the client.
+    let of_every_command = Cli::command().get_arguments().any(|of_all| of_all.get_id() == id);
+    !NOT_SETTINGS.contains(&id) && !of_every_command
+}
+
+/// The ids of `gpuaas server`'s settings.
+fn known() -> Vec<String> {
+    let cli = Cli::command();
+    let server = cli.find_subcommand("server").expect("the command line has `server`");
+    let ids = server.get_arguments().map(|argument| argument.get_id().to_string());
+    ids.filter(|id| is_setting(id)).collect()
+}
+
+/// Keys as ids with their values as texts.
+fn read(path: &Path) -> Result<BTreeMap<String, String>, clap::Error> {
+    let refuse = |why: String| Cli::command().error(ErrorKind::InvalidValue, format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+    let table: toml::Table = toml::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    let known = known();
+    let mut values = BTreeMap::new();
+    for (key, value) in table {
+        let id = key.replace('-', "_");
+        if !known.contains(&id) {
+            let offered: Vec<String> = known.iter().map(|id| id.replace('_', "-")).collect();
+            return Err(refuse(format!("{key} is no setting; there are {}", offered.join(", "))));
+        }
+        let value = match value {
+            toml::Value::String(text) => text,
+            toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Boolean(flag) => flag.to_string(),
+            toml::Value::Float(_) | toml::Value::Datetime(_) | toml::Value::Array(_) | toml::Value::Table(_) => {
+                return Err(refuse(format!("{key} is a text, as its flag takes it")));
+            }
+        };
+        values.insert(id, value);
+    }
+    Ok(values)
+}
+
+/// The command line whose built-in values are those of the file.
+fn with_defaults(file: &BTreeMap<String, String>) -> Command {
+    Cli::command().mut_subcommand("server", |mut server| {
+        for (id, value) in file {
+            // The command line is made once for a process that then serves: what it holds lives as long.
+            let value: &'static str = value.clone().leak();
+            server = server.mut_arg(id, |argument| argument.default_value(value));
+        }
+        server
+    })
+}
+
+fn settings(matches: &ArgMatches, file: &BTreeMap<String, String>) -> Vec<Setting> {
+    let Some(server) = matches.subcommand_matches("server") else { return Vec::new() };
+    let setting = |id: String| {
+        let from = match server.value_source(&id) {
+            Some(ValueSource::CommandLine) => "flag",
+            Some(ValueSource::EnvVariable) => "environment",
+            _ if file.contains_key(&id) => "file",
+            _ => "built in",
+        };
+        let raw = server.get_raw(&id).and_then(|mut values| values.next());
+        let value = raw.map(|value| value.to_string_lossy().into_owned());
+        Setting { key: id.replace('_', "-"), value, from: from.to_owned() }
+    };
+    known().into_iter().map(setting).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Command as Verb;
+
+    fn parsed(file: &str, more: &[&str]) -> Result<(Cli, Vec<Setting>), String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("server.toml");
+        std::fs::write(&path, file).expect("written");
+        let mut arguments: Vec<OsString> = vec!["gpuaas".into(), "server".into(), "--config".into(), path.into()];
+        arguments.extend(more.iter().map(OsString::from));
+        parse(arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_flag_counts_more_than_the_file_and_the_file_more_than_what_is_built_in() {
+        let file = "listen = \"127.0.0.1:1\"\nchannel-listen = \"127.0.0.1:2\"\nrke2-start-deadline = \"20m\"\n";
+        let (cli, settings) = parsed(file, &["--listen", "127.0.0.1:9"]).expect("it is sound");
+        let Verb::Server(server) = cli.command else { panic!("another command") };
+        assert_eq!((server.listen.port(), server.channel_listen.port()), (9, 2));
+        assert_eq!(server.rke2_start_deadline.as_secs(), 1_200);
+        let from = |key: &str| settings.iter().find(|setting| setting.key == key).map(|setting| setting.from.as_str());
+        assert_eq!(
+            (from("listen"), from("channel-listen"), from("data-dir")),
+            (Some("flag"), Some("file"), Some("built in"))
+        );
+    }
+
+    #[test]
+    fn unknown_keys_and_bad_values_are_named() {
+        for (file, word) in [
+            ("lisen = \"127.0.0.1:1\"", "lisen is no setting; there are data-dir"),
+            ("ready-file = \"x\"", "ready-file is no setting"),
+            ("token = \"x\"", "token is no setting"),
+            ("listen = \"nowhere\"", "nowhere"),
+            ("listen = [1]", "listen is a text"),
+            ("rke2-start-deadline = \"soon\"", "soon"),
+            ("listen", "server.toml"),
+        ] {
+            let refused = parsed(file, &[]).expect_err(file);
+            assert!(refused.contains(word), "{file}: {refused}");
+        }
+        let missing = parse(["gpuaas", "server", "--config", "/nonexistent"].map(OsString::from));
+        assert!(missing.expect_err("there is no such file").to_string().contains("/nonexistent"));
+    }
+
+    #[test]
+    fn other_commands_have_no_settings() {
+        let (_, settings) = parse(["gpuaas", "whoami"].map(OsString::from)).expect("it is sound");
+        assert_eq!(settings, []);
+    }
+}
