@@ -13,8 +13,8 @@ use camino::Utf8Path;
 use crate::{components, demo, lint, release, shell};
 
 /// Tests that wait for deadlines, deaths or a second database: the commit gate goes without them, and says so.
-const LEFT_OUT_OF_QUICK: [&str; 6] =
-    ["postgres::", "shared::", "distribution_faults::", "cancels::", "restarts::", "placements::"];
+const LEFT_OUT_OF_QUICK: [&str; 7] =
+    ["postgres::", "shared::", "distribution_faults::", "cancels::", "restarts::", "replicas::", "placements::"];
 
 /// How much of it.
 #[derive(clap::Args)]
@@ -77,7 +77,12 @@ impl Counts {
 fn kind(binary: &str, name: &str) -> &'static str {
     let says = |word: &str| name.contains(word) || binary.contains(word);
     match () {
-        () if says("contract") => "contract",
+        () if binary.contains("contract") && name.starts_with("sqlite::") => "store on SQLite",
+        () if binary.contains("contract") && ["postgres::", "shared::"].iter().any(|on| name.starts_with(on)) => {
+            "store on PostgreSQL"
+        }
+        () if binary.contains("sandbox_contract") => "host contract",
+        () if says("replicas::") => "replicas",
         () if says("property") || says("random") => "property",
         () if says("golden") => "golden",
         () if says("hostile") || says("bad_input") => "bad input",
@@ -128,9 +133,11 @@ mod tests {
     fn tests_are_counted_by_kind_and_failures_apart() {
         let mut counts = Counts::default();
         counts.take("unittests src/lib.rs (target/debug/deps/gpuaas_model-1)", "test id::tests::ids_sort ... ok");
-        counts.take("tests/contract.rs (target/debug/deps/contract-1)", "test leases ... ok");
-        counts.take("tests/contract.rs (target/debug/deps/contract-1)", "test fences ... FAILED");
+        counts.take("tests/contract.rs (target/debug/deps/contract-1)", "test sqlite::leases::one ... ok");
+        counts.take("tests/contract.rs (target/debug/deps/contract-1)", "test shared::fences::two ... FAILED");
+        counts.take("tests/platform/main.rs (target/debug/deps/platform-1)", "test replicas::one ... ok");
         counts.take("", "running 3 tests");
-        assert_eq!((counts.passed.get("unit"), counts.passed.get("contract"), counts.failed), (Some(&1), Some(&1), 1));
+        let passed = [("replicas", 1), ("store on SQLite", 1), ("unit", 1)];
+        assert_eq!((counts.passed, counts.failed), (BTreeMap::from(passed), 1));
     }
 }

@@ -10,11 +10,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use tokio::{
+    net::TcpStream,
     signal::unix::{SignalKind, signal},
     sync::Mutex,
 };
+use tokio_rustls::client::TlsStream;
 
 use crate::{
+    endpoints::Endpoints,
     error::AgentError,
     fetch::Fetch,
     http_client::connect,
@@ -40,19 +43,21 @@ pub(crate) struct Dialer {
     pub(crate) host: Arc<dyn Host>,
     /// Random per run: two live runs under one identity are a clone.
     pub(crate) instance: String,
+    pub(crate) endpoints: Arc<Endpoints>,
     pub(crate) state: Mutex<State>,
 }
 
 /// Serves the control plane until SIGTERM.
 pub(crate) async fn run(host: Arc<dyn Host>, state: State) -> Result<(), AgentError> {
-    let fetch = Arc::new(Fetch::new(&state)?);
+    let endpoints = Arc::new(Endpoints::new(state.identity.channels.clone()));
+    let fetch = Arc::new(Fetch::new(&state, endpoints.clone())?);
     let identity = &state.identity;
     let keys =
         identity.key_set.verify(&identity.authority()?, 0).map_err(|error| AgentError::State(error.to_string()))?;
     let addressee =
         Addressee { control_plane: identity.control_plane.clone(), node: identity.node, epoch: identity.epoch };
     let runner = Runner::open(host.clone(), fetch.clone(), addressee, keys).await?;
-    let dialer = Arc::new(Dialer { host, instance: random_hex(), state: Mutex::new(state) });
+    let dialer = Arc::new(Dialer { host, instance: random_hex(), endpoints, state: Mutex::new(state) });
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| AgentError::State(error.to_string()))?;
     tokio::select! {
         () = dialer.clone().keep_control(runner) => Ok(()),
@@ -66,7 +71,7 @@ impl Dialer {
         let mut waits = backoff();
         loop {
             let began = tokio::time::Instant::now();
-            let ended = self.serve(runner.clone(), ConnectionKind::Control).await;
+            let ended = self.control(runner.clone(), began).await;
             if began.elapsed() > GOOD_AFTER {
                 waits = backoff();
             }
@@ -79,27 +84,41 @@ impl Dialer {
         }
     }
 
-    /// Dials a further connection that the control plane asked for.
-    pub(crate) fn dial_bulk(self: Arc<Self>, runner: Arc<Runner>, request: String) {
+    /// One control connection, to whichever replica answers first.
+    async fn control(self: &Arc<Self>, runner: Arc<Runner>, began: tokio::time::Instant) -> Result<(), AgentError> {
+        let (channel, stream) = self.endpoints.connect(&self.tls().await?).await?;
+        tracing::info!(%channel, "connected");
+        // Not every init wants to know.
+        let _ = notify_ready();
+        let ended = self.serve(runner, ConnectionKind::Control, channel.clone(), stream).await;
+        if began.elapsed() <= GOOD_AFTER {
+            // It takes connections and does not keep them: another may.
+            self.endpoints.failed(&channel);
+        }
+        ended
+    }
+
+    /// Dials a further connection that a replica asked for, to that very one.
+    pub(crate) fn dial_bulk(self: Arc<Self>, runner: Arc<Runner>, channel: String, request: String) {
         tokio::spawn(async move {
-            if let Err(error) = self.serve(runner, ConnectionKind::Bulk { request }).await {
+            let bulk = async {
+                let stream = connect(&channel, self.tls().await?).await?;
+                self.serve(runner, ConnectionKind::Bulk { request }, channel, stream).await
+            };
+            if let Err(error) = bulk.await {
                 tracing::debug!(%error, "a bulk connection broke");
             }
         });
     }
 
-    async fn serve(self: &Arc<Self>, runner: Arc<Runner>, connection: ConnectionKind) -> Result<(), AgentError> {
-        let (address, tls) = {
-            let state = self.state.lock().await;
-            (state.identity.channel.clone(), tls(&state)?)
-        };
-        let stream = connect(&address, tls).await?;
-        if connection == ConnectionKind::Control {
-            tracing::info!(%address, "connected");
-            // Not every init wants to know.
-            let _ = notify_ready();
-        }
-        let service = Arc::new(Service { host: self.host.clone(), runner, dialer: self.clone(), connection });
+    async fn serve(
+        self: &Arc<Self>,
+        runner: Arc<Runner>,
+        connection: ConnectionKind,
+        channel: String,
+        stream: TlsStream<TcpStream>,
+    ) -> Result<(), AgentError> {
+        let service = Arc::new(Service { host: self.host.clone(), runner, dialer: self.clone(), connection, channel });
         hyper::server::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(BEAT_EVERY)
@@ -107,6 +126,24 @@ impl Dialer {
             .serve_connection(TokioIo::new(stream), service_fn(move |request| service.clone().answer(request)))
             .await
             .map_err(|error| AgentError::Unreachable(error.to_string()))
+    }
+
+    async fn tls(&self) -> Result<ClientConfig, AgentError> {
+        tls(&*self.state.lock().await)
+    }
+
+    /// Takes the endpoints of the control plane: used at once, and kept for the next start.
+    pub(crate) async fn take_endpoints(&self, channels: Vec<String>) -> Result<(), String> {
+        if !self.endpoints.replace(channels) {
+            return Err("these are no endpoints".to_owned());
+        }
+        let mut state = self.state.lock().await;
+        let channels = self.endpoints.in_order();
+        if state.identity.channels != channels {
+            state.identity.channels = channels;
+            state::keep(&self.host, &state.identity).await.map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     /// Takes a newer signed key set: kept first, used then.

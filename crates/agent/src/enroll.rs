@@ -111,7 +111,7 @@ fn checked(string: &EnrollmentString, response: EnrollResponse) -> Result<Identi
         node: string.node,
         control_plane: response.control_plane,
         epoch: response.epoch,
-        channel: response.channel,
+        channels: response.channels,
         authority: response.authority,
         certificate: response.certificate,
         key_set,

@@ -1,7 +1,7 @@
 //! What the agent asks the control plane for: artifacts, secrets, renewal. A connection per request: requests are few, and a long
 //! download must not hold up a secret.
 
-use std::sync::RwLock;
+use std::sync::{Arc, RwLock};
 
 use bytes::Bytes;
 use gpuaas_model::SecretId;
@@ -15,20 +15,21 @@ use rustls::ClientConfig;
 use zeroize::Zeroizing;
 
 use crate::{
+    endpoints::Endpoints,
     error::AgentError,
-    http_client::{connect, request_streamed},
+    http_client::request_streamed,
     state::{Identity, State},
 };
 
 /// Asks the control plane.
 pub(crate) struct Fetch {
-    channel: String,
+    endpoints: Arc<Endpoints>,
     tls: RwLock<ClientConfig>,
 }
 
 impl Fetch {
-    pub(crate) fn new(state: &State) -> Result<Self, AgentError> {
-        Ok(Self { channel: state.identity.channel.clone(), tls: RwLock::new(tls(&state.identity, state)?) })
+    pub(crate) fn new(state: &State, endpoints: Arc<Endpoints>) -> Result<Self, AgentError> {
+        Ok(Self { endpoints, tls: RwLock::new(tls(&state.identity, state)?) })
     }
 
     /// Uses a renewed certificate from now on.
@@ -85,7 +86,7 @@ impl Fetch {
         range: Option<String>,
     ) -> Result<Response<Incoming>, AgentError> {
         let tls = self.tls.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let stream = connect(&self.channel, tls).await?;
+        let (_, stream) = self.endpoints.connect(&tls).await?;
         let mut request = Request::builder().method(method).uri(format!("https://control-plane{target}"));
         if let Some(range) = range {
             request = request.header(header::RANGE, range);

@@ -1,6 +1,6 @@
 //! One HTTP request over one TLS connection: all that enrollment, renewal and fetching need.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -14,8 +14,16 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::error::AgentError;
 
+/// Longest time until a connection stands: a host that swallows packets must not keep us from the next one.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Dials `host:port` and proves who is there.
 pub(crate) async fn connect(address: &str, tls: ClientConfig) -> Result<TlsStream<TcpStream>, AgentError> {
+    let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect_at_leisure(address, tls)).await;
+    connected.unwrap_or_else(|_| Err(AgentError::Unreachable(format!("{address} does not answer"))))
+}
+
+async fn connect_at_leisure(address: &str, tls: ClientConfig) -> Result<TlsStream<TcpStream>, AgentError> {
     let fail =
         |what: &str, error: &dyn std::fmt::Display| AgentError::Unreachable(format!("{what} {address}: {error}"));
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);

@@ -9,6 +9,7 @@ mod catalog;
 mod clock;
 mod context;
 mod dial;
+mod endpoints;
 mod enroll;
 mod error;
 mod fetch;

@@ -8,8 +8,8 @@ use gpuaas_host::{Host, JournalFrom};
 use gpuaas_model::Code;
 use gpuaas_trust::{Envelope, SignedKeySet};
 use gpuaas_wire::session::{
-    BODY_BYTES_MAX, BulkRequest, ConnectionKind, Hello, JOURNAL_UNITS, JournalLine, JournalRequest, Observe, PROTOCOL,
-    Refusal, TUNNEL_PORT_HEADER, TUNNEL_PORTS, TaskLine, TaskRef, path,
+    BODY_BYTES_MAX, BulkRequest, ChannelEndpoints, ConnectionKind, Hello, JOURNAL_UNITS, JournalLine, JournalRequest,
+    Observe, PROTOCOL, Refusal, TUNNEL_PORT_HEADER, TUNNEL_PORTS, TaskLine, TaskRef, path,
 };
 use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
@@ -33,6 +33,8 @@ pub(crate) struct Service {
     pub(crate) runner: Arc<Runner>,
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) connection: ConnectionKind,
+    /// Whom it was dialled to, `host:port`.
+    pub(crate) channel: String,
 }
 
 impl Service {
@@ -42,6 +44,7 @@ impl Service {
         let answered = match (request.method(), path.as_str()) {
             (&Method::GET, path::HELLO) => self.hello().await,
             (&Method::POST, path::KEYS) => self.keys(request).await,
+            (&Method::POST, path::ENDPOINTS) => self.endpoints(request).await,
             (&Method::POST, path::TASKS) => self.task(request).await,
             (&Method::POST, path::ACKNOWLEDGE) => Ok(nothing()),
             (&Method::POST, path::CANCEL) => self.cancel(request).await,
@@ -81,6 +84,12 @@ impl Service {
         Ok(nothing())
     }
 
+    async fn endpoints(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+        let ChannelEndpoints { channels } = read(request).await?;
+        self.dialer.take_endpoints(channels).await.map_err(|message| refusal(Code::BodyInvalid, &message))?;
+        Ok(nothing())
+    }
+
     async fn task(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
         let envelope = bytes(request, Envelope::BYTES_MAX).await?;
         Ok(match self.runner.accept(&envelope).await? {
@@ -102,7 +111,7 @@ impl Service {
 
     async fn connection(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
         let BulkRequest { request } = read(request).await?;
-        self.dialer.clone().dial_bulk(self.runner.clone(), request);
+        self.dialer.clone().dial_bulk(self.runner.clone(), self.channel.clone(), request);
         Ok(nothing())
     }
 

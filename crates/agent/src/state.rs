@@ -25,8 +25,8 @@ pub(crate) struct Identity {
     pub(crate) control_plane: String,
     /// The node's enrollment epoch.
     pub(crate) epoch: u64,
-    /// Where the node channel listens, `host:port`.
-    pub(crate) channel: String,
+    /// Where the node channel listens, each `host:port`.
+    pub(crate) channels: Vec<String>,
     /// The authority's certificate, PEM.
     pub(crate) authority: String,
     /// The node's certificate, PEM.

@@ -1,8 +1,34 @@
-//! Projects, tokens, events, audit.
+//! Replicas, projects, tokens, events, audit.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
+
+/// One of the processes that are this control plane together.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Replica {
+    /// Its id; a fresh one with every start.
+    pub id: String,
+    /// `alive`, or `lost` until the others have taken over.
+    pub state: String,
+    /// Whether it is the one that answers this request.
+    pub answers: bool,
+    /// Its API.
+    pub api_url: String,
+    /// Where nodes reach it, `host:port`.
+    pub channel: String,
+    /// Where other replicas reach it, `host:port`; absent where there can be none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub address: Option<String>,
+    /// Nodes whose channels it holds.
+    pub nodes: u64,
+    /// Operations that it carries out.
+    pub operations: u64,
+    /// Its version.
+    pub version: String,
+    /// When it started.
+    pub started_at: String,
+}
 
 /// A tenant's project.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

@@ -1,10 +1,13 @@
 //! What the channel asks of the control plane behind it.
 
 use async_trait::async_trait;
-use gpuaas_model::{Code, Connectivity, NodeId, SecretId};
+use gpuaas_model::{Code, NodeId, SecretId};
 use gpuaas_trust::NodeIdentity;
 use gpuaas_wire::{session::Hello, task::UnitReport};
 use tokio::io::AsyncRead;
+use uuid::Uuid;
+
+use crate::peers::Holder;
 
 /// A connection or request that the control plane turns away, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,11 +41,20 @@ pub trait ChannelBackend: Send + Sync {
     /// Whether this identity may connect at all: known, not revoked, of the present enrollment.
     async fn admit(&self, identity: &NodeIdentity) -> Result<(), Refused>;
 
-    /// The node's control connection stands; it can be sent tasks from now on.
-    async fn connected(&self, node: NodeId, hello: &Hello);
+    /// The node's control connection stands; it can be sent tasks from now on. Refused when that cannot be recorded.
+    async fn connected(&self, node: NodeId, connection: Uuid, hello: &Hello) -> Result<(), Refused>;
 
-    /// Whether it can be reached changed. Called on changes only.
-    async fn connectivity_changed(&self, node: NodeId, connectivity: Connectivity);
+    /// A control connection has ended. True when the node has no other by now.
+    async fn disconnected(&self, node: NodeId, connection: Uuid) -> bool;
+
+    /// A node that was disconnected did not come back here in time; elsewhere it may have.
+    async fn did_not_return(&self, node: NodeId);
+
+    /// Which other replica holds the node's channel, if one does.
+    async fn holder(&self, node: NodeId) -> Option<Holder>;
+
+    /// Where nodes may connect, `host:port`: every replica.
+    async fn endpoints(&self) -> Vec<String>;
 
     /// Two live agents use one identity; the newer was refused.
     async fn cloned(&self, node: NodeId, newer: &Hello);

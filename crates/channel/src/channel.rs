@@ -13,15 +13,23 @@ use gpuaas_model::NodeId;
 use gpuaas_wire::session::{JournalLine, Refusal, TaskLine};
 use tokio::sync::oneshot;
 
-use crate::{backend::ChannelBackend, liveness::Liveness, session::Session};
+use crate::{
+    backend::ChannelBackend,
+    link::Link,
+    liveness::Liveness,
+    peers::{PeerOptions, Peers},
+    session::Session,
+};
 
 /// How the channel listens.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ChannelOptions {
     /// Where.
     pub listen: SocketAddr,
     /// Silence after which a node counts as unreachable (Kubernetes itself takes about 44 s).
     pub unreachable_after: Duration,
+    /// How other replicas are dialled; absent where there can be none.
+    pub peers: Option<PeerOptions>,
 }
 
 impl ChannelOptions {
@@ -38,6 +46,9 @@ pub enum ChannelError {
     /// The connection ended in the middle.
     #[error("the channel ended: {0}")]
     Lost(String),
+    /// The replica that holds the node's channel cannot be reached.
+    #[error("the replica that holds the node's channel cannot be reached: {0}")]
+    Peer(String),
     /// The agent said no.
     #[error("the agent refused: {}", .0.message)]
     Refused(Refusal),
@@ -60,16 +71,18 @@ pub struct Channel {
 pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn ChannelBackend>,
     pub(crate) liveness: Liveness,
-    /// The control connection of each node.
+    pub(crate) peers: Option<Peers>,
+    /// The control connection of each node that is connected here.
     sessions: Mutex<HashMap<NodeId, Session>>,
     /// Bulk connections that were asked for and did not come yet.
-    awaited: Mutex<HashMap<String, (NodeId, oneshot::Sender<Session>)>>,
+    awaited: Mutex<HashMap<String, (NodeId, oneshot::Sender<Link>)>>,
 }
 
 impl Shared {
-    pub(crate) fn new(backend: Arc<dyn ChannelBackend>, unreachable_after: Duration) -> Arc<Self> {
-        let liveness = Liveness::new(backend.clone(), unreachable_after);
-        Arc::new(Self { backend, liveness, sessions: Mutex::default(), awaited: Mutex::default() })
+    pub(crate) fn new(backend: Arc<dyn ChannelBackend>, options: &ChannelOptions) -> Arc<Self> {
+        let liveness = Liveness::new(backend.clone(), options.unreachable_after);
+        let peers = options.peers.clone().map(Peers::new);
+        Arc::new(Self { backend, liveness, peers, sessions: Mutex::default(), awaited: Mutex::default() })
     }
 
     pub(crate) fn session(&self, node: NodeId) -> Result<Session, ChannelError> {
@@ -81,23 +94,24 @@ impl Shared {
     pub(crate) fn install(&self, session: Session) {
         let before = self.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(session.node, session);
         if let Some(before) = before {
-            before.ended.cancel();
+            before.link.ended.cancel();
         }
     }
 
-    /// Takes the ended session out. False when another has taken its place already.
-    pub(crate) fn remove(&self, ended: &Session) -> bool {
+    /// Takes the ended session out, unless another has taken its place already.
+    pub(crate) fn remove(&self, ended: &Session) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = sessions
-            .get(&ended.node)
-            .is_some_and(|session| session.hello.instance == ended.hello.instance && session.ended.is_cancelled());
-        if current {
+        if sessions.get(&ended.node).is_some_and(|session| session.connection == ended.connection) {
             sessions.remove(&ended.node);
         }
-        current
     }
 
-    pub(crate) fn await_bulk(&self, request: &str, node: NodeId) -> oneshot::Receiver<Session> {
+    /// Every session that stands here.
+    pub(crate) fn sessions(&self) -> Vec<Session> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    pub(crate) fn await_bulk(&self, request: &str, node: NodeId) -> oneshot::Receiver<Link> {
         let (arrives, arrival) = oneshot::channel();
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner).insert(request.to_owned(), (node, arrives));
         arrival
@@ -113,8 +127,8 @@ impl Shared {
         let asked = awaited.get(request).is_some_and(|(node, _)| *node == session.node);
         let waiting = if asked { awaited.remove(request) } else { None };
         drop(awaited);
-        let ended = session.ended.clone();
-        let delivered = waiting.is_some_and(|(_, arrives)| arrives.send(session).is_ok());
+        let ended = session.link.ended.clone();
+        let delivered = waiting.is_some_and(|(_, arrives)| arrives.send(session.link).is_ok());
         if !delivered {
             ended.cancel();
         }

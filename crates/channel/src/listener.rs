@@ -17,7 +17,7 @@ use crate::{
     backend::ChannelBackend,
     channel::{Channel, ChannelError, ChannelOptions, Shared},
     fetch,
-    requests::{give_keys, observe},
+    requests::{give_endpoints, give_keys, observe},
     session::Session,
 };
 
@@ -27,8 +27,6 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HANDSHAKES_MAX: usize = 256;
 /// Connections of all nodes at once.
 const CONNECTIONS_MAX: usize = 20_000;
-/// How long an older connection of the same identity has to answer before a newer one takes its place.
-const CLONE_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Accepts connections until it is stopped.
 pub struct ChannelService {
@@ -45,7 +43,7 @@ impl Channel {
         backend: Arc<dyn ChannelBackend>,
     ) -> std::io::Result<(Self, ChannelService)> {
         let listener = TcpListener::bind(options.listen).await?;
-        let channel = Self { shared: Shared::new(backend, options.unreachable_after) };
+        let channel = Self { shared: Shared::new(backend, options) };
         let service = ChannelService { channel: channel.clone(), listener, acceptor: TlsAcceptor::from(tls) };
         Ok((channel, service))
     }
@@ -147,7 +145,7 @@ async fn serve_reversed(
     stream: TlsStream<TcpStream>,
 ) -> Result<(), ChannelError> {
     let session = Session::open(identity.node, stream).await?;
-    let _end = session.ended.clone().drop_guard();
+    let _end = session.link.ended.clone().drop_guard();
     if !session.hello.protocols.contains(&PROTOCOL) {
         return Err(ChannelError::Protocol(
             "the agent speaks no protocol version that this control plane does".to_owned(),
@@ -155,7 +153,7 @@ async fn serve_reversed(
     }
     match session.hello.connection.clone() {
         ConnectionKind::Bulk { request } => {
-            let ended = session.ended.clone();
+            let ended = session.link.ended.clone();
             channel.shared.deliver_bulk(&request, session);
             ended.cancelled().await;
             Ok(())
@@ -165,26 +163,28 @@ async fn serve_reversed(
 }
 
 async fn serve_control(channel: Channel, session: Session) -> Result<(), ChannelError> {
-    let shared = &channel.shared;
-    let node = session.node;
-    if let Ok(older) = shared.session(node)
-        && older.hello.instance != session.hello.instance
-        && older.answers_within(CLONE_PROBE_TIMEOUT).await
-    {
+    let (shared, node) = (&channel.shared, session.node);
+    if channel.is_cloned(&session).await {
         shared.backend.cloned(node, &session.hello).await;
         return Err(ChannelError::Lost("another live agent uses this identity".to_owned()));
     }
-    give_keys(&session, &shared.backend.key_set().await).await?;
+    give_keys(&session.link, &shared.backend.key_set().await).await?;
+    give_endpoints(&session.link, shared.backend.endpoints().await).await;
     shared.install(session.clone());
-    shared.backend.connected(node, &session.hello).await;
-    shared.liveness.connected(node).await;
+    shared.liveness.connected(node);
+    let recorded = shared.backend.connected(node, session.connection, &session.hello).await;
+    if let Err(refused) = recorded {
+        shared.remove(&session);
+        return Err(ChannelError::Lost(refused.message));
+    }
     let units = shared.backend.observed_units(node).await;
     if let Err(error) = observe(&channel, session.clone(), units).await {
         tracing::debug!(%node, %error, "the node takes no observation yet");
     }
-    session.ended.cancelled().await;
-    if shared.remove(&session) {
-        shared.liveness.ended(node).await;
+    session.link.ended.cancelled().await;
+    shared.remove(&session);
+    if shared.backend.disconnected(node, session.connection).await {
+        shared.liveness.await_return(node);
     }
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! Whether each node can be reached, told on changes only: connected at once, stale when its connection ends, unreachable when it does
-//! not come back in time.
+//! How long nodes that lost their connection have to come back.
 
 use std::{
     collections::HashMap,
@@ -7,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use gpuaas_model::{Connectivity, NodeId};
+use gpuaas_model::NodeId;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::ChannelBackend;
@@ -25,20 +24,13 @@ impl Liveness {
     }
 
     /// The node's connection stands.
-    pub(crate) async fn connected(&self, node: NodeId) {
+    pub(crate) fn connected(&self, node: NodeId) {
         if let Some(wait) = self.gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&node) {
             wait.cancel();
         }
-        self.backend.connectivity_changed(node, Connectivity::Connected).await;
     }
 
-    /// The node's connection ended; it has some time to come back.
-    pub(crate) async fn ended(&self, node: NodeId) {
-        self.backend.connectivity_changed(node, Connectivity::Stale).await;
-        self.await_return(node);
-    }
-
-    /// Starts the wait for a node that is not connected: after its connection ended, or after a restart of this process.
+    /// Starts the wait for a node that is not connected: after its connection ended, or after the end of the process that held it.
     pub(crate) fn await_return(&self, node: NodeId) {
         let wait = CancellationToken::new();
         let before = self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(node, wait.clone());
@@ -52,7 +44,7 @@ impl Liveness {
                 () = tokio::time::sleep(after) => {
                     let still = gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&node).is_some();
                     if still {
-                        backend.connectivity_changed(node, Connectivity::Unreachable).await;
+                        backend.did_not_return(node).await;
                     }
                 }
             }

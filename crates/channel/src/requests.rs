@@ -5,15 +5,20 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use gpuaas_model::{NodeId, TaskId};
 use gpuaas_wire::{
-    session::{BulkRequest, JournalLine, JournalRequest, LINE_BYTES_MAX, Observe, TaskLine, TaskRef, UnitLine, path},
+    session::{
+        BulkRequest, ChannelEndpoints, Hello, JournalLine, JournalRequest, LINE_BYTES_MAX, Observe, TaskLine, TaskRef,
+        UnitLine, path,
+    },
     task::{TaskFailure, TaskOutcome},
 };
-use http::Method;
+use http::{HeaderMap, Method};
 
 use crate::{
     channel::{Channel, ChannelError, JournalStream, TaskStream},
     lines::lines,
-    session::{Session, full},
+    link::{Link, full},
+    peers::{Holder, Peers},
+    session::Session,
     tunnel::TunnelIo,
 };
 
@@ -21,12 +26,16 @@ use crate::{
 const BULK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for a short request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Nodes that are told something at once.
+const TOLD_AT_ONCE: usize = 64;
+/// How long an older connection of the same identity has to answer before a newer one takes its place.
+const CLONE_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Channel {
     /// Pushes a signed envelope and follows its task. A refusal is the task's end, with the refusal's code.
     pub async fn dispatch(&self, node: NodeId, envelope: &str) -> Result<TaskStream, ChannelError> {
-        let session = self.shared.session(node)?;
-        match session.request(Method::POST, path::TASKS, full(envelope.to_owned())).await {
+        let link = self.link(node).await?;
+        match link.request(Method::POST, path::TASKS, HeaderMap::new(), full(envelope.to_owned())).await {
             Ok(response) => Ok(Box::pin(lines::<TaskLine>(response.into_body(), LINE_BYTES_MAX))),
             Err(ChannelError::Refused(refusal)) => {
                 let failure = TaskFailure::new(refusal.code, refusal.message);
@@ -39,36 +48,70 @@ impl Channel {
 
     /// Tells the agent that a task's outcome is recorded.
     pub async fn acknowledge(&self, node: NodeId, task: TaskId) -> Result<(), ChannelError> {
-        self.tell(node, path::ACKNOWLEDGE, &TaskRef { task }).await
+        within(async { self.link(node).await?.post(path::ACKNOWLEDGE, &TaskRef { task }).await.map(|_| ()) }).await
     }
 
     /// Asks the agent to end a task early.
     pub async fn cancel(&self, node: NodeId, task: TaskId) -> Result<(), ChannelError> {
-        self.tell(node, path::CANCEL, &TaskRef { task }).await
+        within(async { self.link(node).await?.post(path::CANCEL, &TaskRef { task }).await.map(|_| ()) }).await
     }
 
     /// Hands the agent a signed key set.
     pub async fn set_keys(&self, node: NodeId, signed_set: &str) -> Result<(), ChannelError> {
-        let session = self.shared.session(node)?;
-        give_keys(&session, signed_set).await
+        give_keys(&self.link(node).await?, signed_set).await
     }
 
-    /// Sets which units the node reports changes of.
+    /// Sets which units the node reports changes of. Its reports go to the replica that holds its channel.
     pub async fn observe(&self, node: NodeId, units: Vec<String>) -> Result<(), ChannelError> {
+        match self.holder(node).await? {
+            None => self.observe_here(node, units).await,
+            Some((peers, holder)) => {
+                let link = peers.holder(&holder, node).await?;
+                within(async { link.post("/observe", &Observe { units }).await.map(|_| ()) }).await
+            }
+        }
+    }
+
+    pub(crate) async fn observe_here(&self, node: NodeId, units: Vec<String>) -> Result<(), ChannelError> {
         let session = self.shared.session(node)?;
         observe(self, session, units).await
     }
 
-    /// Ends the node's connection; its agent comes back if it may.
-    pub fn disconnect(&self, node: NodeId) {
+    /// Ends a node's channel, wherever it is: what the node may do has changed.
+    pub async fn disconnect(&self, node: NodeId) -> Result<(), ChannelError> {
+        match self.holder(node).await? {
+            None => self.disconnect_here(node),
+            Some((peers, holder)) => {
+                let link = peers.holder(&holder, node).await?;
+                within(async { link.post("/disconnect", &()).await.map(|_| ()) }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn disconnect_here(&self, node: NodeId) {
         if let Ok(session) = self.shared.session(node) {
-            session.ended.cancel();
+            session.link.ended.cancel();
         }
     }
 
-    /// Whether the node has a control connection now.
-    pub fn is_connected(&self, node: NodeId) -> bool {
-        self.shared.session(node).is_ok()
+    /// Tells every node whose channel is held here where it may connect from now on.
+    pub async fn spread_endpoints(&self) {
+        let channels = self.shared.backend.endpoints().await;
+        let sessions = stream::iter(self.shared.sessions());
+        sessions
+            .for_each_concurrent(TOLD_AT_ONCE, |session| {
+                let channels = channels.clone();
+                async move { give_endpoints(&session.link, channels).await }
+            })
+            .await;
+    }
+
+    /// Ends every channel that is held here: nodes dial again, here or elsewhere.
+    pub fn disconnect_all(&self) {
+        for session in self.shared.sessions() {
+            session.link.ended.cancel();
+        }
     }
 
     /// A stream to one of the allowlisted ports of the node, on a connection of its own.
@@ -78,9 +121,9 @@ impl Channel {
 
     /// The journal of one of the node's units, on a connection of its own.
     pub async fn journal(&self, node: NodeId, request: &JournalRequest) -> Result<JournalStream, ChannelError> {
-        let session = self.bulk(node).await?;
-        let response = session.post(path::JOURNAL, request).await?;
-        let end = session.ended.clone().drop_guard();
+        let link = self.bulk(node).await?;
+        let response = link.post(path::JOURNAL, request).await?;
+        let end = link.ended.clone().drop_guard();
         let stream = lines::<JournalLine>(response.into_body(), LINE_BYTES_MAX);
         // The connection lives as long as somebody reads.
         Ok(Box::pin(stream.map(move |line| {
@@ -89,12 +132,42 @@ impl Channel {
         })))
     }
 
-    async fn bulk(&self, node: NodeId) -> Result<Session, ChannelError> {
-        let control = self.shared.session(node)?;
+    /// The way to a node for short requests: its connection here, or through the replica that holds it.
+    async fn link(&self, node: NodeId) -> Result<Link, ChannelError> {
+        match self.holder(node).await? {
+            None => self.link_here(node),
+            Some((peers, holder)) => peers.control(&holder, node).await,
+        }
+    }
+
+    pub(crate) fn link_here(&self, node: NodeId) -> Result<Link, ChannelError> {
+        self.shared.session(node).map(|session| session.link)
+    }
+
+    /// The way to a node for one stream.
+    async fn bulk(&self, node: NodeId) -> Result<Link, ChannelError> {
+        match self.holder(node).await? {
+            None => self.bulk_here(node).await,
+            Some((peers, holder)) => peers.bulk(&holder, node).await,
+        }
+    }
+
+    /// The other replica that holds the node's channel; `None` when it is held here.
+    async fn holder(&self, node: NodeId) -> Result<Option<(&Peers, Holder)>, ChannelError> {
+        if self.shared.session(node).is_ok() {
+            return Ok(None);
+        }
+        let Some(peers) = &self.shared.peers else { return Err(ChannelError::NotConnected) };
+        let holder = self.shared.backend.holder(node).await.ok_or(ChannelError::NotConnected)?;
+        Ok(Some((peers, holder)))
+    }
+
+    pub(crate) async fn bulk_here(&self, node: NodeId) -> Result<Link, ChannelError> {
+        let control = self.link_here(node)?;
         let request = uuid::Uuid::new_v4().to_string();
         let arrival = self.shared.await_bulk(&request, node);
         let asked = control.post(path::CONNECTIONS, &BulkRequest { request: request.clone() }).await;
-        let session = match asked {
+        let link = match asked {
             Ok(_) => tokio::time::timeout(BULK_TIMEOUT, arrival).await,
             Err(error) => {
                 self.shared.forget_bulk(&request);
@@ -102,26 +175,51 @@ impl Channel {
             }
         };
         self.shared.forget_bulk(&request);
-        match session {
-            Ok(Ok(session)) => Ok(session),
+        match link {
+            Ok(Ok(link)) => Ok(link),
             Ok(Err(_)) | Err(_) => Err(ChannelError::Lost("the node opened no further connection".to_owned())),
         }
     }
 
-    async fn tell<T: serde::Serialize>(&self, node: NodeId, path: &str, value: &T) -> Result<(), ChannelError> {
-        let session = self.shared.session(node)?;
-        let told = tokio::time::timeout(REQUEST_TIMEOUT, session.post(path, value)).await;
-        told.map_err(|_| ChannelError::Lost("it did not answer in time".to_owned()))?.map(|_| ())
+    /// Whether another live agent than this newcomer answers under the node's identity.
+    pub(crate) async fn is_cloned(&self, newcomer: &Session) -> bool {
+        let node = newcomer.node;
+        let Ok(holder) = self.holder(node).await else { return false };
+        let instance = match &holder {
+            None => self.shared.session(node).map(|session| session.hello.instance).unwrap_or_default(),
+            Some((_, holder)) => holder.instance.clone(),
+        };
+        if instance == newcomer.hello.instance {
+            return false;
+        }
+        let older = async { self.link(node).await?.get::<Hello>(path::HELLO).await };
+        match tokio::time::timeout(CLONE_PROBE_TIMEOUT, older).await {
+            Ok(Ok(hello)) => hello.instance != newcomer.hello.instance,
+            Ok(Err(_)) | Err(_) => false,
+        }
     }
 }
 
-pub(crate) async fn give_keys(session: &Session, signed_set: &str) -> Result<(), ChannelError> {
-    session.request(Method::POST, path::KEYS, full(signed_set.to_owned())).await.map(|_| ())
+async fn within(told: impl Future<Output = Result<(), ChannelError>>) -> Result<(), ChannelError> {
+    let told = tokio::time::timeout(REQUEST_TIMEOUT, told).await;
+    told.map_err(|_| ChannelError::Lost("it did not answer in time".to_owned()))?
+}
+
+pub(crate) async fn give_keys(link: &Link, signed_set: &str) -> Result<(), ChannelError> {
+    link.request(Method::POST, path::KEYS, HeaderMap::new(), full(signed_set.to_owned())).await.map(|_| ())
+}
+
+/// Tells the agent where it may connect. An older agent that does not know the question keeps to the address it has.
+pub(crate) async fn give_endpoints(link: &Link, channels: Vec<String>) {
+    let given = async { link.post(path::ENDPOINTS, &ChannelEndpoints { channels }).await.map(|_| ()) };
+    if let Err(error) = within(given).await {
+        tracing::debug!(%error, "the agent takes no endpoints");
+    }
 }
 
 /// Asks for unit reports and hands each on, for as long as the connection lasts or until the agent is asked again.
 pub(crate) async fn observe(channel: &Channel, session: Session, units: Vec<String>) -> Result<(), ChannelError> {
-    let response = session.post(path::OBSERVE, &Observe { units }).await?;
+    let response = session.link.post(path::OBSERVE, &Observe { units }).await?;
     let backend = channel.shared.backend.clone();
     tokio::spawn(async move {
         let mut reports = Box::pin(lines::<UnitLine>(response.into_body(), LINE_BYTES_MAX));

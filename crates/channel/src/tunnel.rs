@@ -8,14 +8,14 @@ use std::{
 use bytes::Bytes;
 use futures::TryStreamExt;
 use gpuaas_wire::session::{TUNNEL_PORT_HEADER, path};
-use http::Method;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio_util::{io::ReaderStream, sync::DropGuard};
 
-use crate::{channel::ChannelError, session::Session};
+use crate::{channel::ChannelError, link::Link};
 
 /// Bytes that wait in either direction before the writer has to.
 const BUFFER_BYTES: usize = 64 * 1_024;
@@ -27,14 +27,13 @@ pub struct TunnelIo {
 }
 
 impl TunnelIo {
-    pub(crate) async fn open(session: Session, port: u16) -> Result<Self, ChannelError> {
-        let connection = session.ended.clone().drop_guard();
+    pub(crate) async fn open(link: Link, port: u16) -> Result<Self, ChannelError> {
+        let connection = link.ended.clone().drop_guard();
         let (near, far) = tokio::io::duplex(BUFFER_BYTES);
         let (outgoing, incoming) = tokio::io::split(far);
         let body = StreamBody::new(ReaderStream::new(outgoing).map_ok(Frame::data)).boxed_unsync();
-        let response = session
-            .request_with(Method::POST, path::TUNNEL, body, |request| request.header(TUNNEL_PORT_HEADER, port))
-            .await?;
+        let headers = HeaderMap::from_iter([(HeaderName::from_static(TUNNEL_PORT_HEADER), HeaderValue::from(port))]);
+        let response = link.request(Method::POST, path::TUNNEL, headers, body).await?;
         tokio::spawn(pump(response.into_body(), incoming));
         Ok(Self { near, _connection: connection })
     }

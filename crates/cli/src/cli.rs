@@ -69,6 +69,9 @@ pub(crate) enum Command {
     /// Machines
     #[command(subcommand)]
     Node(commands::node::Verb),
+    /// The processes of the control plane
+    #[command(subcommand)]
+    Replica(commands::replica::Verb),
     /// Projects
     #[command(subcommand)]
     Project(commands::project::Verb),
@@ -150,6 +153,12 @@ pub(crate) struct Server {
     /// Where the node channel listens
     #[arg(long, env = "GPUAAS_CHANNEL_LISTEN", hide_env_values = true, default_value = "127.0.0.1:7444")]
     pub(crate) channel_listen: SocketAddr,
+    /// Where other replicas reach this one; used with a shared store alone
+    #[arg(long, env = "GPUAAS_REPLICA_LISTEN", hide_env_values = true, default_value = "127.0.0.1:7445")]
+    pub(crate) replica_listen: SocketAddr,
+    /// How other replicas name this one (host:port), where that differs from where it listens for them
+    #[arg(long, env = "GPUAAS_REPLICA_ADDRESS", hide_env_values = true, value_name = "ADDRESS")]
+    pub(crate) replica_address: Option<String>,
     /// How clients and nodes name the API, where that differs from where it listens
     #[arg(long, env = "GPUAAS_PUBLIC_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) public_url: Option<String>,

@@ -3,8 +3,8 @@
 use gpuaas_api_types::{
     AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry,
     CreateAllocation, CreateProject, CreateToken, CreatedToken, Deploy, Event, ImportRelease, List, Member, Node,
-    Operation, OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Started, Task,
-    Token, WhoAmI, Workload, WorkloadDetail,
+    Operation, OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica,
+    Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
 };
 use serde_json::json;
 
@@ -33,6 +33,11 @@ impl Client {
     /// Who the token's holder is.
     pub async fn whoami(&self) -> Answer<WhoAmI> {
         self.get("/api/v1/whoami").await
+    }
+
+    /// The processes of the control plane.
+    pub async fn list_replicas(&self) -> Answer<List<Replica>> {
+        self.get("/api/v1/replicas").await
     }
 
     /// Projects that the caller sees.

@@ -98,9 +98,6 @@ impl Driver {
         let task = match self.record_node_task(tx, rows, at).await {
             Ok(task) => Ok(task),
             Err(StepStartError::Store(error)) => return Err(error),
-            Err(StepStartError::NodeHeldElsewhere) => {
-                Err(TaskFailure::new(Code::NodeUnreachable, StepStartError::NodeHeldElsewhere.to_string()))
-            }
             Err(StepStartError::Sign(why)) => Err(TaskFailure::new(Code::Internal, why)),
         };
         let step = &mut rows.steps[at];

@@ -14,6 +14,7 @@ use gpuaas_store::{NodeRecord, StoreError, TaskRecord, Tx};
 use gpuaas_trust::TaskStatement;
 use gpuaas_wire::task::{TaskFailure, TaskOutcome};
 use serde_json::Value;
+use tokio::sync::watch::error::RecvError;
 
 use crate::{
     effects::ProgressSink,
@@ -27,6 +28,9 @@ use crate::{
 const NODE_LEASE_TTL: Duration = Duration::from_secs(15);
 /// After a task's own deadline the node still has this long to say how it ended, with its evidence.
 pub(crate) const ANSWER_GRACE: Duration = Duration::from_secs(5);
+
+/// A node whose channel broke is asked again after this long, if it did not connect before.
+const LOST_RETRY: Duration = Duration::from_secs(2);
 
 /// What a task is for.
 #[derive(Clone, Debug)]
@@ -60,10 +64,8 @@ impl Engine {
         expires_at: Timestamp,
     ) -> Result<TaskRecord, StepStartError> {
         let now = self.ports().clock.now();
-        let lease = tx
-            .acquire_lease(&format!("node/{}", node.id), self.replica(), NODE_LEASE_TTL)
-            .await?
-            .ok_or(StepStartError::NodeHeldElsewhere)?;
+        // Replicas that live sign under one fence; it grows when its holder is gone, and with it all that it may still send.
+        let fence = tx.shared_fence(&format!("node/{}", node.id), self.replica(), NODE_LEASE_TTL).await?;
         let id = TaskId::generate(&*self.ports().clock, &*self.ports().entropy);
         let statement = TaskStatement {
             control_plane: self.keys().control_plane().to_owned(),
@@ -79,7 +81,7 @@ impl Engine {
             params: params.clone(),
             issued_at: now,
             expires_at,
-            fence: lease.fence,
+            fence,
             correlation: purpose.correlation,
         };
         let signed = self.keys().sign(&statement).map_err(|error| StepStartError::Sign(error.to_string()))?;
@@ -100,7 +102,7 @@ impl Engine {
             key_id: signed.key_id,
             envelope_sha256: signed.sha256,
             envelope: signed.envelope,
-            fence: lease.fence,
+            fence,
             correlation: purpose.correlation,
             created_at: now,
             dispatched_at: Some(now),
@@ -147,9 +149,14 @@ impl Engine {
             };
             tracing::debug!(task = %task.id, node = %task.node, %lost, "waiting for the node's channel");
             progress(format!("waiting for the node: {lost}"));
-            if connections.changed().await.is_err() {
-                // The engine is going down; whoever continues reads the task's row.
-                std::future::pending::<()>().await;
+            let changed = connections.changed();
+            match lost {
+                DispatchError::NotConnected => ended(changed.await).await,
+                // Perhaps only the way there broke, and no connection will come that would wake us.
+                DispatchError::Lost(_) => tokio::select! {
+                    changed = changed => ended(changed).await,
+                    () = self.ports().runtime.sleep_until(self.ports().clock.now().plus(LOST_RETRY)) => {}
+                },
             }
         }
     }
@@ -187,15 +194,19 @@ impl Engine {
     }
 }
 
+/// Waits for ever once the engine goes down: whoever continues reads the task's row.
+async fn ended(changed: Result<(), RecvError>) {
+    if changed.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Why a task could not even be recorded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StepStartError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Another replica sends this node its tasks now.
-    #[error("another replica holds this node's lease")]
-    NodeHeldElsewhere,
     /// The task could not be signed.
     #[error("the task could not be signed: {0}")]
     Sign(String),
@@ -205,9 +216,6 @@ impl From<StepStartError> for CommandError {
     fn from(error: StepStartError) -> Self {
         match error {
             StepStartError::Store(error) => error.into(),
-            StepStartError::NodeHeldElsewhere => {
-                Self::new(Code::Unavailable, error.to_string()).then("try again in a few seconds")
-            }
             StepStartError::Sign(_) => Self::new(Code::Internal, error.to_string()),
         }
     }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{engine::Engine, rows::OperationRows, step::AttemptEnd};
 
 /// How long an operation's lease lasts without renewal.
-const LEASE_TTL: Duration = Duration::from_secs(15);
+pub(crate) const LEASE_TTL: Duration = Duration::from_secs(15);
 /// How often it is renewed: twice may fail.
 const LEASE_RENEWAL: Duration = Duration::from_secs(5);
 /// Wait after the store failed, before rows are read again.
@@ -152,11 +152,16 @@ impl Driver {
     }
 
     pub(crate) fn lease_name(&self) -> String {
-        format!("operation/{}", self.id)
+        lease_name(self.id)
     }
 
     fn after(&self, wait: Duration) -> BoxFuture<'static, ()> {
         let ports = self.engine.ports();
         ports.runtime.sleep_until(ports.clock.now().plus(wait))
     }
+}
+
+/// The lease under which one driver carries an operation out.
+pub(crate) fn lease_name(operation: OperationId) -> String {
+    format!("operation/{operation}")
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use gpuaas_model::{NodeId, OperationId, ReplicaId};
+use gpuaas_model::{NodeId, OperationId, ReplicaId, StreamName};
 use gpuaas_store::{Change, Store, StoreError};
 use tokio::sync::{Notify, broadcast::error::RecvError, watch};
 use tokio_util::sync::CancellationToken;
@@ -49,6 +49,8 @@ pub struct Endpoints {
     pub api_url: String,
     /// The node channel, `host:port`.
     pub channel: String,
+    /// Where other replicas reach this one, `host:port`; absent where there can be none.
+    pub replica: Option<String>,
 }
 
 /// Carries operations out. One per process; cheap to share.
@@ -118,7 +120,11 @@ impl Engine {
     }
 
     /// Tells waiting attempts that a node connected.
-    pub fn node_connected(&self, _node: NodeId) {
+    pub(crate) fn node_connected(&self, _node: NodeId) {
+        self.wake_waiting();
+    }
+
+    fn wake_waiting(&self) {
         self.connections.send_modify(|count| *count += 1);
     }
 
@@ -138,8 +144,13 @@ impl Engine {
                 () = self.stop.cancelled() => return Ok(()),
                 change = changes.recv() => match change {
                     Ok(Change::Operation(id)) => self.activate(id),
+                    // A node may have connected to another replica: whoever waits for one tries again.
+                    Ok(Change::Event { stream: StreamName::Platform, .. }) => self.wake_waiting(),
                     Ok(Change::Event { .. }) => {}
-                    Ok(Change::Missed) => self.sweep().await,
+                    Ok(Change::Missed) => {
+                        self.wake_waiting();
+                        self.sweep().await;
+                    }
                     Err(RecvError::Lagged(missed)) => {
                         tracing::warn!(missed, "hints were missed; reading rows");
                         self.sweep().await;
@@ -178,7 +189,7 @@ impl Engine {
         self.ports().runtime.spawn("operation driver", Box::pin(future));
     }
 
-    async fn activate_open(self: &Arc<Self>) -> Result<(), StoreError> {
+    pub(crate) async fn activate_open(self: &Arc<Self>) -> Result<(), StoreError> {
         let open = self.store().read().await?.open_operations().await?;
         for operation in open {
             self.activate(operation.id);

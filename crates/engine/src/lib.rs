@@ -18,6 +18,7 @@ mod keys;
 mod observe;
 pub mod port;
 mod record;
+mod replicas;
 mod rows;
 mod secrets;
 mod settle;

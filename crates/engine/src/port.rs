@@ -72,4 +72,13 @@ pub trait Nodes: Send + Sync {
 
     /// Sets which units the node reports changes of.
     async fn observe(&self, node: NodeId, units: Vec<String>);
+
+    /// Counts a node as gone from now on, unless it connects.
+    fn expect_back(&self, node: NodeId);
+
+    /// Tells every node whose channel is held here where it may connect.
+    async fn spread_endpoints(&self);
+
+    /// Ends every channel that is held here: the nodes dial again, here or elsewhere.
+    fn release_all(&self);
 }

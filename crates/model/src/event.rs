@@ -7,7 +7,7 @@ use crate::{ProjectId, state::text_enum};
 /// A sequence of events of its own. Nodes belong to no project and write to the platform's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamName {
-    /// Nodes, enrollment, artifacts, projects.
+    /// Replicas, nodes, enrollment, artifacts, projects.
     Platform,
     /// All that happens to one project.
     Project(ProjectId),
@@ -37,6 +37,12 @@ impl std::str::FromStr for StreamName {
 text_enum! {
     /// Every kind of event. `noun.past_participle`.
     EventKind {
+        /// A control-plane process joined.
+        ReplicaJoined = "replica.joined",
+        /// A control-plane process left in order.
+        ReplicaLeft = "replica.left",
+        /// A control-plane process was found dead; the others took over.
+        ReplicaLost = "replica.lost",
         /// A project was created.
         ProjectCreated = "project.created",
         /// A token was issued.

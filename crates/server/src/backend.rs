@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gpuaas_artifacts::ArtifactStore;
-use gpuaas_channel::{ArtifactBody, ChannelBackend, FetchError, Refused};
+use gpuaas_channel::{ArtifactBody, ChannelBackend, FetchError, Holder, Refused};
 use gpuaas_engine::{Engine, commands::node};
-use gpuaas_model::{Code, Coded, Connectivity, NodeId, NodeState, SecretId};
+use gpuaas_model::{Code, Coded, NodeId, NodeState, SecretId};
 use gpuaas_store::{NodeRecord, StoreError};
 use gpuaas_trust::NodeIdentity;
 use gpuaas_wire::{session::Hello, task::UnitReport};
 use tokio_util::io::StreamReader;
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
 pub(crate) struct Backend {
@@ -50,26 +51,44 @@ impl ChannelBackend for Backend {
         }
     }
 
-    async fn connected(&self, id: NodeId, hello: &Hello) {
-        if let Err(error) = node::connected(&self.engine, id, hello).await {
-            tracing::error!(node = %id, %error, "a hello could not be recorded");
+    async fn connected(&self, id: NodeId, connection: Uuid, hello: &Hello) -> Result<(), Refused> {
+        let recorded = node::connected(&self.engine, id, connection, hello).await;
+        recorded.map_err(|error| {
+            tracing::error!(node = %id, %error, "a node's connection could not be recorded");
+            Refused { code: error.code(), message: error.to_string() }
+        })
+    }
+
+    async fn disconnected(&self, id: NodeId, connection: Uuid) -> bool {
+        node::disconnected(&self.engine, id, connection).await.unwrap_or_else(|error| {
+            tracing::error!(node = %id, %error, "the end of a node's connection could not be recorded");
+            true
+        })
+    }
+
+    async fn did_not_return(&self, id: NodeId) {
+        if let Err(error) = node::did_not_return(&self.engine, id).await {
+            tracing::error!(node = %id, %error, "a node's absence could not be recorded");
         }
     }
 
-    async fn connectivity_changed(&self, id: NodeId, connectivity: Connectivity) {
-        if let Err(error) = node::connectivity_changed(&self.engine, id, connectivity).await {
-            tracing::error!(node = %id, %error, "a change of connectivity could not be recorded");
-        }
-        if connectivity == Connectivity::Connected {
-            // After the row: whoever is woken reads that the node is there.
-            self.engine.node_connected(id);
-        }
-        if connectivity != Connectivity::Stale {
-            let reachable = connectivity == Connectivity::Connected;
-            if let Err(error) = self.engine.node_reachability_changed(id, reachable).await {
-                tracing::error!(node = %id, %error, "members could not be marked");
-            }
-        }
+    async fn holder(&self, id: NodeId) -> Option<Holder> {
+        let session = async { self.engine.store().read().await?.session(id).await };
+        let session = session.await.unwrap_or_else(|error| {
+            tracing::error!(node = %id, %error, "could not tell who holds a node's channel");
+            None
+        })?;
+        let elsewhere = session.replica != self.engine.replica();
+        let address = session.address.filter(|_| elsewhere)?;
+        Some(Holder { replica: session.replica, address, instance: session.instance })
+    }
+
+    async fn endpoints(&self) -> Vec<String> {
+        let channels = async { node::channels(&self.engine, &mut self.engine.store().read().await?).await };
+        channels.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "could not tell where nodes may connect");
+            vec![self.engine.endpoints().channel.clone()]
+        })
     }
 
     async fn cloned(&self, id: NodeId, newer: &Hello) {

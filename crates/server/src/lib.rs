@@ -11,6 +11,7 @@ mod journals;
 mod options;
 pub mod ports;
 mod reach;
+mod replicas;
 
 pub use data_dir::write_private;
 pub use error::ServerError;
@@ -23,9 +24,9 @@ use gpuaas_api::ApiState;
 use gpuaas_artifacts::{ArtifactStore, Importer};
 use gpuaas_channel::{Channel, ChannelOptions};
 use gpuaas_engine::{Endpoints, Engine, EngineParts};
-use gpuaas_model::{Connectivity, NodeState, ReplicaId};
-use gpuaas_store::{NodeFilter, Store};
-use gpuaas_trust::{api_server_config, channel_server_config};
+use gpuaas_model::ReplicaId;
+use gpuaas_store::{Burial, Store};
+use gpuaas_trust::{ReplicaIdentity, api_server_config, channel_server_config};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -59,7 +60,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let replica = ReplicaId::generate(&*ports.clock, &*ports.entropy);
     // The data directory's lock says that whoever used it before is dead, and its leases with it.
     if let Some(predecessor) = data.predecessor() {
-        store.release_leases_of(predecessor).await?;
+        store.bury_replica(predecessor, Burial::Known).await?;
     }
     data.succeed(replica)?;
     let keys = bootstrap::keys(&store, &sealing_key, &ports).await?;
@@ -77,6 +78,11 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
 
     let late = Arc::new(LateChannel::default());
     let channel_address = bound(options.channel_listen, "the node channel").await?;
+    let identity = ReplicaIdentity { control_plane: keys.control_plane().to_owned(), replica };
+    let peers = match store.is_shared() {
+        true => Some(replicas::Listening::open(options, &keys, &identity, &ports).await?),
+        false => None,
+    };
     let engine = Engine::new(EngineParts {
         store: store.clone(),
         replica,
@@ -85,22 +91,32 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
         keys,
         nodes: Arc::new(ChannelNodes(late.clone())),
         tunnels: Arc::new(ChannelTunnels(late.clone())),
-        endpoints: Endpoints { api_url: url.clone(), channel: options.channel_endpoint(channel_address) },
+        endpoints: Endpoints {
+            api_url: url.clone(),
+            channel: options.channel_endpoint(channel_address),
+            replica: peers.as_ref().map(|peers| peers.address.clone()),
+        },
     });
     let artifacts = ArtifactStore::in_folder(&options.artifacts_dir.clone().unwrap_or_else(|| data.join("artifacts")))
         .map_err(|error| ServerError::Artifacts(error.to_string()))?;
     let downloads = data.join("downloads");
     let backend = Arc::new(Backend { engine: engine.clone(), artifacts: artifacts.clone() });
-    let channel_options =
-        ChannelOptions { listen: channel_address, unreachable_after: ChannelOptions::UNREACHABLE_AFTER };
+    let channel_options = ChannelOptions {
+        listen: channel_address,
+        unreachable_after: ChannelOptions::UNREACHABLE_AFTER,
+        peers: peers.as_ref().map(|peers| peers.dial.clone()),
+    };
     let (channel, service) = Channel::bind(&channel_options, channel_tls, backend)
         .await
         .map_err(|source| ServerError::Listen { what: "the node channel", address: channel_address, source })?;
     late.set(channel.clone());
-    expect_nodes_back(&store, &channel).await?;
+    engine.join().await?;
 
     let stop = CancellationToken::new();
     let mut running = tokio::task::JoinSet::new();
+    if let Some(peers) = peers {
+        running.spawn(peers.service(channel, identity).run(stop.clone()));
+    }
     running.spawn(service.run(stop.clone()));
     let importer = Importer { store: artifacts, scratch: downloads, ca_bundle: options.release_ca_bundle.clone() };
     let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)));
@@ -128,24 +144,16 @@ async fn drive(engine: Arc<Engine>, stop: CancellationToken, data: DataDir) {
     }
     tokio::select! {
         () = stop.cancelled() => engine.stop(),
+        () = async { engine.keep_alive().await; std::future::pending().await } => {}
         result = engine.run() => if let Err(error) = result {
             tracing::error!(%error, "the engine ended");
         }
     }
+    if let Err(error) = engine.leave().await {
+        tracing::warn!(%error, "the other replicas could not be told; they will notice");
+    }
     engine.store().close().await;
     drop(data);
-}
-
-/// Nodes that were connected when the last process ended have some time to come back before they count as unreachable.
-async fn expect_nodes_back(store: &Store, channel: &Channel) -> Result<(), ServerError> {
-    let nodes = store.read().await?.nodes(&NodeFilter::default()).await?;
-    for node in nodes {
-        let was_reachable = matches!(node.connectivity, Connectivity::Connected | Connectivity::Stale);
-        if was_reachable && node.state != NodeState::Retired {
-            channel.await_return(node.id);
-        }
-    }
-    Ok(())
 }
 
 async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, ServerError> {

@@ -21,6 +21,9 @@ pub(crate) const API_PORT: u16 = 7_443;
 /// Port of the node channel.
 pub(crate) const CHANNEL_PORT: u16 = 7_444;
 
+/// Port at which replicas reach each other.
+pub(crate) const REPLICA_PORT: u16 = 7_445;
+
 /// How a control plane is run.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
@@ -30,6 +33,10 @@ pub struct ServerOptions {
     pub listen: SocketAddr,
     /// Where the node channel listens.
     pub channel_listen: SocketAddr,
+    /// Where other replicas reach this one; used with a shared store alone.
+    pub replica_listen: SocketAddr,
+    /// How other replicas name it, `host:port`, where that differs from the address it listens on.
+    pub replica_address: Option<String>,
     /// How clients and nodes name the API, where that differs from the address it listens on.
     pub public_url: Option<String>,
     /// `postgres://…` of a store that replicas share; SQLite in the data directory when absent.
@@ -52,6 +59,8 @@ impl ServerOptions {
             data_dir,
             listen: at(API_PORT),
             channel_listen: at(CHANNEL_PORT),
+            replica_listen: at(REPLICA_PORT),
+            replica_address: None,
             public_url: None,
             store_url: None,
             sealing_key_file: None,

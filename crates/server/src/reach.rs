@@ -52,6 +52,24 @@ impl Nodes for ChannelNodes {
     async fn observe(&self, node: NodeId, units: Vec<String>) {
         self.told("asked for reports", node, async { self.0.get()?.observe(node, units).await }).await;
     }
+
+    fn expect_back(&self, node: NodeId) {
+        if let Ok(channel) = self.0.get() {
+            channel.await_return(node);
+        }
+    }
+
+    async fn spread_endpoints(&self) {
+        if let Ok(channel) = self.0.get() {
+            channel.spread_endpoints().await;
+        }
+    }
+
+    fn release_all(&self) {
+        if let Ok(channel) = self.0.get() {
+            channel.disconnect_all();
+        }
+    }
 }
 
 impl ChannelNodes {

@@ -35,11 +35,6 @@ impl Store {
             .await
     }
 
-    /// Ends every lease of a replica that is known to be dead: it may have died without giving them back.
-    pub async fn release_leases_of(&self, holder: ReplicaId) -> Result<(), StoreError> {
-        self.end_leases("update leases set expires_at = 0 where holder = $1 and expires_at > 0", &[text(holder)]).await
-    }
-
     async fn end_leases(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
         repeated(async || {
             let mut tx = self.begin().await?;
@@ -76,6 +71,15 @@ impl Tx {
         self.execute(sql, values).await?;
         Ok(Some(lease))
     }
+
+    /// The fence to sign with, under a lease that live holders share: the present one while anybody's lease lasts, a higher one, with a lease
+    /// of one's own, after that.
+    pub async fn shared_fence(&mut self, name: &str, holder: ReplicaId, ttl: Duration) -> Result<u64, StoreError> {
+        match self.acquire_lease(name, holder, ttl).await? {
+            Some(lease) => Ok(lease.fence),
+            None => Ok(self.lease(name).await?.map_or(0, |lease| lease.fence)),
+        }
+    }
 }
 
 impl Reader {
@@ -98,7 +102,7 @@ impl Reader {
         }))
     }
 
-    async fn database_now(&mut self) -> Result<Timestamp, StoreError> {
+    pub(crate) async fn database_now(&mut self) -> Result<Timestamp, StoreError> {
         let sql = self.dialect.now_ms();
         let row = self.row(sql, Vec::new()).await?.ok_or_else(|| StoreError::Database("no clock".to_owned()))?;
         Ok(Timestamp::from_millis(get_int(&row, "now_ms")?))

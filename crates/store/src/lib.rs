@@ -27,6 +27,7 @@ mod project;
 mod query;
 mod record;
 mod repeat;
+mod replica;
 mod secret;
 mod setting;
 mod step;
@@ -43,10 +44,11 @@ pub use operation::OperationFilter;
 pub use page::Page;
 pub use record::{
     AccessGrantRecord, AllocationRecord, ArtifactRecord, AuditRecord, EnrollmentRecord, EventRecord, IdempotencyRecord,
-    LeaseRecord, MemberRecord, NewAudit, NewEvent, NodeRecord, OperationRecord, ProjectRecord, SecretRecord,
-    StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
+    LeaseRecord, MemberRecord, NewAudit, NewEvent, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord,
+    SecretRecord, SessionRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
 };
 pub use repeat::repeated;
+pub use replica::{Burial, ReplicaLife};
 pub use store::{Change, Reader, Store, StoreOptions, Tx};
 pub use task::TaskFilter;
 pub use workload::{WorkloadCounts, WorkloadFilter};

@@ -5,7 +5,8 @@ use sqlx::{Any, Row, Transaction};
 use crate::{dialect::Dialect, error::StoreError};
 
 /// Every migration, oldest first. One that has been released is never changed.
-const MIGRATIONS: &[(i64, &str)] = &[(1, include_str!("../migrations/0001_initial.sql"))];
+const MIGRATIONS: &[(i64, &str)] =
+    &[(1, include_str!("../migrations/0001_initial.sql")), (2, include_str!("../migrations/0002_replicas.sql"))];
 
 /// The newest schema that this version knows.
 pub(crate) const NEWEST: i64 = MIGRATIONS.len() as i64;

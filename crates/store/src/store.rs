@@ -140,6 +140,11 @@ impl Store {
         self.changes.subscribe()
     }
 
+    /// Whether other processes may use it at the same time.
+    pub fn is_shared(&self) -> bool {
+        self.dialect.is_shared()
+    }
+
     /// Closes every connection, so that the file is whole on disk, and hears no more hints.
     pub async fn close(&self) {
         if let Some(listener) = &self.listener {

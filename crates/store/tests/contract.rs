@@ -17,6 +17,7 @@ mod contract {
     pub(crate) mod hints;
     pub(crate) mod leases;
     pub(crate) mod lists;
+    pub(crate) mod membership;
     pub(crate) mod migrations;
     pub(crate) mod names;
     pub(crate) mod remembered;
@@ -106,6 +107,13 @@ behaviours! {
         of_many_that_ask_at_once_one_gets_the_lease,
         leases_of_a_dead_replica_end_together_and_those_of_others_stay,
         leases_end_by_the_clock_of_the_database,
+    }
+    membership {
+        a_replica_lives_for_as_long_as_it_renews,
+        only_the_dead_are_buried_and_each_once,
+        what_a_buried_replica_held_is_free_and_announced,
+        the_end_of_an_older_connection_takes_no_newer_one_away,
+        the_living_sign_under_one_fence_and_a_successor_under_a_higher,
     }
     lists {
         pages_are_stable_while_rows_are_added,

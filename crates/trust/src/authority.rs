@@ -1,4 +1,4 @@
-//! Our own certificate authority: it signs the control plane's server certificates and every node's identity, and nothing else.
+//! Our own certificate authority: it signs the control plane's server certificates, its replicas' and every node's identity, and nothing else.
 
 use std::time::Duration;
 
@@ -14,7 +14,10 @@ use time::OffsetDateTime;
 use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer};
 use zeroize::Zeroizing;
 
-use crate::{digest::sha256_hex, identity::NodeIdentity};
+use crate::{
+    digest::sha256_hex,
+    identity::{NodeIdentity, ReplicaIdentity},
+};
 
 /// Life of a node's certificate; renewed by the agent at two thirds of it.
 pub const NODE_CERTIFICATE_LIFE: Duration = Duration::from_secs(24 * 3_600);
@@ -112,6 +115,27 @@ impl Authority {
         params.distinguished_name = named("GPUaaS control plane");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        lasting(&mut params, now, SERVER_CERTIFICATE_LIFE)?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Ok((vec![certificate.der().clone(), self.certificate.clone()], key))
+    }
+
+    /// A certificate and key by which replicas know each other in both directions, with the chain up to this authority.
+    pub fn issue_replica(
+        &self,
+        identity: &ReplicaIdentity,
+        now: Timestamp,
+    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), AuthorityError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let mut params = CertificateParams::new(vec![identity.server_name()])?;
+        params.distinguished_name = named("GPUaaS replica");
+        let uri = identity.uri().try_into();
+        let uri = uri.map_err(|_| AuthorityError::Material("the identity is not ASCII".to_owned()))?;
+        params.subject_alt_names.push(SanType::URI(uri));
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;
         lasting(&mut params, now, SERVER_CERTIFICATE_LIFE)?;
         let certificate = params.signed_by(&key, &self.issuer)?;

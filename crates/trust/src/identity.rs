@@ -1,6 +1,6 @@
-//! Who a node is, as its certificate says it: a SPIFFE-style URI that only our authority writes.
+//! Who a node or a replica is, as its certificate says it: a SPIFFE-style URI that only our authority writes.
 
-use gpuaas_model::{NodeId, Timestamp};
+use gpuaas_model::{NodeId, ReplicaId, Timestamp};
 use x509_parser::extensions::GeneralName;
 
 /// A node's identity.
@@ -14,9 +14,18 @@ pub struct NodeIdentity {
     pub epoch: u64,
 }
 
+/// The identity of one process among those that are a control plane together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaIdentity {
+    /// The control plane.
+    pub control_plane: String,
+    /// The process.
+    pub replica: ReplicaId,
+}
+
 /// A certificate carries no identity of ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the certificate carries no node identity: {0}")]
+#[error("the certificate carries no such identity: {0}")]
 pub struct IdentityError(pub String);
 
 impl NodeIdentity {
@@ -39,14 +48,48 @@ impl NodeIdentity {
 
     /// The identity in a certificate whose chain was verified elsewhere.
     pub fn of_certificate(der: &[u8]) -> Result<Self, IdentityError> {
-        let (_, certificate) =
-            x509_parser::parse_x509_certificate(der).map_err(|error| IdentityError(error.to_string()))?;
-        let names = certificate.subject_alternative_name().map_err(|error| IdentityError(error.to_string()))?;
-        let names = names.map(|extension| extension.value.general_names.as_slice()).unwrap_or_default();
-        match names {
-            [GeneralName::URI(uri)] => Self::of_uri(uri),
-            _ => Err(IdentityError("it must have exactly one URI name".to_owned())),
-        }
+        Self::of_uri(&uri_of(der)?)
+    }
+}
+
+impl ReplicaIdentity {
+    /// `spiffe://CONTROL-PLANE/replica/REPLICA`.
+    pub fn uri(&self) -> String {
+        format!("spiffe://{}/replica/{}", self.control_plane, self.replica)
+    }
+
+    /// The identity that such a URI says.
+    pub fn of_uri(uri: &str) -> Result<Self, IdentityError> {
+        let refuse = || IdentityError(format!("{uri} is not of the form spiffe://CONTROL-PLANE/replica/REPLICA"));
+        let parts: Vec<&str> = uri.strip_prefix("spiffe://").ok_or_else(refuse)?.split('/').collect();
+        let [control_plane, "replica", replica] = parts[..] else { return Err(refuse()) };
+        Ok(Self { control_plane: control_plane.to_owned(), replica: replica.parse().map_err(|_| refuse())? })
+    }
+
+    /// The identity in a certificate whose chain was verified elsewhere.
+    pub fn of_certificate(der: &[u8]) -> Result<Self, IdentityError> {
+        Self::of_uri(&uri_of(der)?)
+    }
+
+    /// The name under which one replica dials another: whoever answers holds a certificate for it, or is not that replica.
+    pub fn server_name(&self) -> String {
+        format!("{}.replica.invalid", self.replica)
+    }
+}
+
+/// The one URI that a certificate names.
+fn uri_of(der: &[u8]) -> Result<String, IdentityError> {
+    let (_, certificate) =
+        x509_parser::parse_x509_certificate(der).map_err(|error| IdentityError(error.to_string()))?;
+    let names = certificate.subject_alternative_name().map_err(|error| IdentityError(error.to_string()))?;
+    let names = names.map(|extension| extension.value.general_names.as_slice()).unwrap_or_default();
+    let mut uris = names.iter().filter_map(|name| match name {
+        GeneralName::URI(uri) => Some((*uri).to_owned()),
+        _ => None,
+    });
+    match (uris.next(), uris.next()) {
+        (Some(uri), None) => Ok(uri),
+        _ => Err(IdentityError("it must have exactly one URI name".to_owned())),
     }
 }
 
@@ -74,5 +117,15 @@ mod tests {
         ] {
             assert!(NodeIdentity::of_uri(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_node_is_no_replica_and_a_replica_no_node() {
+        let replica = "spiffe://cp-1/replica/0198c0de-7a3b-7c11-9b54-0242ac120002";
+        let node = "spiffe://cp-1/node/0198c0de-7a3b-7c11-9b54-0242ac120002/epoch/7";
+        assert_eq!(ReplicaIdentity::of_uri(replica).unwrap().uri(), replica);
+        assert!(ReplicaIdentity::of_uri(node).is_err());
+        assert!(ReplicaIdentity::of_uri(&format!("{replica}/epoch/7")).is_err());
+        assert!(NodeIdentity::of_uri(replica).is_err());
     }
 }

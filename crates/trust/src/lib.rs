@@ -21,12 +21,12 @@ pub use authority::{Authority, AuthorityError, NODE_CERTIFICATE_LIFE, NodeKey, s
 pub use digest::{same_bytes, sha256_hex};
 pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};
 pub use enrollment::{EnrollmentError, EnrollmentString};
-pub use identity::{IdentityError, NodeIdentity, expires_at};
+pub use identity::{IdentityError, NodeIdentity, ReplicaIdentity, expires_at};
 pub use key_set::{KeySetError, KeyState, KeyStateEvent, SignedKeySet, SigningKeySet, TaskKey};
 pub use seal::{SealError, SealingKey};
 pub use statement::TaskStatement;
 pub use tls::{
-    ALPN_FETCH, ALPN_NODE, PinnedAuthority, TlsError, api_server_config, channel_server_config, client_config,
-    node_client_config, pinned_client_config,
+    ALPN_FETCH, ALPN_NODE, ALPN_REPLICA, PinnedAuthority, TlsError, api_server_config, channel_server_config,
+    client_config, node_client_config, pinned_client_config, replica_server_config,
 };
 pub use token::{ApiToken, SecretText};

@@ -20,6 +20,9 @@ pub const ALPN_NODE: &[u8] = b"gpuaas-node/1";
 /// The node's own requests: artifacts, secrets, renewal.
 pub const ALPN_FETCH: &[u8] = b"gpuaas-fetch/1";
 
+/// Between replicas of the control plane.
+pub const ALPN_REPLICA: &[u8] = b"gpuaas-replica/1";
+
 /// TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[error("TLS: {0}")]
@@ -55,6 +58,24 @@ pub fn channel_server_config(
     key: PrivateKeyDer<'static>,
     authority: &CertificateDer<'static>,
 ) -> Result<ServerConfig, TlsError> {
+    mutual_server_config(chain, key, authority, &[ALPN_NODE, ALPN_FETCH])
+}
+
+/// The replicas' listener: nodes hold certificates of the same authority, so whoever accepts still looks at the identity.
+pub fn replica_server_config(
+    chain: Chain,
+    key: PrivateKeyDer<'static>,
+    authority: &CertificateDer<'static>,
+) -> Result<ServerConfig, TlsError> {
+    mutual_server_config(chain, key, authority, &[ALPN_REPLICA])
+}
+
+fn mutual_server_config(
+    chain: Chain,
+    key: PrivateKeyDer<'static>,
+    authority: &CertificateDer<'static>,
+    protocols: &[&[u8]],
+) -> Result<ServerConfig, TlsError> {
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority)?), provider())
         .build()
         .map_err(|error| TlsError::of(&error))?;
@@ -64,7 +85,7 @@ pub fn channel_server_config(
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)
         .map_err(|error| TlsError::of(&error))?;
-    config.alpn_protocols = vec![ALPN_NODE.to_vec(), ALPN_FETCH.to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)
 }
 

@@ -15,6 +15,8 @@ pub const LINE_BYTES_MAX: usize = 512 * 1_024;
 pub const BODY_BYTES_MAX: usize = 1_024 * 1_024;
 /// Longest secret, in bytes: a kubeconfig with its certificates is about 6 KiB.
 pub const SECRET_BYTES_MAX: usize = 64 * 1_024;
+/// Most endpoints that an agent keeps.
+pub const CHANNEL_ENDPOINTS_MAX: usize = 16;
 /// Ports of a node that a tunnel may reach: the Kubernetes API.
 pub const TUNNEL_PORTS: &[u16] = &[6_443];
 /// Units whose journal may be read.
@@ -26,6 +28,8 @@ pub mod path {
     pub const HELLO: &str = "/v1/hello";
     /// POST a signed key set.
     pub const KEYS: &str = "/v1/keys";
+    /// POST [`super::ChannelEndpoints`]: where to connect.
+    pub const ENDPOINTS: &str = "/v1/endpoints";
     /// POST an envelope; streams [`super::TaskLine`]s.
     pub const TASKS: &str = "/v1/tasks";
     /// POST a [`super::TaskRef`]: its outcome is recorded.
@@ -100,6 +104,13 @@ pub enum TaskLine {
     Ended(TaskOutcome),
     /// The ledger holds it without an end; the last line.
     Interrupted,
+}
+
+/// Where a node may connect: any of them will do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelEndpoints {
+    /// Each `host:port`, at most [`CHANNEL_ENDPOINTS_MAX`].
+    pub channels: Vec<String>,
 }
 
 /// Names a task.
@@ -190,8 +201,8 @@ pub struct EnrollResponse {
     pub certificate: String,
     /// The authority's certificate, PEM.
     pub authority: String,
-    /// Where the node channel listens, `host:port`.
-    pub channel: String,
+    /// Where the node channel listens, each `host:port`, the one that answered first.
+    pub channels: Vec<String>,
     /// The control plane's id.
     pub control_plane: String,
     /// Its enrollment epoch.

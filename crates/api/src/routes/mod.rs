@@ -14,6 +14,7 @@ mod nodes;
 mod operations;
 mod projects;
 mod reader;
+mod replicas;
 mod tasks;
 mod tokens;
 mod whoami;
@@ -37,6 +38,7 @@ use crate::{
 pub(crate) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::with_openapi(document::base())
         .routes(routes!(whoami::whoami))
+        .routes(routes!(replicas::list_replicas))
         .routes(routes!(projects::list_projects, projects::create_project))
         .routes(routes!(tokens::list_tokens, tokens::create_token))
         .routes(routes!(tokens::revoke_token))

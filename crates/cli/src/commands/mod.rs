@@ -11,6 +11,7 @@ mod logs;
 pub(crate) mod node;
 pub(crate) mod operation;
 pub(crate) mod project;
+pub(crate) mod replica;
 mod sandbox;
 mod server;
 pub(crate) mod task;
@@ -47,6 +48,7 @@ pub(crate) async fn run(cli: Cli, settings: Vec<Setting>) -> anyhow::Result<Exit
 async fn typed(target: &mut Target, command: Command, settings: &[Setting]) -> anyhow::Result<ExitCode> {
     match command {
         Command::Node(verb) => node::run(&connect(target)?, target, verb).await?,
+        Command::Replica(verb) => replica::run(&connect(target)?, target, verb).await?,
         Command::Project(verb) => project::run(&connect(target)?, target, verb).await?,
         Command::Allocation(verb) => return allocation::run(&connect(target)?, target, verb).await,
         Command::Token(verb) => token::run(&connect(target)?, target, verb).await?,

@@ -34,6 +34,8 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
         data_dir: asked.data_dir,
         listen: asked.listen,
         channel_listen: asked.channel_listen,
+        replica_listen: asked.replica_listen,
+        replica_address: asked.replica_address,
         public_url: asked.public_url,
         sealing_key_file: asked.sealing_key_file,
         artifacts_dir: asked.artifacts_dir,

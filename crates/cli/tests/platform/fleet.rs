@@ -20,40 +20,53 @@ static BLOCK: AtomicU8 = AtomicU8::new(1);
 /// A control plane with its nodes.
 pub(crate) struct Fleet {
     folder: tempfile::TempDir,
-    listen: u16,
-    channel: u16,
     block: u8,
-    server: Option<Child>,
+    replicas: Vec<Replica>,
     inits: Vec<Child>,
     environment: Vec<(&'static str, String)>,
+}
+
+/// One process of the control plane; its ports stay its own when it starts again.
+struct Replica {
+    name: String,
+    listen: u16,
+    channel: u16,
+    peers: u16,
+    process: Option<Child>,
 }
 
 impl Fleet {
     /// A running control plane with so many enrolled nodes, `gpu-1` and on.
     pub(crate) async fn start(nodes: u8) -> Self {
-        Self::start_on(nodes, None).await
+        Self::start_on(nodes, 1, None).await
     }
 
-    /// The same on a store of PostgreSQL's, by its address.
-    pub(crate) async fn start_on(nodes: u8, store_url: Option<String>) -> Self {
+    /// The same of several replicas on a store of PostgreSQL's, by its address. The nodes' channels are the first replica's.
+    pub(crate) async fn start_on(nodes: u8, replicas: usize, store_url: Option<String>) -> Self {
         build_programs();
         let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).to_str().expect("a text").to_owned();
         let mut environment = Vec::new();
         if let Some(url) = store_url {
-            let key = folder.path().join("sealing.key");
-            std::fs::write(&key, [7; 32]).expect("written");
-            environment =
-                vec![("GPUAAS_STORE_URL", url), ("GPUAAS_SEALING_KEY_FILE", key.to_str().expect("a text").to_owned())];
+            std::fs::write(path("sealing.key"), [7; 32]).expect("written");
+            environment = vec![
+                ("GPUAAS_STORE_URL", url),
+                ("GPUAAS_SEALING_KEY_FILE", path("sealing.key")),
+                ("GPUAAS_ARTIFACTS_DIR", path("artifacts")),
+            ];
         }
         let mut fleet = Self {
             folder,
             environment,
-            listen: free_port(),
-            channel: free_port(),
             block: BLOCK.fetch_add(1, Ordering::Relaxed),
-            server: None,
+            replicas: Vec::new(),
             inits: Vec::new(),
         };
+        for number in 0..replicas {
+            let name = format!("server-{number}");
+            let (listen, channel, peers) = (free_port(), free_port(), free_port());
+            fleet.replicas.push(Replica { name, listen, channel, peers, process: None });
+        }
         fleet.start_server();
         let client = fleet.client();
         for number in 1..=nodes {
@@ -64,19 +77,30 @@ impl Fleet {
             active.is_ok_and(|list| list.items.len() == usize::from(nodes))
         })
         .await;
+        for number in 1..replicas {
+            fleet.start_replica(number);
+        }
         fleet
     }
 
-    /// Starts the control plane and returns when it serves.
+    /// Starts the first replica and returns when it serves.
     pub(crate) fn start_server(&mut self) {
-        let ready = self.ready_file();
+        self.start_replica(0);
+    }
+
+    /// Starts a replica and returns when it serves.
+    pub(crate) fn start_replica(&mut self, number: usize) {
+        let ready = self.ready_file(number);
         let _ = std::fs::remove_file(&ready);
-        let log = std::fs::File::options().append(true).create(true).open(self.folder.path().join("server.log"));
+        let replica = &mut self.replicas[number];
+        let log = self.folder.path().join(format!("{}.log", replica.name));
+        let log = std::fs::File::options().append(true).create(true).open(log);
         let mut server = Command::new(GPUAAS);
         server
-            .args(["server", "--lifeline", "--listen", &format!("127.0.0.1:{}", self.listen)])
-            .args(["--channel-listen", &format!("127.0.0.1:{}", self.channel)])
-            .args(["--data-dir".as_ref(), self.folder.path().join("server").as_os_str()])
+            .args(["server", "--lifeline", "--listen", &format!("127.0.0.1:{}", replica.listen)])
+            .args(["--channel-listen", &format!("127.0.0.1:{}", replica.channel)])
+            .args(["--replica-listen", &format!("127.0.0.1:{}", replica.peers)])
+            .args(["--data-dir".as_ref(), self.folder.path().join(&replica.name).as_os_str()])
             .args(["--ready-file".as_ref(), ready.as_os_str()])
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
@@ -88,14 +112,32 @@ impl Fleet {
             assert!(server.try_wait().expect("a child").is_none(), "gpuaas server ended");
             std::thread::sleep(Duration::from_millis(2));
         }
-        self.server = Some(server);
+        replica.process = Some(server);
     }
 
-    /// Ends the control plane with SIGKILL.
+    /// Ends the first replica with SIGKILL.
     pub(crate) fn kill_server(&mut self) {
-        let mut server = self.server.take().expect("a running server");
+        self.kill_replica(0);
+    }
+
+    /// Ends a replica with SIGKILL.
+    pub(crate) fn kill_replica(&mut self, number: usize) {
+        let mut server = self.replicas[number].process.take().expect("a running server");
         server.kill().expect("killed");
         server.wait().expect("ended");
+    }
+
+    /// Sends a signal to a replica.
+    pub(crate) fn signal_replica(&self, number: usize, signal: &str) {
+        let process = self.replicas[number].process.as_ref().expect("a running server");
+        let status = Command::new("kill").args([&format!("-{signal}"), &process.id().to_string()]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
+    /// Waits for a replica that was asked to end.
+    pub(crate) fn replica_ended(&mut self, number: usize) {
+        let mut process = self.replicas[number].process.take().expect("a running server");
+        process.wait().expect("ended");
     }
 
     /// Ends a node's agent with SIGKILL; its init starts it again.
@@ -117,8 +159,15 @@ impl Fleet {
         agents.next().expect("an agent")
     }
 
+    /// The admin's client of the first replica.
     pub(crate) fn client(&self) -> Client {
-        let ready: Value = serde_json::from_slice(&std::fs::read(self.ready_file()).expect("ready")).expect("JSON");
+        self.client_of(0)
+    }
+
+    /// The admin's client of a replica.
+    pub(crate) fn client_of(&self, number: usize) -> Client {
+        let ready = std::fs::read(self.ready_file(number)).expect("ready");
+        let ready: Value = serde_json::from_slice(&ready).expect("JSON");
         let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
         let text = |name: &str| ready[name].as_str().expect("a text").to_owned();
         Client::new(&text("url"), &authority, &text("token")).expect("a client")
@@ -132,12 +181,20 @@ impl Fleet {
         lines.filter(|line| line["event"] == event).count()
     }
 
+    /// Where a node's agent knows that it may connect.
+    pub(crate) fn endpoints_of(&self, node: u8) -> Vec<String> {
+        let identity = std::fs::read(self.root(node).join("var/lib/gpuaas-agent/identity.json")).expect("enrolled");
+        let identity: Value = serde_json::from_slice(&identity).expect("JSON");
+        let channels = identity["channels"].as_array().expect("a list").iter();
+        channels.map(|channel| channel.as_str().expect("a text").to_owned()).collect()
+    }
+
     fn root(&self, node: u8) -> PathBuf {
         self.folder.path().join(format!("nodes/gpu-{node}"))
     }
 
-    fn ready_file(&self) -> PathBuf {
-        self.folder.path().join("ready.json")
+    fn ready_file(&self, number: usize) -> PathBuf {
+        self.folder.path().join(format!("ready-{number}.json"))
     }
 
     async fn start_node(&mut self, client: &Client, number: u8) {
@@ -160,7 +217,8 @@ impl Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         // Their lifelines end with their standard inputs: each takes its sandbox along.
-        for mut child in self.inits.drain(..).chain(self.server.take()) {
+        let servers = self.replicas.iter_mut().filter_map(|replica| replica.process.take());
+        for mut child in self.inits.drain(..).chain(servers) {
             drop(child.stdin.take());
             let _ = child.wait();
         }

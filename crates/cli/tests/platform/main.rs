@@ -11,6 +11,7 @@ mod health;
 mod nodes;
 mod placements;
 mod raw;
+mod replicas;
 mod restarts;
 mod workloads;
 mod world;

@@ -14,7 +14,7 @@ use crate::{
 const PROJECT: &str = "research";
 
 /// A project with both nodes and a release, and the deployment that a test then disturbs.
-async fn prepared(client: &Client) -> Deploy {
+pub(crate) async fn prepared(client: &Client) -> Deploy {
     let source = release().to_string_lossy().into_owned();
     client.import_artifacts(&ImportRelease { app: "rke2".into(), version: None, source }).await.expect("imported");
     client.create_project(&CreateProject { name: PROJECT.into() }).await.expect("made");
@@ -41,7 +41,7 @@ async fn prepared(client: &Client) -> Deploy {
 }
 
 /// Returns when the step is running.
-async fn until_running(client: &Client, operation: &str, step: &str) {
+pub(crate) async fn until_running(client: &Client, operation: &str, step: &str) {
     let mut events = Box::pin(client.follow_events(Some(PROJECT.into()), 0).await.expect("a stream"));
     loop {
         let detail = client.get_operation(operation).await.expect("an operation");
@@ -53,7 +53,7 @@ async fn until_running(client: &Client, operation: &str, step: &str) {
     }
 }
 
-async fn ends_well(client: &Client, operation: &str) {
+pub(crate) async fn ends_well(client: &Client, operation: &str) {
     eventually("the operation does not end", async || {
         client.get_operation(operation).await.is_ok_and(|of| of.operation.ended_at.is_some())
     })
@@ -75,7 +75,7 @@ async fn one_on_postgresql_does_so_too() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let url = server.fresh_database().await;
-    killed_again_and_again(Fleet::start_on(2, Some(url)).await).await;
+    killed_again_and_again(Fleet::start_on(2, 1, Some(url)).await).await;
 }
 
 async fn killed_again_and_again(mut fleet: Fleet) {

@@ -6,10 +6,11 @@ use gpuaas_model::{
     ActorType, AuditAction, AuditResult, Code, Connectivity, CorrelationId, EnrollmentId, EventKind, Name, NodeEvent,
     NodeId, NodeState,
 };
-use gpuaas_store::{EnrollmentRecord, NewAudit, NodeRecord, Tx};
+use gpuaas_store::{EnrollmentRecord, NewAudit, NodeRecord, Reader, SessionRecord, StoreError, Tx};
 use gpuaas_trust::{ApiToken, EnrollmentString, NodeIdentity, SecretText};
-use gpuaas_wire::session::{EnrollRequest, EnrollResponse, Hello};
+use gpuaas_wire::session::{CHANNEL_ENDPOINTS_MAX, EnrollRequest, EnrollResponse, Hello};
 use serde_json::json;
+use uuid::Uuid;
 
 use super::audit;
 use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
@@ -143,10 +144,11 @@ pub async fn redeem(
     platform_event(&mut tx, EventKind::NodeEnrolled, "node", node.id.to_string(), Some(correlation), data.clone())
         .await?;
     audit_node(&mut tx, &node, AuditAction::NodeEnroll, correlation, data).await?;
+    let channels = channels(engine, &mut tx).await?;
     let response = EnrollResponse {
         certificate,
         authority: engine.keys().authority().certificate_pem().to_owned(),
-        channel: engine.endpoints().channel.clone(),
+        channels,
         control_plane,
         epoch: node.epoch,
         key_set: engine
@@ -156,6 +158,15 @@ pub async fn redeem(
     };
     tx.commit().await?;
     Ok(response)
+}
+
+/// Where nodes may connect: this process first, because it is known to answer, then every other replica.
+pub async fn channels(engine: &Engine, reader: &mut Reader) -> Result<Vec<String>, StoreError> {
+    let own = engine.endpoints().channel.clone();
+    let others = reader.replicas().await?.into_iter().map(|life| life.replica.channel);
+    let mut channels: Vec<String> = std::iter::once(own.clone()).chain(others.filter(|other| *other != own)).collect();
+    channels.truncate(CHANNEL_ENDPOINTS_MAX);
+    Ok(channels)
 }
 
 /// Puts a node back into use after its machine was reimaged; it must enroll anew.
@@ -176,10 +187,12 @@ pub async fn reset(engine: &Engine, caller: &Caller, id: NodeId) -> Result<(Node
     Ok((node, string))
 }
 
-/// Takes what a node's hello says, and makes an enrolled node active.
-pub async fn connected(engine: &Engine, id: NodeId, hello: &Hello) -> Result<(), CommandError> {
+/// A node's channel stands in this process: from now on every replica finds it here. Takes what its hello says, and makes an enrolled node
+/// active.
+pub async fn connected(engine: &Engine, id: NodeId, connection: Uuid, hello: &Hello) -> Result<(), CommandError> {
     let mut tx = engine.store().begin().await?;
     let mut node = tx.node(id).await?;
+    tx.put_session(&session(engine, id, connection, hello)).await?;
     let before = node.clone();
     node.state = node.state.on(NodeEvent::Connect)?;
     node.agent_version = Some(bounded(&hello.agent_version));
@@ -189,22 +202,61 @@ pub async fn connected(engine: &Engine, id: NodeId, hello: &Hello) -> Result<(),
     if let Some(facts) = &mut node.facts {
         facts.addresses.clone_from(&hello.addresses);
     }
-    if node == before {
-        return Ok(());
+    if node != before {
+        node = tx.update_node(&node).await?;
     }
-    let node = tx.update_node(&node).await?;
     if node.state != before.state {
         let data = json!({ "name": node.name, "state": node.state });
         platform_event(&mut tx, EventKind::NodeActivated, "node", id.to_string(), None, data).await?;
     }
+    set_connectivity(engine, &mut tx, node, Connectivity::Connected).await?;
     tx.commit().await?;
-    Ok(())
+    engine.node_connected(id);
+    Ok(engine.node_reachability_changed(id, true).await?)
 }
 
-/// Records that a node can or cannot be reached, when that changed.
-pub async fn connectivity_changed(engine: &Engine, id: NodeId, connectivity: Connectivity) -> Result<(), CommandError> {
+/// A connection that carried a node's channel has ended. True when no other carries it by now.
+pub async fn disconnected(engine: &Engine, id: NodeId, connection: Uuid) -> Result<bool, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let mut node = tx.node(id).await?;
+    if !tx.end_session(id, connection).await? {
+        return Ok(false);
+    }
+    let node = tx.node(id).await?;
+    set_connectivity(engine, &mut tx, node, Connectivity::Stale).await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// A node that was disconnected did not come back in time. One whose channel stands elsewhere did.
+pub async fn did_not_return(engine: &Engine, id: NodeId) -> Result<(), CommandError> {
+    let mut tx = engine.store().begin().await?;
+    if tx.session(id).await?.is_some() {
+        return Ok(());
+    }
+    let node = tx.node(id).await?;
+    set_connectivity(engine, &mut tx, node, Connectivity::Unreachable).await?;
+    tx.commit().await?;
+    Ok(engine.node_reachability_changed(id, false).await?)
+}
+
+fn session(engine: &Engine, node: NodeId, connection: Uuid, hello: &Hello) -> SessionRecord {
+    SessionRecord {
+        node,
+        connection,
+        instance: bounded(&hello.instance),
+        replica: engine.replica(),
+        address: engine.endpoints().replica.clone(),
+        since: engine.ports().clock.now(),
+    }
+}
+
+/// Records whether a node can be reached, when that changed.
+async fn set_connectivity(
+    engine: &Engine,
+    tx: &mut Tx,
+    mut node: NodeRecord,
+    connectivity: Connectivity,
+) -> Result<(), CommandError> {
     if node.connectivity == connectivity {
         return Ok(());
     }
@@ -212,8 +264,7 @@ pub async fn connectivity_changed(engine: &Engine, id: NodeId, connectivity: Con
     node.connectivity_since = engine.ports().clock.now();
     let node = tx.update_node(&node).await?;
     let data = json!({ "name": node.name, "connectivity": connectivity });
-    platform_event(&mut tx, EventKind::NodeConnectivityChanged, "node", id.to_string(), None, data).await?;
-    tx.commit().await?;
+    platform_event(tx, EventKind::NodeConnectivityChanged, "node", node.id.to_string(), None, data).await?;
     Ok(())
 }
 

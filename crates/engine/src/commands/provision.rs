@@ -16,6 +16,8 @@ use crate::{
 
 /// An inspection that takes longer has failed.
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longer than an inspection with its grace, so that it need not be renewed.
+const PROVISION_LEASE_TTL: Duration = Duration::from_secs(90);
 
 impl Engine {
     /// Runs the inspection of a requested allocation in the background. A control plane that dies in the middle does it again at its
@@ -30,7 +32,7 @@ impl Engine {
         self.ports().runtime.spawn("allocation provisioning", Box::pin(work));
     }
 
-    /// Goes on with every allocation that was on its way when this process started.
+    /// Goes on with every allocation that was on its way when this process started, or when another that did it died.
     pub async fn provision_open(self: &Arc<Self>) -> Result<(), StoreError> {
         let filter = gpuaas_store::AllocationFilter::default();
         let open = self.store().read().await?.allocations(&filter).await?;
@@ -44,6 +46,17 @@ impl Engine {
     }
 
     async fn provision_now(&self, id: AllocationId, correlation: CorrelationId) -> Result<(), CommandError> {
+        let lease = format!("allocation/{id}");
+        if self.store().acquire_lease(&lease, self.replica(), PROVISION_LEASE_TTL).await?.is_none() {
+            // Another replica inspects it, and outlives this lease or is buried with it.
+            return Ok(());
+        }
+        let provisioned = self.inspect(id, correlation).await;
+        self.store().release_lease(&lease, self.replica()).await?;
+        provisioned
+    }
+
+    async fn inspect(&self, id: AllocationId, correlation: CorrelationId) -> Result<(), CommandError> {
         let task = self.begin_inspection(id, correlation).await?;
         let progress: crate::effects::ProgressSink = Arc::new(|_| {});
         let end = self.follow_task(&task, &progress).await;

@@ -11,7 +11,15 @@ use gpuaas_store::{MemberRecord, OperationRecord, SecretRecord, StepRecord, Tx, 
 use serde_json::{Value, json};
 
 use super::{audit, placement};
-use crate::{caller::Caller, engine::Engine, error::CommandError, record::Story, rows::WorkloadRows, settle::sealed};
+use crate::{
+    caller::Caller,
+    driver::{LEASE_TTL, lease_name},
+    engine::Engine,
+    error::CommandError,
+    record::Story,
+    rows::WorkloadRows,
+    settle::sealed,
+};
 
 /// What a deployment needs to know.
 #[derive(Clone, Debug)]
@@ -345,6 +353,8 @@ async fn accept_for(
     };
     let steps: Vec<StepRecord> = steps(engine, operation.id, plan);
     tx.insert_operation(&operation, &steps).await?;
+    // Whoever accepts drives: others hear of it before this process has looked, and would contend.
+    tx.acquire_lease(&lease_name(operation.id), engine.replica(), LEASE_TTL).await?;
     let story = Story::of(&operation);
     if plan_is_first(&operation) {
         story.workload(&mut tx, EventKind::WorkloadRequested, &rows.workload).await?;

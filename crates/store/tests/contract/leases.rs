@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_model::ReplicaId;
+use gpuaas_store::Burial;
 
 use super::{
     given,
@@ -93,7 +94,7 @@ pub(crate) async fn leases_of_a_dead_replica_end_together_and_those_of_others_st
         store.acquire_lease(name, dead, LONG).await.unwrap().unwrap();
     }
     store.acquire_lease("three", other, LONG).await.unwrap().unwrap();
-    store.release_leases_of(dead).await.unwrap();
+    store.bury_replica(dead, Burial::Known).await.unwrap();
     for (name, fence) in [("one", Some(2)), ("two", Some(2)), ("three", None)] {
         let taken = store.acquire_lease(name, alive, LONG).await.unwrap();
         assert_eq!(taken.map(|lease| lease.fence), fence, "{name}");

@@ -24,6 +24,7 @@ use crate::{
     clock::now,
     context::Context,
     dial::Dialer,
+    endpoints::Endpoints,
     error::AgentError,
     fetch::Fetch,
     runner::{Accepted, Addressee, Runner},
@@ -72,7 +73,12 @@ impl World {
     pub(super) fn dialer(&self) -> Dialer {
         let keys = SigningKeySet { version: 5, keys: vec![self.signer.public()] };
         let state = state(&self.authority, keys.sign(&self.authority).unwrap());
-        Dialer { host: self.host.clone(), instance: "one".to_owned(), state: tokio::sync::Mutex::new(state) }
+        Dialer {
+            host: self.host.clone(),
+            instance: "one".to_owned(),
+            endpoints: Arc::new(Endpoints::new(state.identity.channels.clone())),
+            state: tokio::sync::Mutex::new(state),
+        }
     }
 
     /// Signs a task and hands it to the runner.
@@ -190,7 +196,7 @@ pub(super) fn failure(line: TaskLine) -> Code {
 
 async fn open(host: &Arc<dyn Host>, authority: &Authority, keys: SigningKeySet) -> Result<Arc<Runner>, AgentError> {
     let state = state(authority, keys.sign(authority).unwrap());
-    let fetch = Arc::new(Fetch::new(&state).unwrap());
+    let fetch = Arc::new(Fetch::new(&state, Arc::new(Endpoints::new(state.identity.channels.clone()))).unwrap());
     let addressee = Addressee { control_plane: "cp-1".to_owned(), node: NODE.parse().unwrap(), epoch: 3 };
     Runner::open_with(host.clone(), fetch, addressee, keys, catalog()).await
 }
@@ -203,7 +209,7 @@ fn state(authority: &Authority, key_set: SignedKeySet) -> State {
         node: node.node,
         control_plane: node.control_plane,
         epoch: node.epoch,
-        channel: "127.0.0.1:1".to_owned(),
+        channels: vec!["127.0.0.1:1".to_owned()],
         authority: authority.certificate_pem().to_owned(),
         certificate,
         key_set,

@@ -1,0 +1,40 @@
+//! The processes that are this control plane together.
+
+use axum::{Json, extract::State};
+use gpuaas_api_types::{List, Replica};
+use gpuaas_store::{ReplicaLife, StoreError};
+
+use crate::{auth::PlatformAdmin, problem::ApiProblem, state::ApiState};
+
+/// Replicas of the control plane, oldest first, with what each holds.
+#[utoipa::path(get, path = "/api/v1/replicas", tag = "replicas", security(("token" = [])), extensions(
+        ("x-role" = json!("platform-admin")), ("x-cli" = json!("replica list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!([]))
+    ),
+    responses((status = 200, body = List<Replica>)))]
+pub(crate) async fn list_replicas(
+    State(state): State<ApiState>,
+    PlatformAdmin(_caller): PlatformAdmin,
+) -> Result<Json<List<Replica>>, ApiProblem> {
+    let mut items = Vec::new();
+    for life in state.engine.store().read().await?.replicas().await? {
+        items.push(shown(&state, life).await?);
+    }
+    Ok(Json(List::new(items, None)))
+}
+
+async fn shown(state: &ApiState, ReplicaLife { replica, left }: ReplicaLife) -> Result<Replica, StoreError> {
+    let mut reader = state.engine.store().read().await?;
+    Ok(Replica {
+        nodes: reader.sessions_of(replica.id).await?.len() as u64,
+        operations: reader.operations_driven_by(replica.id).await?.len() as u64,
+        answers: replica.id == state.engine.replica(),
+        state: if left.is_zero() { "lost" } else { "alive" }.to_owned(),
+        id: replica.id.to_string(),
+        api_url: replica.api_url,
+        channel: replica.channel,
+        address: replica.address,
+        version: replica.version,
+        started_at: replica.started_at.to_string(),
+    })
+}

@@ -1,0 +1,143 @@
+//! Who is answered at the replicas' listener, over real TLS.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use gpuaas_model::{NodeId, ReplicaId, SecretId, Timestamp};
+use gpuaas_trust::{
+    ALPN_REPLICA, Authority, NodeIdentity, NodeKey, ReplicaIdentity, node_client_config, replica_server_config,
+};
+use gpuaas_wire::{session::Hello, task::UnitReport};
+use rustls::ClientConfig;
+use rustls_pki_types::{CertificateDer, pem::PemObject};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use crate::{
+    ArtifactBody, Channel, ChannelBackend, ChannelError, ChannelOptions, FetchError, Holder, PeerOptions, PeerService,
+    Refused, channel::Shared, peers::Peers,
+};
+
+/// A control plane without a node.
+struct Empty;
+
+#[async_trait]
+impl ChannelBackend for Empty {
+    async fn admit(&self, _: &NodeIdentity) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    async fn connected(&self, _: NodeId, _: Uuid, _: &Hello) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    async fn disconnected(&self, _: NodeId, _: Uuid) -> bool {
+        true
+    }
+
+    async fn did_not_return(&self, _: NodeId) {}
+
+    async fn holder(&self, _: NodeId) -> Option<Holder> {
+        None
+    }
+
+    async fn endpoints(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn cloned(&self, _: NodeId, _: &Hello) {}
+
+    async fn unit_changed(&self, _: NodeId, _: UnitReport) {}
+
+    async fn key_set(&self) -> String {
+        String::new()
+    }
+
+    async fn observed_units(&self, _: NodeId) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn artifact(&self, _: NodeId, _: &str, _: u64) -> Result<ArtifactBody, FetchError> {
+        Err(FetchError::NotFound)
+    }
+
+    async fn read_secret(&self, _: NodeId, _: SecretId) -> Result<Zeroizing<Vec<u8>>, FetchError> {
+        Err(FetchError::NotFound)
+    }
+
+    async fn deposit_secret(&self, _: NodeId, _: SecretId, _: Zeroizing<Vec<u8>>) -> Result<(), FetchError> {
+        Err(FetchError::NotFound)
+    }
+
+    async fn renew(&self, _: &NodeIdentity, _: &[u8], _: &str) -> Result<String, Refused> {
+        Ok(String::new())
+    }
+}
+
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap())
+}
+
+fn identity(of: u128) -> ReplicaIdentity {
+    ReplicaIdentity { control_plane: "cp-1".into(), replica: ReplicaId::from_uuid(Uuid::from_u128(of)) }
+}
+
+const NODE: NodeId = NodeId::from_uuid(Uuid::from_u128(77));
+
+/// A listening replica, number 1, that holds no node.
+async fn listening(authority: &Authority) -> SocketAddr {
+    let (chain, key) = authority.issue_replica(&identity(1), now()).unwrap();
+    let tls = Arc::new(replica_server_config(chain, key, authority.certificate()).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let options = ChannelOptions { listen: address, unreachable_after: Duration::from_secs(1), peers: None };
+    let channel = Channel { shared: Shared::new(Arc::new(Empty), &options) };
+    let service = PeerService::new(channel, "cp-1".into(), listener, tls);
+    tokio::spawn(service.run(CancellationToken::new()));
+    address
+}
+
+fn shown_by(trusted: &Authority, identity: &ReplicaIdentity, issuer: &Authority) -> ClientConfig {
+    let (chain, key) = issuer.issue_replica(identity, now()).unwrap();
+    node_client_config(trusted.certificate(), chain, key, ALPN_REPLICA).unwrap()
+}
+
+/// What comes of asking the replica `number` at that address for a node that nobody holds.
+async fn asked(tls: ClientConfig, address: SocketAddr, number: u128) -> ChannelError {
+    let peers = Peers::new(PeerOptions { control_plane: "cp-1".into(), tls });
+    let holder = Holder { replica: identity(number).replica, address: address.to_string(), instance: "one".to_owned() };
+    let answer = async { peers.control(&holder, NODE).await?.get::<Hello>("/v1/hello").await };
+    answer.await.expect_err("nobody holds the node")
+}
+
+#[tokio::test]
+async fn a_replica_of_this_control_plane_is_answered_and_nobody_else() {
+    let authority = Authority::generate("cp-1", now()).unwrap();
+    let address = listening(&authority).await;
+    let sister = shown_by(&authority, &identity(2), &authority);
+    assert_eq!(
+        asked(sister.clone(), address, 1).await,
+        ChannelError::NotConnected,
+        "it says that it holds no such node"
+    );
+
+    let stranger = Authority::generate("cp-1", now()).unwrap();
+    let foreign = shown_by(&authority, &identity(2), &stranger);
+    let other = ReplicaIdentity { control_plane: "cp-2".into(), ..identity(2) };
+    let other = shown_by(&authority, &other, &authority);
+    let key = NodeKey::generate().unwrap();
+    let node = NodeIdentity { control_plane: "cp-1".into(), node: NODE, epoch: 1 };
+    let pem = authority.issue_node(&key.request_pem().unwrap(), &node, now()).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()];
+    let node = node_client_config(authority.certificate(), chain, key.to_der(), ALPN_REPLICA).unwrap();
+    for (who, tls) in [("another authority's", foreign), ("another control plane's", other), ("a node", node)] {
+        let refused = asked(tls, address, 1).await;
+        assert!(matches!(refused, ChannelError::Lost(_) | ChannelError::Peer(_)), "{who}: {refused:?}");
+    }
+    // An address that another process took over: it holds no certificate for the replica that is meant.
+    let moved = asked(sister, address, 3).await;
+    assert!(matches!(moved, ChannelError::Peer(_)), "{moved:?}");
+}

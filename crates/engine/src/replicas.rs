@@ -1,0 +1,121 @@
+//! The processes that are one control plane together: joining them, staying alive among them, and taking over from one that died.
+//!
+//! Each renews a lease. Whoever sees another's run out buries it: its operations are free at once, its nodes have the usual time to connect
+//! to somebody else. One that was buried while it only stood still notices at its next renewal, lets go of every node and joins again.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use gpuaas_model::{Connectivity, EventKind, NodeState, ReplicaId};
+use gpuaas_store::{Burial, NodeFilter, ReplicaRecord, StoreError};
+use serde_json::json;
+
+use crate::{engine::Engine, record::platform_event};
+
+/// A replica that has not renewed its lease for this long is dead.
+const LIFE: Duration = Duration::from_secs(6);
+/// How often it is renewed: twice may fail.
+const RENEWAL: Duration = Duration::from_secs(2);
+/// A lease that nobody contends for: of the one process that a store in a file can have.
+const LIFE_ALONE: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+
+impl Engine {
+    /// Makes this process known to the others, and waits for nodes that no living process holds.
+    pub async fn join(&self) -> Result<(), StoreError> {
+        let record = ReplicaRecord {
+            id: self.replica(),
+            address: self.endpoints().replica.clone(),
+            channel: self.endpoints().channel.clone(),
+            api_url: self.endpoints().api_url.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: self.ports().clock.now(),
+        };
+        let life = if self.store().is_shared() { LIFE } else { LIFE_ALONE };
+        self.store().join_replica(&record, life).await?;
+        self.tell_of(self.replica(), EventKind::ReplicaJoined).await?;
+        self.expect_nodes_back().await
+    }
+
+    /// Stays alive among the others until the engine stops. Returns at once where there can be none.
+    pub async fn keep_alive(self: &Arc<Self>) {
+        if !self.store().is_shared() {
+            return;
+        }
+        let mut known = BTreeSet::new();
+        let mut wait = Duration::ZERO;
+        loop {
+            tokio::select! {
+                () = self.stopping().cancelled() => return,
+                () = self.ports().runtime.sleep_until(self.ports().clock.now().plus(wait)) => {}
+            }
+            wait = match self.look_round(&mut known).await {
+                Ok(next) => next.min(RENEWAL),
+                Err(error) => {
+                    tracing::warn!(%error, "this replica could not renew its lease");
+                    RENEWAL
+                }
+            };
+        }
+    }
+
+    /// Leaves the others: what was held here is theirs at once.
+    pub async fn leave(&self) -> Result<(), StoreError> {
+        if self.store().bury_replica(self.replica(), Burial::Known).await? {
+            self.tell_of(self.replica(), EventKind::ReplicaLeft).await?;
+        }
+        Ok(())
+    }
+
+    /// Renews, buries the dead, and takes over from whoever is gone. Returns when the next one would be dead.
+    async fn look_round(self: &Arc<Self>, known: &mut BTreeSet<ReplicaId>) -> Result<Duration, StoreError> {
+        if !self.store().renew_replica(self.replica(), LIFE).await? {
+            tracing::warn!("this replica was taken for dead; it lets go of its nodes and joins again");
+            self.nodes().release_all();
+            self.join().await?;
+        }
+        let lives = self.store().read().await?.replicas().await?;
+        let (mut living, mut next) = (BTreeSet::new(), LIFE);
+        for life in lives.iter().filter(|life| life.replica.id != self.replica()) {
+            if !life.left.is_zero() {
+                living.insert(life.replica.id);
+                next = next.min(life.left + Duration::from_millis(1));
+            } else if self.store().bury_replica(life.replica.id, Burial::Expired).await? {
+                tracing::warn!(replica = %life.replica.id, "a replica is dead; its work is taken over");
+                known.insert(life.replica.id);
+                self.tell_of(life.replica.id, EventKind::ReplicaLost).await?;
+            }
+        }
+        if !known.is_subset(&living) {
+            self.take_over().await?;
+        }
+        if *known != living {
+            self.nodes().spread_endpoints().await;
+        }
+        *known = living;
+        Ok(next)
+    }
+
+    /// Goes on with what a process that is gone was doing.
+    async fn take_over(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.activate_open().await?;
+        self.provision_open().await?;
+        self.expect_nodes_back().await
+    }
+
+    /// Nodes that were connected to a process that is gone have some time to come back before they count as unreachable.
+    async fn expect_nodes_back(&self) -> Result<(), StoreError> {
+        let mut reader = self.store().read().await?;
+        for node in reader.nodes(&NodeFilter::default()).await? {
+            let was_reachable = matches!(node.connectivity, Connectivity::Connected | Connectivity::Stale);
+            if was_reachable && node.state != NodeState::Retired && reader.session(node.id).await?.is_none() {
+                self.nodes().expect_back(node.id);
+            }
+        }
+        Ok(())
+    }
+
+    async fn tell_of(&self, replica: ReplicaId, kind: EventKind) -> Result<(), StoreError> {
+        let mut tx = self.store().begin().await?;
+        platform_event(&mut tx, kind, "replica", replica.to_string(), None, json!({})).await?;
+        tx.commit().await
+    }
+}

@@ -1,0 +1,140 @@
+//! Replicas that share the store, and which of them holds each node's channel.
+//!
+//! A replica lives for as long as it renews its lease. Whoever finds one dead buries it: its row, its sessions and its leases go in one
+//! change, once.
+
+use std::time::Duration;
+
+use gpuaas_model::{NodeId, OperationId, ReplicaId};
+use uuid::Uuid;
+
+use crate::{
+    error::StoreError,
+    query::{document, get_text, text},
+    record::{ReplicaRecord, SessionRecord},
+    repeat::repeated,
+    store::{Change, Reader, Store, Tx},
+};
+
+/// A replica, and how long it lives without another renewal; zero when it is dead.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicaLife {
+    /// The replica.
+    pub replica: ReplicaRecord,
+    /// By the database's clock.
+    pub left: Duration,
+}
+
+/// A burial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Burial {
+    /// Of one that gives up, or whose successor knows that it is dead.
+    Known,
+    /// Of one whose lease has run out; one that renewed it meanwhile stays.
+    Expired,
+}
+
+impl Store {
+    /// Makes a replica known, alive for `ttl`.
+    pub async fn join_replica(&self, replica: &ReplicaRecord, ttl: Duration) -> Result<(), StoreError> {
+        repeated(async || {
+            let mut tx = self.begin().await?;
+            let sql =
+                "insert into replicas (id, doc) values ($1, $2) on conflict (id) do update set doc = excluded.doc";
+            tx.execute(sql, vec![text(replica.id), document(replica)?]).await?;
+            tx.acquire_lease(&lease(replica.id), replica.id, ttl).await?;
+            tx.commit().await
+        })
+        .await
+    }
+
+    /// Prolongs a replica's life. False when it was buried meanwhile: its sessions and leases are gone.
+    pub async fn renew_replica(&self, id: ReplicaId, ttl: Duration) -> Result<bool, StoreError> {
+        repeated(async || {
+            let mut tx = self.begin().await?;
+            let known = tx.row("select id from replicas where id = $1", vec![text(id)]).await?.is_some();
+            if known {
+                tx.acquire_lease(&lease(id), id, ttl).await?;
+                tx.commit().await?;
+            }
+            Ok(known)
+        })
+        .await
+    }
+
+    /// Takes a replica out with all that it held; its operations are announced to those that remain. False when somebody did so before, or when it lives.
+    pub async fn bury_replica(&self, id: ReplicaId, burial: Burial) -> Result<bool, StoreError> {
+        repeated(async || {
+            let mut tx = self.begin().await?;
+            if burial == Burial::Expired && !tx.time_left(id).await?.is_zero() {
+                return Ok(false);
+            }
+            let buried = tx.execute("delete from replicas where id = $1", vec![text(id)]).await? > 0;
+            tx.execute("delete from sessions where replica_id = $1", vec![text(id)]).await?;
+            let freed = tx.operations_driven_by(id).await?;
+            tx.hints.extend(freed.into_iter().map(Change::Operation));
+            tx.execute("update leases set expires_at = 0 where holder = $1 and expires_at > 0", vec![text(id)]).await?;
+            tx.commit().await?;
+            Ok(buried)
+        })
+        .await
+    }
+}
+
+impl Tx {
+    /// Records that a connection carries a node's channel, in place of the one before.
+    pub async fn put_session(&mut self, session: &SessionRecord) -> Result<(), StoreError> {
+        let sql = "insert into sessions (node_id, connection, replica_id, doc) values ($1, $2, $3, $4) \
+                   on conflict (node_id) do update set connection = excluded.connection, \
+                   replica_id = excluded.replica_id, doc = excluded.doc";
+        let values = vec![text(session.node), text(session.connection), text(session.replica), document(session)?];
+        self.execute(sql, values).await?;
+        Ok(())
+    }
+
+    /// Records that a connection has ended. False when another carries the node's channel by now.
+    pub async fn end_session(&mut self, node: NodeId, connection: Uuid) -> Result<bool, StoreError> {
+        let sql = "delete from sessions where node_id = $1 and connection = $2";
+        Ok(self.execute(sql, vec![text(node), text(connection)]).await? > 0)
+    }
+}
+
+impl Reader {
+    /// Every replica that was not buried, oldest first.
+    pub async fn replicas(&mut self) -> Result<Vec<ReplicaLife>, StoreError> {
+        let known: Vec<ReplicaRecord> = self.list("select doc from replicas order by id", Vec::new()).await?;
+        let mut lives = Vec::with_capacity(known.len());
+        for replica in known {
+            lives.push(ReplicaLife { left: self.time_left(replica.id).await?, replica });
+        }
+        Ok(lives)
+    }
+
+    /// The connection that carries a node's channel.
+    pub async fn session(&mut self, node: NodeId) -> Result<Option<SessionRecord>, StoreError> {
+        self.find("select doc from sessions where node_id = $1", vec![text(node)]).await
+    }
+
+    /// The connections that a replica holds.
+    pub async fn sessions_of(&mut self, replica: ReplicaId) -> Result<Vec<SessionRecord>, StoreError> {
+        self.list("select doc from sessions where replica_id = $1 order by node_id", vec![text(replica)]).await
+    }
+
+    /// The operations whose leases a replica holds.
+    pub async fn operations_driven_by(&mut self, replica: ReplicaId) -> Result<Vec<OperationId>, StoreError> {
+        let sql =
+            "select name from leases where holder = $1 and expires_at > 0 and name like 'operation/%' order by name";
+        let rows = self.rows(sql, vec![text(replica)]).await?;
+        let names: Vec<String> = rows.iter().map(|row| get_text(row, "name")).collect::<Result<_, _>>()?;
+        Ok(names.iter().filter_map(|name| name.strip_prefix("operation/")?.parse().ok()).collect())
+    }
+
+    async fn time_left(&mut self, id: ReplicaId) -> Result<Duration, StoreError> {
+        let Some(lease) = self.lease(&lease(id)).await? else { return Ok(Duration::ZERO) };
+        Ok(lease.expires_at.since(self.database_now().await?))
+    }
+}
+
+fn lease(id: ReplicaId) -> String {
+    format!("replica/{id}")
+}

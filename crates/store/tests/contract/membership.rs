@@ -1,0 +1,142 @@
+//! Replicas: who lives, who holds which node, and what becomes of what the dead held.
+
+use std::time::Duration;
+
+use gpuaas_model::{NodeId, OperationId, ReplicaId};
+use gpuaas_store::{Burial, Change, ReplicaRecord, SessionRecord, Store};
+
+use super::{
+    given,
+    world::{NOW, World, at_once},
+};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn replica() -> ReplicaRecord {
+    ReplicaRecord {
+        id: ReplicaId::from_uuid(given::uuid()),
+        address: Some("127.0.0.1:7445".into()),
+        channel: "127.0.0.1:7444".into(),
+        api_url: "https://127.0.0.1:7443".into(),
+        version: "0.1.0".into(),
+        started_at: NOW,
+    }
+}
+
+fn session(node: NodeId, of: &ReplicaRecord) -> SessionRecord {
+    SessionRecord {
+        node,
+        connection: given::uuid(),
+        instance: "one".into(),
+        replica: of.id,
+        address: of.address.clone(),
+        since: NOW,
+    }
+}
+
+async fn node(store: &Store, name: &str) -> NodeId {
+    let node = given::node(name);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_node(&node).await.unwrap();
+    tx.commit().await.unwrap();
+    node.id
+}
+
+async fn known(store: &Store) -> Vec<(ReplicaId, bool)> {
+    let lives = store.read().await.unwrap().replicas().await.unwrap();
+    lives.iter().map(|life| (life.replica.id, life.left > Duration::ZERO)).collect()
+}
+
+pub(crate) async fn a_replica_lives_for_as_long_as_it_renews(world: World) {
+    let store = world.open().await;
+    let (alive, dead) = (replica(), replica());
+    store.join_replica(&alive, LONG).await.unwrap();
+    store.join_replica(&dead, Duration::ZERO).await.unwrap();
+    assert_eq!(known(&store).await, [(alive.id, true), (dead.id, false)]);
+    assert!(store.renew_replica(dead.id, LONG).await.unwrap(), "nobody has buried it");
+    assert_eq!(known(&store).await, [(alive.id, true), (dead.id, true)]);
+}
+
+pub(crate) async fn only_the_dead_are_buried_and_each_once(world: World) {
+    let store = world.open().await;
+    let (alive, dead) = (replica(), replica());
+    store.join_replica(&alive, LONG).await.unwrap();
+    store.join_replica(&dead, Duration::ZERO).await.unwrap();
+    assert!(!store.bury_replica(alive.id, Burial::Expired).await.unwrap(), "it lives");
+    let stores = [store.clone(), world.open().await];
+    let id = dead.id;
+    let buried = at_once(8, |index| {
+        let store = stores[index % 2].clone();
+        async move { store.bury_replica(id, Burial::Expired).await.unwrap() }
+    })
+    .await;
+    assert_eq!(buried.iter().filter(|buried| **buried).count(), 1, "of many that find it, one takes over");
+    assert_eq!(known(&store).await, [(alive.id, true)]);
+    assert!(!store.renew_replica(dead.id, LONG).await.unwrap(), "it learns so when it wakes");
+    assert!(store.bury_replica(alive.id, Burial::Known).await.unwrap(), "one that leaves need not wait");
+    assert_eq!(known(&store).await, []);
+}
+
+pub(crate) async fn what_a_buried_replica_held_is_free_and_announced(world: World) {
+    let store = world.open().await;
+    let (dead, alive) = (replica(), replica());
+    let nodes = [node(&store, "gpu-1").await, node(&store, "gpu-2").await];
+    for (replica, node) in [(&dead, nodes[0]), (&alive, nodes[1])] {
+        store.join_replica(replica, LONG).await.unwrap();
+        let mut tx = store.begin().await.unwrap();
+        tx.put_session(&session(node, replica)).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    let operations = [(); 2].map(|()| OperationId::from_uuid(given::uuid()));
+    for (operation, holder) in [(operations[0], &dead), (operations[1], &alive)] {
+        store.acquire_lease(&format!("operation/{operation}"), holder.id, LONG).await.unwrap().unwrap();
+    }
+    store.acquire_lease("allocation/one", dead.id, LONG).await.unwrap().unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.operations_driven_by(dead.id).await.unwrap(), [operations[0]]);
+    assert_eq!(reader.sessions_of(dead.id).await.unwrap().len(), 1);
+    drop(reader);
+    let mut changes = store.changes();
+    assert!(store.bury_replica(dead.id, Burial::Known).await.unwrap());
+    assert_eq!(changes.recv().await.unwrap(), Change::Operation(operations[0]));
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.session(nodes[0]).await.unwrap(), None);
+    assert_eq!(reader.session(nodes[1]).await.unwrap().map(|session| session.replica), Some(alive.id));
+    assert_eq!(reader.operations_driven_by(dead.id).await.unwrap(), []);
+    drop(reader);
+    for (name, fence) in [
+        (format!("operation/{}", operations[0]), Some(2)),
+        ("allocation/one".to_owned(), Some(2)),
+        (format!("operation/{}", operations[1]), Some(1)),
+    ] {
+        let taken = store.acquire_lease(&name, alive.id, LONG).await.unwrap();
+        assert_eq!(taken.map(|lease| lease.fence), fence, "{name}");
+    }
+}
+
+pub(crate) async fn the_end_of_an_older_connection_takes_no_newer_one_away(world: World) {
+    let store = world.open().await;
+    let (here, there) = (replica(), replica());
+    let node = node(&store, "gpu-1").await;
+    let (older, newer) = (session(node, &here), session(node, &there));
+    let mut tx = store.begin().await.unwrap();
+    tx.put_session(&older).await.unwrap();
+    tx.put_session(&newer).await.unwrap();
+    assert!(!tx.end_session(node, older.connection).await.unwrap(), "the node is elsewhere by now");
+    assert_eq!(tx.session(node).await.unwrap(), Some(newer.clone()));
+    assert!(tx.end_session(node, newer.connection).await.unwrap());
+    assert_eq!(tx.session(node).await.unwrap(), None);
+    tx.commit().await.unwrap();
+}
+
+pub(crate) async fn the_living_sign_under_one_fence_and_a_successor_under_a_higher(world: World) {
+    let store = world.open().await;
+    let (ada, bob) = (replica().id, replica().id);
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(tx.shared_fence("node/one", ada, LONG).await.unwrap(), 1);
+    assert_eq!(tx.shared_fence("node/one", bob, LONG).await.unwrap(), 1, "both live");
+    assert_eq!(tx.shared_fence("node/one", ada, Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(tx.shared_fence("node/one", bob, LONG).await.unwrap(), 2, "whoever held it is gone");
+    assert_eq!(tx.shared_fence("node/one", ada, LONG).await.unwrap(), 2, "and one who wakes signs under it too");
+    tx.commit().await.unwrap();
+}
