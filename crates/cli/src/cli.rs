@@ -208,10 +208,16 @@ pub(crate) struct Dev {
     /// Where everything is kept
     #[arg(long, default_value = "gpuaas-dev")]
     pub(crate) data_dir: PathBuf,
-    /// Where the API listens
+    /// Where the API listens; further replicas listen at any free port of that address
     #[arg(long, default_value = "127.0.0.1:7443")]
     pub(crate) listen: SocketAddr,
-    /// Written (0600, atomically) when all is ready: url, ca_file, token, nodes
+    /// A file with the address (postgres://…) of a store; GPUAAS_STORE_URL may hold it instead. SQLite when absent
+    #[arg(long, env = "GPUAAS_STORE_URL_FILE", hide_env_values = true, value_name = "FILE")]
+    pub(crate) store_url_file: Option<PathBuf>,
+    /// Processes of the control plane; more than one share a store of PostgreSQL's
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub(crate) replicas: u8,
+    /// Written (0600, atomically) when all is ready: url, ca_file, token, nodes, replicas
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
 }

@@ -23,6 +23,18 @@ pub(crate) struct ReadyFile {
     /// Sandbox nodes.
     #[serde(default)]
     pub(crate) nodes: Vec<ReadyNode>,
+    /// The processes of the control plane.
+    #[serde(default)]
+    pub(crate) replicas: Vec<ReadyReplica>,
+}
+
+/// A process of the control plane. Any of them takes the token.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ReadyReplica {
+    /// Its API.
+    pub(crate) url: String,
+    /// The process.
+    pub(crate) pid: u32,
 }
 
 /// A sandbox node.

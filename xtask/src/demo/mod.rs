@@ -2,6 +2,7 @@
 //! on two of them, the third added, and kubectl answering through the kubeconfig that the platform delivered.
 
 mod disk;
+mod replica;
 mod report;
 mod verify;
 mod world;
@@ -30,6 +31,15 @@ pub(crate) struct Options {
     /// The cargo profile of everything that runs.
     #[arg(long, default_value = "dev")]
     profile: String,
+    /// Where the rows are; `postgres` starts a server for the demo.
+    #[arg(long, value_enum, default_value_t = Store::Sqlite)]
+    store: Store,
+    /// Processes of the control plane; more than one need `--store postgres`.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    replicas: u8,
+    /// Kill the process that drives the deployment in the middle of it, and go on with the others.
+    #[arg(long, requires = "once")]
+    kill_replica: bool,
     /// Remove what earlier runs left, and exit.
     #[arg(long)]
     clean: bool,
@@ -38,8 +48,30 @@ pub(crate) struct Options {
 impl Options {
     /// What the tests end with.
     pub(crate) fn once() -> Self {
-        Self { once: true, report: None, sabotage: None, profile: "dev".to_owned(), clean: false }
+        Self { once: true, ..Self::of_profile("dev") }
     }
+
+    fn of_profile(profile: &str) -> Self {
+        Self {
+            once: false,
+            report: None,
+            sabotage: None,
+            profile: profile.to_owned(),
+            store: Store::Sqlite,
+            replicas: 1,
+            kill_replica: false,
+            clean: false,
+        }
+    }
+}
+
+/// Where the rows are.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Store {
+    /// In a file of the one process.
+    Sqlite,
+    /// On a server, where several processes share them.
+    Postgres,
 }
 
 /// Walks it.
@@ -51,8 +83,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(name) = &options.sabotage {
         verify::must_exist(name)?;
     }
+    if options.replicas > 1 && options.store == Store::Sqlite {
+        bail!("several replicas share rows: add --store postgres");
+    }
+    if options.kill_replica && options.replicas < 2 {
+        bail!("nobody would be left: add --replicas 2");
+    }
     let mut report = Report::default();
-    let mut world = walk(&options.profile, &mut report)?;
+    let mut world = walk(options, &mut report)?;
     if !options.once {
         println!("  Left running; in another terminal:  export GPUAAS_READY_FILE={}", world.ready_file);
         println!("  Ctrl-C stops everything and removes nothing; `cargo xtask demo --clean` removes target/demo.");
@@ -79,23 +117,25 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 /// The main job with its figures and without its verifications.
 pub(crate) fn measured(profile: &str) -> anyhow::Result<Report> {
     let mut report = Report::default();
-    let mut world = walk(profile, &mut report)?;
+    let mut world = walk(&Options::of_profile(profile), &mut report)?;
     world.measure(&mut report)?;
     world.stop()?;
     Ok(report)
 }
 
 /// Builds everything, starts a world from nothing, and does the main job in it.
-fn walk(profile: &str, report: &mut Report) -> anyhow::Result<World> {
+fn walk(options: &Options, report: &mut Report) -> anyhow::Result<World> {
+    let profile = &options.profile;
     let folder = components::root()?.join("target/demo");
     let components = components::ensure(&components::ComponentsOptions { download: false, dir: None })?;
     let kubectl = components.program("kubectl");
-    let release_options = release::ReleaseOptions { components, rke2: None, profile: profile.to_owned(), out: None };
+    let release_options = release::ReleaseOptions { components, rke2: None, profile: profile.clone(), out: None };
     let release = release::build(&release_options)?;
     remove(&folder)?;
-    let mut world = World::start(&folder, profile, kubectl)?;
+    let database = (options.store == Store::Postgres).then(world::Database::start).transpose()?;
+    let mut world = World::start(&folder, profile, kubectl, database, options.replicas)?;
     (report.agent_idle_rss_bytes, report.server_idle_rss_bytes) = world.memory()?;
-    main_job(&mut world, &release, report)?;
+    main_job(&mut world, &release, report, options.kill_replica)?;
     Ok(world)
 }
 
@@ -108,7 +148,7 @@ fn remove(folder: &camino::Utf8Path) -> anyhow::Result<()> {
     }
 }
 
-fn main_job(world: &mut World, release: &Utf8PathBuf, report: &mut Report) -> anyhow::Result<()> {
+fn main_job(world: &mut World, release: &Utf8PathBuf, report: &mut Report, kill_replica: bool) -> anyhow::Result<()> {
     world.gpuaas(&["artifact", "import", "rke2", release.as_str()])?;
     world.gpuaas(&["project", "create", world::PROJECT])?;
     for node in world.nodes()? {
@@ -117,18 +157,12 @@ fn main_job(world: &mut World, release: &Utf8PathBuf, report: &mut Report) -> an
     world.await_allocations()?;
     let began = Instant::now();
     println!("  deploy          rke2 (stand-in) · server demo-1 · agent demo-2");
-    let deployed = world.gpuaas(&[
-        "workload",
-        "deploy",
-        "rke2",
-        "--name",
-        world::WORKLOAD,
-        "--server",
-        "demo-1",
-        "--agent",
-        "demo-2",
-        "--wait",
-    ])?;
+    let placed = ["--name", world::WORKLOAD, "--server", "demo-1", "--agent", "demo-2"];
+    let deploy = [&["workload", "deploy", "rke2"], &placed[..]].concat();
+    let deployed = match kill_replica {
+        false => world.gpuaas(&[&deploy[..], &["--wait"]].concat())?,
+        true => replica::killed_in_the_middle(world, &deploy)?,
+    };
     report.take_deploy(&deployed, began.elapsed());
     report.print_deploy();
     let began = Instant::now();

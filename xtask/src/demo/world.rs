@@ -21,7 +21,7 @@ pub(super) const WORKLOAD: &str = "train";
 /// Sandbox nodes.
 const NODES: usize = 3;
 /// Longest wait for something that takes seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// No-ops whose round trip is measured.
 const PINGS: usize = 200;
 
@@ -33,10 +33,32 @@ pub(super) struct World {
     ready_after: Duration,
     pub(super) folder: Utf8PathBuf,
     pub(super) ready_file: Utf8PathBuf,
+    _database: Option<Database>,
+}
+
+/// A PostgreSQL of the demo's own; gone with it.
+pub(super) struct Database {
+    _server: gpuaas_postgres_server::Server,
+    url: String,
+}
+
+impl Database {
+    pub(super) fn start() -> anyhow::Result<Self> {
+        let server = gpuaas_postgres_server::Server::start(&[], &[]);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let url = runtime.block_on(server.fresh_database());
+        Ok(Self { _server: server, url })
+    }
 }
 
 impl World {
-    pub(super) fn start(folder: &Utf8Path, profile: &str, kubectl: Utf8PathBuf) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        folder: &Utf8Path,
+        profile: &str,
+        kubectl: Utf8PathBuf,
+        database: Option<Database>,
+        replicas: u8,
+    ) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("making {folder}"))?;
         let built = components::root()?.join("target").join(if profile == "dev" { "debug" } else { profile });
         let (program, ready_file) = (built.join("gpuaas"), folder.join("ready.json"));
@@ -44,12 +66,15 @@ impl World {
         let dev = Command::new(&program)
             .args(["dev", "--nodes", &NODES.to_string(), "--data-dir", folder.as_str(), "--listen", "127.0.0.1:0"])
             .args(["--ready-file", ready_file.as_str()])
+            .args(["--replicas", &replicas.to_string()])
             .env_remove("GPUAAS_READY_FILE")
+            .envs(database.as_ref().map(|database| ("GPUAAS_STORE_URL", &database.url)))
             .stdin(Stdio::null())
             .spawn()
             .context("starting gpuaas dev")?;
         let ready_after = Duration::ZERO;
-        let mut world = Self { dev, program, kubectl, ready_after, folder: folder.to_owned(), ready_file };
+        let folder = folder.to_owned();
+        let mut world = Self { dev, program, kubectl, ready_after, folder, ready_file, _database: database };
         while !world.ready_file.exists() {
             if let Some(status) = world.dev.try_wait()? {
                 bail!("gpuaas dev ended: {status}");

@@ -13,7 +13,7 @@ pub(crate) mod operation;
 pub(crate) mod project;
 pub(crate) mod replica;
 mod sandbox;
-mod server;
+pub(crate) mod server;
 pub(crate) mod task;
 pub(crate) mod token;
 mod watching;

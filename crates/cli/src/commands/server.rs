@@ -13,7 +13,7 @@ use tokio::{
 
 use crate::{
     cli::{Server, ServerVerb, Target},
-    connection::ReadyFile,
+    connection::{ReadyFile, ReadyReplica},
     output,
     server_config::Setting,
 };
@@ -73,6 +73,7 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
             ca_file,
             token: control_plane.admin_token.clone(),
             nodes: Vec::new(),
+            replicas: vec![ReadyReplica { url: control_plane.url.clone(), pid: std::process::id() }],
         };
         write_private(path, &serde_json::to_vec_pretty(&ready)?).context("writing the ready file")?;
     }
@@ -91,7 +92,7 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
 }
 
 /// The shared store's address. It may hold a password: it comes by a file or the environment, never by an argument.
-fn store_url(file: Option<&Path>) -> anyhow::Result<Option<SecretText>> {
+pub(crate) fn store_url(file: Option<&Path>) -> anyhow::Result<Option<SecretText>> {
     let text = match file {
         Some(file) => Some(std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?),
         None => std::env::var("GPUAAS_STORE_URL").ok(),

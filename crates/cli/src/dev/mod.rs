@@ -4,22 +4,24 @@
 mod addresses;
 mod processes;
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
 use camino::{Utf8Path, Utf8PathBuf};
 use futures::StreamExt;
 use gpuaas_api_types::RegisterNode;
 use gpuaas_client::Client;
-use gpuaas_server::write_private;
+use gpuaas_model::Entropy as _;
+use gpuaas_server::{ports::SystemEntropy, write_private};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     cli::Dev,
+    commands::server::store_url,
     connection::{ReadyFile, ReadyNode},
 };
 use addresses::AddressBlock;
-use processes::Processes;
+use processes::{Processes, SharedStore};
 
 /// Longest wait for the control plane to serve, and then for every node to become active.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -50,13 +52,12 @@ pub(crate) async fn run(options: Dev) -> anyhow::Result<()> {
 async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) -> anyhow::Result<()> {
     let began = std::time::Instant::now();
     let block = AddressBlock::lock(&data_dir.join("addresses"))?;
-    let server_ready = data_dir.join("server-ready.json");
-    let _ = fs::remove_file(&server_ready);
-    processes.start_server(data_dir, options.listen, &server_ready)?;
-    let server = tokio::select! {
-        server = appears(&server_ready) => server?,
-        ended = processes.first_end() => bail!("{ended}"),
-    };
+    let shared = shared_store(options, data_dir)?;
+    let mut server = start_replica(options, data_dir, processes, shared.as_ref(), 1).await?;
+    for number in 2..=options.replicas {
+        let further = start_replica(options, data_dir, processes, shared.as_ref(), number).await?;
+        server.replicas.extend(further.replicas);
+    }
     let authority = fs::read(&server.ca_file).context("reading the authority's certificate")?;
     let client = Client::new(&server.url, &authority, &server.token)?;
     let mut nodes = Vec::new();
@@ -79,6 +80,47 @@ async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) ->
     }
     eprintln!("ready           in {} ms; Ctrl-C ends everything", began.elapsed().as_millis());
     bail!("{}", processes.first_end().await)
+}
+
+/// What several processes of the control plane share; `None` on a store of one's own.
+fn shared_store(options: &Dev, data_dir: &Utf8Path) -> anyhow::Result<Option<SharedStore>> {
+    if store_url(options.store_url_file.as_deref())?.is_none() {
+        let alone = options.replicas == 1;
+        anyhow::ensure!(
+            alone,
+            "several replicas share a store of PostgreSQL's: set GPUAAS_STORE_URL or --store-url-file"
+        );
+        return Ok(None);
+    }
+    let sealing_key = data_dir.join("sealing.key");
+    if !sealing_key.exists() {
+        let mut key = [0_u8; 32];
+        SystemEntropy.fill(&mut key);
+        write_private(sealing_key.as_std_path(), &key).context("writing the sealing key")?;
+    }
+    let absolute = |path: &PathBuf| Utf8PathBuf::from_path_buf(std::path::absolute(path).ok()?).ok();
+    let url_file = options.store_url_file.as_ref().and_then(absolute);
+    Ok(Some(SharedStore { sealing_key, artifacts: data_dir.join("artifacts"), url_file }))
+}
+
+/// Starts a process of the control plane, the first where it was asked to listen, and returns when it serves.
+async fn start_replica(
+    options: &Dev,
+    data_dir: &Utf8Path,
+    processes: &mut Processes,
+    shared: Option<&SharedStore>,
+    number: u8,
+) -> anyhow::Result<ReadyFile> {
+    let first = number == 1;
+    let name = if first { "server".to_owned() } else { format!("server-{number}") };
+    let listen = if first { options.listen } else { SocketAddr::new(options.listen.ip(), 0) };
+    let ready = data_dir.join(format!("{name}-ready.json"));
+    let _ = fs::remove_file(&ready);
+    processes.start_server(&data_dir.join(name), listen, &ready, shared)?;
+    tokio::select! {
+        server = appears(&ready) => server,
+        ended = processes.first_end() => bail!("{ended}"),
+    }
 }
 
 fn names(nodes: &[ReadyNode]) -> String {

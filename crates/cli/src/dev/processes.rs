@@ -26,10 +26,28 @@ const END_TIMEOUT: Duration = Duration::from_secs(30);
 /// Processes that were started here.
 pub(super) struct Processes {
     program: Utf8PathBuf,
-    children: Vec<(String, Child)>,
+    children: Vec<Process>,
     /// Held, never written to: they close when this process ends, and the children with them. Kept apart from the children, because
     /// waiting for a child would close its own.
     lifelines: Vec<ChildStdin>,
+}
+
+/// One of them.
+struct Process {
+    what: String,
+    /// One of the control plane's, which goes on while another of them does.
+    is_replica: bool,
+    child: Child,
+}
+
+/// What the control plane's processes share where there may be several.
+pub(super) struct SharedStore {
+    /// What seals the store's secrets.
+    pub(super) sealing_key: Utf8PathBuf,
+    /// Where artifacts lie.
+    pub(super) artifacts: Utf8PathBuf,
+    /// Where the store's address is, if not in the environment.
+    pub(super) url_file: Option<Utf8PathBuf>,
 }
 
 impl Processes {
@@ -39,19 +57,25 @@ impl Processes {
         Ok(Self { program, children: Vec::new(), lifelines: Vec::new() })
     }
 
-    /// Starts the control plane with its channel at any free port.
+    /// Starts a process of the control plane with its channel at any free port.
     pub(super) fn start_server(
         &mut self,
         data_dir: &Utf8Path,
         listen: SocketAddr,
         ready: &Utf8Path,
+        shared: Option<&SharedStore>,
     ) -> anyhow::Result<()> {
-        let channel = SocketAddr::new(listen.ip(), 0);
+        let any_port = SocketAddr::new(listen.ip(), 0).to_string();
         let mut command = Command::new(&self.program);
-        command.args(["server", "--lifeline", "--data-dir", data_dir.join("server").as_str()]);
-        command.args(["--listen", &listen.to_string(), "--channel-listen", &channel.to_string()]);
+        command.args(["server", "--lifeline", "--data-dir", data_dir.as_str()]);
+        command.args(["--listen", &listen.to_string(), "--channel-listen", &any_port]);
         command.args(["--ready-file", ready.as_str()]);
-        self.start("the control plane".to_owned(), command)
+        if let Some(shared) = shared {
+            command.args(["--replica-listen", &any_port, "--sealing-key-file", shared.sealing_key.as_str()]);
+            command.args(["--artifacts-dir", shared.artifacts.as_str()]);
+            command.args(shared.url_file.iter().flat_map(|file| ["--store-url-file", file.as_str()]));
+        }
+        self.start("the control plane".to_owned(), true, command)
     }
 
     /// Starts a sandbox node's init.
@@ -59,42 +83,45 @@ impl Processes {
         let mut command = Command::new(&self.program);
         command.args(["sandbox-init", "--lifeline", "--root", root.as_str(), "--hostname", name]);
         command.args(["--address", &address.to_string()]);
-        self.start(format!("the init of {name}"), command)
+        self.start(format!("the init of {name}"), false, command)
     }
 
-    fn start(&mut self, what: String, mut command: Command) -> anyhow::Result<()> {
+    fn start(&mut self, what: String, is_replica: bool, mut command: Command) -> anyhow::Result<()> {
         // A group of its own: Ctrl-C reaches this process alone, which then ends the others in order.
         let mut child =
             command.stdin(Stdio::piped()).process_group(0).spawn().with_context(|| format!("starting {what}"))?;
         self.lifelines.extend(child.stdin.take());
-        self.children.push((what, child));
+        self.children.push(Process { what, is_replica, child });
         Ok(())
     }
 
-    /// The first process that ends, which none should.
+    /// The first end that ends everything: of a node's init, or of the control plane's last process.
     pub(super) async fn first_end(&mut self) -> String {
-        let mut ends: FuturesUnordered<_> =
-            self.children.iter_mut().map(|(what, child)| async { (what.clone(), child_end(child).await) }).collect();
-        match ends.next().await {
-            Some((what, how)) => format!("{what} ended: {how}"),
-            None => std::future::pending().await,
+        let mut replicas = self.children.iter().filter(|process| process.is_replica).count();
+        let mut ends: FuturesUnordered<_> = self
+            .children
+            .iter_mut()
+            .map(|process| async {
+                let how = child_end(&mut process.child).await;
+                (process.is_replica, format!("{} ended: {how}", process.what))
+            })
+            .collect();
+        while let Some((is_replica, said)) = ends.next().await {
+            if !is_replica || replicas == 1 {
+                return said;
+            }
+            replicas -= 1;
+            eprintln!("{said}; {replicas} of it go on");
         }
+        std::future::pending().await
     }
 
     /// Ends every process: nodes first, each taking everything of its sandbox along, the control plane last.
     pub(super) async fn end_all(&mut self) {
-        let mut server = None;
-        let mut ends = FuturesUnordered::new();
-        for (position, (what, child)) in self.children.drain(..).enumerate() {
-            if position == 0 {
-                server = Some((what, child));
-            } else {
-                ends.push(end(what, child));
-            }
-        }
-        while ends.next().await.is_some() {}
-        if let Some((what, child)) = server {
-            end(what, child).await;
+        let (servers, nodes): (Vec<_>, Vec<_>) = self.children.drain(..).partition(|process| process.is_replica);
+        for group in [nodes, servers] {
+            let mut ends: FuturesUnordered<_> = group.into_iter().map(end).collect();
+            while ends.next().await.is_some() {}
         }
     }
 }
@@ -106,7 +133,7 @@ async fn child_end(child: &mut Child) -> String {
     }
 }
 
-async fn end(what: String, mut child: Child) {
+async fn end(Process { what, mut child, .. }: Process) {
     if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw) {
         // One that ended meanwhile needs no signal.
         let _ = kill_process(pid, Signal::TERM);

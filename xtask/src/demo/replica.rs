@@ -1,0 +1,57 @@
+//! The death of a control-plane process in the middle of a deployment.
+
+use std::time::Instant;
+
+use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::world::{PATIENCE, World};
+
+/// Runs `deploy` by the second process, kills that one while the server bootstraps, and follows the operation by the first to its end.
+pub(super) fn killed_in_the_middle(world: &World, deploy: &[&str]) -> anyhow::Result<Value> {
+    let ready: Value = serde_json::from_slice(&std::fs::read(&world.ready_file)?)?;
+    let victim = ready.pointer("/replicas/1").context("there is a second replica")?;
+    let url = victim.get("url").and_then(Value::as_str).context("it has an address")?;
+    let pid = victim.get("pid").and_then(Value::as_i64).and_then(|pid| i32::try_from(pid).ok());
+    let pid = pid.and_then(Pid::from_raw).context("it is a process")?;
+    let started = world.gpuaas(&[deploy, &["--url", url]].concat())?;
+    let operation =
+        started.pointer("/operation/id").and_then(Value::as_str).context("the deployment is an operation")?;
+    until_running(world, operation, "server-1/start")?;
+    let drives = drives(world, url)?;
+    kill_process(pid, Signal::KILL).context("killing the replica")?;
+    println!(
+        "  killed          the replica at {url}, which drove {drives} operation(s), in the middle of server-1/start"
+    );
+    let killed = Instant::now();
+    world.gpuaas(&["operation", "watch", operation])?;
+    println!(
+        "  taken over      by the other, which ended the deployment {:.1} s later",
+        killed.elapsed().as_secs_f64()
+    );
+    let left = world.gpuaas(&["replica", "list"])?;
+    anyhow::ensure!(left.as_array().is_some_and(|left| left.len() == 1), "the dead replica is still listed: {left}");
+    world.gpuaas(&["operation", "show", operation])
+}
+
+fn drives(world: &World, url: &str) -> anyhow::Result<u64> {
+    let replicas = world.gpuaas(&["replica", "list"])?;
+    let replica =
+        replicas.as_array().into_iter().flatten().find(|replica| replica.get("api_url").is_some_and(|of| of == url));
+    replica.and_then(|replica| replica.get("operations")?.as_u64()).context("the replica is listed")
+}
+
+fn until_running(world: &World, operation: &str, step: &str) -> anyhow::Result<()> {
+    let began = Instant::now();
+    loop {
+        let shown = world.gpuaas(&["operation", "show", operation])?;
+        let mut steps = shown.get("steps").and_then(Value::as_array).into_iter().flatten();
+        let text = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        if steps.any(|of| text(of, "key") == step && text(of, "state") == "running") {
+            return Ok(());
+        }
+        anyhow::ensure!(began.elapsed() < PATIENCE, "{step} does not run");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
