@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::{HttpFetch, digest::Hasher};
+use crate::{HttpFetch, Users, digest::Hasher};
 
 #[derive(Default)]
 struct Site {
@@ -121,7 +121,7 @@ impl World {
     }
 
     async fn import(&self) -> Result<ImportedRelease, ArtifactError> {
-        let store = ArtifactStore::in_folder(&self.kept.path().join("store")).unwrap();
+        let store = ArtifactStore::in_folder(&self.kept.path().join("store"), Users::One).unwrap();
         let wanted = ["rke2.bin".to_owned()];
         import_release_url(&store, &self.fetch, &self.server.url, &wanted, "sums.txt", &self.scratch()).await
     }

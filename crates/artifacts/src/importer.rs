@@ -44,12 +44,13 @@ impl Importer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Users;
 
     #[tokio::test]
     async fn a_source_that_is_neither_a_folder_nor_an_https_url_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let importer = Importer {
-            store: ArtifactStore::in_folder(folder.path()).expect("a store"),
+            store: ArtifactStore::in_folder(folder.path(), Users::One).expect("a store"),
             scratch: folder.path().join("scratch"),
             ca_bundle: folder.path().join("none"),
         };

@@ -23,4 +23,4 @@ pub use error::ArtifactError;
 pub use fetch::{Fetch, FetchFailure, Fetched, HttpFetch, SYSTEM_CA_BUNDLE};
 pub use importer::Importer;
 pub use release::{ImportedFile, ImportedRelease, import_release};
-pub use store::{ARTIFACT_BYTES_MAX, ArtifactStore};
+pub use store::{ARTIFACT_BYTES_MAX, ArtifactStore, Users};

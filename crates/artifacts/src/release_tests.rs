@@ -1,7 +1,7 @@
 use tar::EntryType;
 
 use super::*;
-use crate::{archive::tests::tar_of, digest::Hasher};
+use crate::{Users, archive::tests::tar_of, digest::Hasher};
 
 fn sha256(bytes: &[u8]) -> String {
     let mut hasher = Hasher::new();
@@ -50,7 +50,7 @@ impl Release {
     }
 
     async fn import(&self) -> Result<ImportedRelease, ArtifactError> {
-        let store = ArtifactStore::in_folder(self.kept.path()).unwrap();
+        let store = ArtifactStore::in_folder(self.kept.path(), Users::One).unwrap();
         let imported = import_release(&store, self.folder.path(), &WANTED.map(String::from), "sums.txt").await;
         if imported.is_err() {
             let visible = std::fs::read_dir(self.kept.path()).unwrap().count();
@@ -122,7 +122,7 @@ async fn an_unlisted_or_missing_file_is_named() {
 #[tokio::test]
 async fn a_name_that_leaves_the_folder_is_missing_even_if_it_is_listed() {
     let release = Release::sound();
-    let store = ArtifactStore::in_folder(release.kept.path()).unwrap();
+    let store = ArtifactStore::in_folder(release.kept.path(), Users::One).unwrap();
     std::fs::create_dir(release.folder.path().join("sub")).unwrap();
     std::fs::write(release.folder.path().join("sub/sums.txt"), format!("{}  ../sums.txt\n", "a".repeat(64))).unwrap();
     let wanted = ["../sums.txt".to_owned()];

@@ -4,6 +4,7 @@ use std::{
     io::{self, Seek as _, SeekFrom},
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -29,6 +30,18 @@ pub const ARTIFACT_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
 /// What the folder backend puts between an object's name and the number of an unfinished upload.
 const UNFINISHED: char = '#';
 
+/// An unfinished upload that nothing was written to for this long is nobody's any more.
+const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 3_600);
+
+/// Who else uses a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Users {
+    /// Nobody.
+    One,
+    /// Other processes, at the same time.
+    Several,
+}
+
 /// Artifacts by their SHA-256.
 #[derive(Clone, Debug)]
 pub struct ArtifactStore {
@@ -36,12 +49,13 @@ pub struct ArtifactStore {
 }
 
 impl ArtifactStore {
-    /// In a folder, made if need be. What an earlier process left unfinished is removed: one process at a time uses a folder.
-    pub fn in_folder(folder: &Path) -> Result<Self, ArtifactError> {
+    /// In a folder, made if need be. What an earlier process left unfinished is removed, unless it may be another's that is at it.
+    pub fn in_folder(folder: &Path, users: Users) -> Result<Self, ArtifactError> {
         std::fs::create_dir_all(folder).map_err(|error| ArtifactError::disk(folder, error))?;
         for entry in std::fs::read_dir(folder).map_err(|error| ArtifactError::disk(folder, error))? {
             let entry = entry.map_err(|error| ArtifactError::disk(folder, error))?;
-            if entry.file_name().to_string_lossy().contains(UNFINISHED) {
+            let unfinished = entry.file_name().to_string_lossy().contains(UNFINISHED);
+            if unfinished && (users == Users::One || is_abandoned(&entry)) {
                 std::fs::remove_file(entry.path()).map_err(|error| ArtifactError::disk(&entry.path(), error))?;
             }
         }
@@ -132,6 +146,12 @@ impl ArtifactStore {
     }
 }
 
+/// Whether nobody has written to a file for long. Of one that cannot be looked at, nothing is known.
+fn is_abandoned(entry: &std::fs::DirEntry) -> bool {
+    let written = entry.metadata().and_then(|metadata| metadata.modified());
+    written.is_ok_and(|at| at.elapsed().is_ok_and(|since| since > ABANDONED_AFTER))
+}
+
 /// Uploads all of `bytes` and says whether they are what they should be; completing is the caller's.
 async fn fill(
     name: &str,
@@ -204,7 +224,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_put_is_got_from_any_offset() {
         let folder = tempfile::tempdir().unwrap();
-        let store = ArtifactStore::in_folder(folder.path()).unwrap();
+        let store = ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
         assert!(!store.has(HELLO).await.unwrap() && store.get(HELLO, 0).await.unwrap().is_none());
         assert_eq!(store.put_verified("a", HELLO, stream(&["he", "llo"])).await.unwrap(), 5);
         assert_eq!((text(&store, 0).await, text(&store, 3).await), ("hello".into(), "lo".into()));
@@ -215,7 +235,7 @@ mod tests {
     #[tokio::test]
     async fn other_bytes_leave_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
-        let store = ArtifactStore::in_folder(folder.path()).unwrap();
+        let store = ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
         let wrong = store.put_verified("a", HELLO, stream(&["hallo"])).await;
         assert!(matches!(wrong, Err(ArtifactError::DigestMismatch { .. })), "{wrong:?}");
         let broken = futures::stream::iter([Ok(Bytes::from_static(b"hello")), Err(io::Error::other("gone"))]);
@@ -227,20 +247,22 @@ mod tests {
     #[tokio::test]
     async fn an_upload_that_a_crash_cut_off_is_invisible_and_goes_at_the_next_start() {
         let folder = tempfile::tempdir().unwrap();
-        let store = ArtifactStore::in_folder(folder.path()).unwrap();
+        let store = ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
         let upload = store.objects.put_multipart(&key(HELLO).unwrap()).await.unwrap();
         // A crash runs no destructor.
         std::mem::forget(upload);
         assert_eq!(files(folder.path()).len(), 1);
         assert!(!store.has(HELLO).await.unwrap());
-        ArtifactStore::in_folder(folder.path()).unwrap();
+        ArtifactStore::in_folder(folder.path(), Users::Several).unwrap();
+        assert_ne!(files(folder.path()), [""; 0], "another process may be at it");
+        ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
         assert_eq!(files(folder.path()), [""; 0]);
     }
 
     #[tokio::test]
     async fn what_is_here_is_not_taken_again_unless_the_disk_changed_it() {
         let folder = tempfile::tempdir().unwrap();
-        let store = ArtifactStore::in_folder(folder.path()).unwrap();
+        let store = ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
         store.put_verified("a", HELLO, stream(&["hello"])).await.unwrap();
         let unread = futures::stream::iter([Err(io::Error::other("must not be read"))]);
         assert_eq!(store.put_verified("a", HELLO, unread).await.unwrap(), 5);
@@ -256,7 +278,7 @@ mod tests {
     #[tokio::test]
     async fn only_a_digest_is_a_key() {
         let folder = tempfile::tempdir().unwrap();
-        let store = ArtifactStore::in_folder(folder.path()).unwrap();
+        let store = ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
         for bad in ["", "../etc/passwd", &HELLO.to_uppercase(), &HELLO[1..]] {
             assert!(matches!(store.get(bad, 0).await, Err(ArtifactError::NoDigest(_))), "{bad}");
         }

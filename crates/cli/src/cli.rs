@@ -110,7 +110,7 @@ pub(crate) enum Command {
     /// Print this program's version
     Version,
     /// Run the control plane
-    Server(Server),
+    Server(Box<Server>),
     /// Run a control plane and sandbox nodes on this machine
     Dev(Dev),
     /// Print a completion script for a shell
@@ -198,6 +198,16 @@ pub(crate) struct Server {
 pub(crate) enum ServerVerb {
     /// Say which settings count, where each comes from, and what is wrong with them; nothing is started or changed
     CheckConfig,
+    /// Write rows, artifacts and the sealing key that lies with them into one file, also while the control plane runs
+    Backup {
+        /// The file (0600); it appears when it is whole
+        file: PathBuf,
+    },
+    /// Read a backup into an empty store; then start the control plane as before
+    Restore {
+        /// The file
+        file: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -29,6 +29,10 @@ text_enum! {
 text_enum! {
     /// Every audited action, `noun.verb`.
     AuditAction {
+        /// All rows, artifacts and, where it lies with them, the sealing key were copied out.
+        ServerBackup = "server.backup",
+        /// A backup was restored.
+        ServerRestore = "server.restore",
         /// A project was created.
         ProjectCreate = "project.create",
         /// A token was issued.

@@ -107,6 +107,10 @@ text_enum! {
         StoreTooNew = "store_too_new",
         /// A shared store holds sealed secrets, and no key to them was given.
         SealingKeyRequired = "sealing_key_required",
+        /// A backup is not whole, or of another version's form.
+        BackupInvalid = "backup_invalid",
+        /// A backup is restored into an empty store alone.
+        StoreNotEmpty = "store_not_empty",
         /// Another process uses the data directory.
         DataDirInUse = "data_dir_in_use",
         /// The data directory cannot be written.
@@ -197,6 +201,8 @@ impl Code {
             | Self::HostFailed
             | Self::StoreTooNew
             | Self::SealingKeyRequired
+            | Self::BackupInvalid
+            | Self::StoreNotEmpty
             | Self::DataDirNotWritable
             | Self::Internal => 500,
             Self::ClusterUnreachable => 502,

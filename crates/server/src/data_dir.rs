@@ -64,6 +64,17 @@ impl DataDir {
             .map_err(|source| ServerError::DataDirNotWritable { path, source })
     }
 
+    /// Keeps a sealing key that came from a backup; another one that lies here already stays and is an error.
+    pub(crate) fn keep_key(&self, key: &[u8]) -> std::io::Result<()> {
+        let path = self.join(SEALING_KEY);
+        match kept_key(&self.path)? {
+            Some(kept) if *kept == *key => Ok(()),
+            Some(_) => Err(std::io::Error::new(ErrorKind::AlreadyExists, "the data directory has another sealing key")),
+            None if key.len() == SEALING_KEY_BYTES => write_private(&path, key),
+            None => Err(std::io::Error::new(ErrorKind::InvalidData, "its sealing key has not 32 bytes")),
+        }
+    }
+
     /// The sealing key: from the file that was named, else from the data directory, where it is made once. It never enters the store that
     /// it seals, and a shared store needs one that is named: replicas would each make their own.
     pub(crate) fn sealing_key(
@@ -86,6 +97,11 @@ impl DataDir {
             }
         }
     }
+}
+
+/// The sealing key that a data directory holds, if it holds one.
+pub(crate) fn kept_key(path: &Path) -> std::io::Result<Option<Zeroizing<Vec<u8>>>> {
+    read_key(&path.join(SEALING_KEY)).map_err(std::io::Error::other)
 }
 
 /// Whether that directory, or the one in which it would be made, can be written. Changes nothing.

@@ -3,7 +3,9 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use gpuaas_model::{Code, Coded};
-use gpuaas_store::StoreError;
+use gpuaas_store::{DumpError, StoreError};
+
+use crate::backup::BackupError;
 
 /// Why a control plane does not start, or ends.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +54,9 @@ pub enum ServerError {
     /// The artifact store cannot be opened.
     #[error("artifacts: {0}")]
     Artifacts(String),
+    /// A backup was not made or not restored.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// Anything of the machine.
     #[error("{what}: {source}")]
     Io {
@@ -70,8 +75,14 @@ impl Coded for ServerError {
             Self::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => Code::AddressInUse,
             Self::Store(StoreError::TooNew { .. }) => Code::StoreTooNew,
             Self::Store(StoreError::Unreachable(_) | StoreError::Busy) => Code::Unavailable,
-            Self::SealingKeyRequired => Code::SealingKeyRequired,
-            Self::Key { .. }
+            Self::SealingKeyRequired | Self::Backup(BackupError::KeyRequired) => Code::SealingKeyRequired,
+            Self::Backup(BackupError::Rows(DumpError::NotEmpty(_))) => Code::StoreNotEmpty,
+            Self::Backup(BackupError::NotWhole { .. } | BackupError::Artifact(_)) => Code::BackupInvalid,
+            Self::Backup(BackupError::Rows(DumpError::Malformed { .. } | DumpError::Schema { .. })) => {
+                Code::BackupInvalid
+            }
+            Self::Backup(BackupError::Rows(DumpError::Store(_) | DumpError::Io(_)) | BackupError::File { .. })
+            | Self::Key { .. }
             | Self::Listen { .. }
             | Self::Store(_)
             | Self::Trust(_)
@@ -100,7 +111,13 @@ impl Coded for ServerError {
             Self::Store(StoreError::Unreachable(_)) => {
                 "see whether the database runs and can be reached from here".to_owned()
             }
-            Self::Store(_) | Self::Trust(_) | Self::Artifacts(_) | Self::Io { .. } => return None,
+            Self::Backup(BackupError::KeyRequired) => {
+                "name the key that sealed its secrets: --sealing-key-file, or GPUAAS_SEALING_KEY_FILE".to_owned()
+            }
+            Self::Backup(BackupError::Rows(DumpError::NotEmpty(_))) => {
+                "restore into a fresh --data-dir, or a fresh database".to_owned()
+            }
+            Self::Backup(_) | Self::Store(_) | Self::Trust(_) | Self::Artifacts(_) | Self::Io { .. } => return None,
         })
     }
 }

@@ -3,6 +3,7 @@
 //! Deliberately absent: any decision. Those are made in `planner` and `engine`; here is only who knows whom.
 
 mod backend;
+mod backup;
 mod bootstrap;
 mod data_dir;
 mod error;
@@ -13,6 +14,7 @@ pub mod ports;
 mod reach;
 mod replicas;
 
+pub use backup::{BackupError, Manifest, backup, restore};
 pub use data_dir::write_private;
 pub use error::ServerError;
 pub use gpuaas_app_rke2::Deadlines;
@@ -21,7 +23,7 @@ pub use options::ServerOptions;
 use std::{net::SocketAddr, sync::Arc};
 
 use gpuaas_api::ApiState;
-use gpuaas_artifacts::{ArtifactStore, Importer};
+use gpuaas_artifacts::Importer;
 use gpuaas_channel::{Channel, ChannelOptions};
 use gpuaas_engine::{Endpoints, Engine, EngineParts};
 use gpuaas_model::ReplicaId;
@@ -56,7 +58,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let api_listener = bind("the API", options.listen).await?;
     let url = options.public_url.clone().unwrap_or_else(|| format!("https://{}", shown(&api_listener, options.listen)));
     let sealing_key = data.sealing_key(options, &*ports.entropy)?;
-    let store = Store::open(&options.store(&data), ports.clock.clone()).await?;
+    let store = Store::open(&options.store(), ports.clock.clone()).await?;
     let replica = ReplicaId::generate(&*ports.clock, &*ports.entropy);
     // The data directory's lock says that whoever used it before is dead, and its leases with it.
     if let Some(predecessor) = data.predecessor() {
@@ -97,8 +99,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
             replica: peers.as_ref().map(|peers| peers.address.clone()),
         },
     });
-    let artifacts = ArtifactStore::in_folder(&options.artifacts_dir.clone().unwrap_or_else(|| data.join("artifacts")))
-        .map_err(|error| ServerError::Artifacts(error.to_string()))?;
+    let artifacts = options.artifacts()?;
     let downloads = data.join("downloads");
     let backend = Arc::new(Backend { engine: engine.clone(), artifacts: artifacts.clone() });
     let channel_options = ChannelOptions {

@@ -6,15 +6,11 @@ use std::{
 };
 
 use gpuaas_app_rke2::Deadlines;
-use gpuaas_artifacts::SYSTEM_CA_BUNDLE;
-
+use gpuaas_artifacts::{ArtifactStore, SYSTEM_CA_BUNDLE, Users};
 use gpuaas_store::StoreOptions;
 use gpuaas_trust::SecretText;
 
-use crate::{
-    data_dir::{self, DataDir},
-    error::ServerError,
-};
+use crate::{data_dir, error::ServerError};
 
 /// Port of the API.
 pub(crate) const API_PORT: u16 = 7_443;
@@ -78,9 +74,17 @@ impl ServerOptions {
         problems
     }
 
-    pub(crate) fn store(&self, data: &DataDir) -> StoreOptions {
-        let local = || format!("sqlite://{}", data.join("gpuaas.db").display());
+    /// Where the rows are.
+    pub(crate) fn store(&self) -> StoreOptions {
+        let local = || format!("sqlite://{}", self.data_dir.join("gpuaas.db").display());
         StoreOptions { url: self.store_url.as_ref().map_or_else(local, |url| url.expose().to_owned()) }
+    }
+
+    /// Where the artifacts are.
+    pub(crate) fn artifacts(&self) -> Result<ArtifactStore, ServerError> {
+        let folder = self.artifacts_dir.clone().unwrap_or_else(|| self.data_dir.join("artifacts"));
+        let users = if self.store_url.is_some() { Users::Several } else { Users::One };
+        ArtifactStore::in_folder(&folder, users).map_err(|error| ServerError::Artifacts(error.to_string()))
     }
 
     /// Names and addresses that the listeners' certificates carry.

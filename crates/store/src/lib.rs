@@ -12,6 +12,7 @@ mod allocation;
 mod artifact;
 mod audit;
 mod dialect;
+mod dump;
 mod enrollment;
 mod error;
 mod event;
@@ -38,6 +39,7 @@ mod workload;
 
 pub use allocation::AllocationFilter;
 pub use audit::AuditFilter;
+pub use dump::DumpError;
 pub use error::{EnrollmentRefusal, StoreError};
 pub use node::NodeFilter;
 pub use operation::OperationFilter;

@@ -36,7 +36,10 @@ pub(crate) fn document(record: &impl Serialize) -> Result<Value, StoreError> {
 type Query = sqlx::query::Query<'static, Any, sqlx::any::AnyArguments>;
 
 fn query(sql: &'static str, values: Vec<Value>) -> Query {
-    let mut query = sqlx::query(sql);
+    bound(sqlx::query(sql), values)
+}
+
+fn bound(mut query: Query, values: Vec<Value>) -> Query {
     for value in values {
         query = match value {
             Value::Text(text) => query.bind(text),
@@ -51,6 +54,12 @@ impl Reader {
     /// Runs a statement and returns how many rows it changed.
     pub(crate) async fn execute(&mut self, sql: &'static str, values: Vec<Value>) -> Result<u64, StoreError> {
         let ran = query(sql, values).execute(&mut *self.transaction).await;
+        Ok(self.noted(ran)?.rows_affected())
+    }
+
+    /// The same for a statement that is put together from this crate's own names.
+    pub(crate) async fn execute_written(&mut self, sql: String, values: Vec<Value>) -> Result<u64, StoreError> {
+        let ran = bound(sqlx::query(sqlx::AssertSqlSafe(sql)), values).execute(&mut *self.transaction).await;
         Ok(self.noted(ran)?.rows_affected())
     }
 

@@ -10,6 +10,7 @@ mod contract {
     pub(crate) mod claims;
     pub(crate) mod conflicts;
     pub(crate) mod crash;
+    pub(crate) mod dumps;
     pub(crate) mod encryption;
     pub(crate) mod enrollment;
     pub(crate) mod events;
@@ -107,6 +108,12 @@ behaviours! {
         of_many_that_ask_at_once_one_gets_the_lease,
         leases_of_a_dead_replica_end_together_and_those_of_others_stay,
         leases_end_by_the_clock_of_the_database,
+    }
+    dumps {
+        what_is_dumped_comes_back_whole_and_on_the_other_database_too,
+        restored_leases_are_ended_and_their_fences_leap,
+        a_dump_that_is_not_whole_or_not_ours_changes_nothing,
+        every_table_is_dumped_or_said_not_to_be,
     }
     membership {
         a_replica_lives_for_as_long_as_it_renews,

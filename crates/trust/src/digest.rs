@@ -1,8 +1,40 @@
 //! SHA-256 and comparison in constant time.
 
+use std::io::{self, Write};
+
 /// SHA-256 of `bytes` as 64 lower-case hex digits.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex::encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes))
+}
+
+/// Passes on what is written, and says what it was.
+pub struct Sha256Writer<W> {
+    inner: W,
+    digest: aws_lc_rs::digest::Context,
+}
+
+impl<W: Write> Sha256Writer<W> {
+    /// Writes into `inner`.
+    pub fn new(inner: W) -> Self {
+        Self { inner, digest: aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256) }
+    }
+
+    /// The inner writer, with SHA-256 of all that it took as 64 lower-case hex digits.
+    pub fn finish(self) -> (W, String) {
+        (self.inner, hex::encode(self.digest.finish()))
+    }
+}
+
+impl<W: Write> Write for Sha256Writer<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = self.inner.write(bytes)?;
+        self.digest.update(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
 }
 
 /// Whether two byte strings are equal, in a time that tells nothing about where they differ.
@@ -17,5 +49,9 @@ mod tests {
     #[test]
     fn the_digest_of_nothing_is_the_known_one() {
         assert_eq!(sha256_hex(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        let mut writer = Sha256Writer::new(Vec::new());
+        writer.write_all(b"he").unwrap();
+        writer.write_all(b"llo").unwrap();
+        assert_eq!(writer.finish(), (b"hello".to_vec(), sha256_hex(b"hello")));
     }
 }

@@ -18,7 +18,7 @@ mod tls;
 mod token;
 
 pub use authority::{Authority, AuthorityError, NODE_CERTIFICATE_LIFE, NodeKey, same_key};
-pub use digest::{same_bytes, sha256_hex};
+pub use digest::{Sha256Writer, same_bytes, sha256_hex};
 pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};
 pub use enrollment::{EnrollmentError, EnrollmentString};
 pub use identity::{IdentityError, NodeIdentity, ReplicaIdentity, expires_at};

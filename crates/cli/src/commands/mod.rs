@@ -62,7 +62,7 @@ async fn typed(target: &mut Target, command: Command, settings: &[Setting]) -> a
         Command::Whoami => whoami::run(&connect(target)?, target).await?,
         Command::Context(verb) => context::run(target, verb)?,
         Command::Version => whoami::version(target)?,
-        Command::Server(options) => return server::run(target, options, settings).await,
+        Command::Server(options) => return server::run(target, *options, settings).await,
         Command::Dev(options) => dev::run(options).await?,
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "gpuaas", &mut std::io::stdout());

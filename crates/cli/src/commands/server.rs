@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::Context;
-use gpuaas_server::{Deadlines, ServerOptions, write_private};
+use gpuaas_server::{Deadlines, Manifest, ServerOptions, write_private};
 use gpuaas_trust::SecretText;
 use tokio::{
     io::AsyncReadExt,
@@ -23,6 +23,14 @@ pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) ->
     let options = server_options(&asked)?;
     match asked.verb {
         Some(ServerVerb::CheckConfig) => check_config(target, &options, settings),
+        Some(ServerVerb::Backup { file }) => {
+            let manifest = gpuaas_server::backup(&options, &file).await?;
+            copied(target, &manifest, &format!("Backed up into {}", file.display()))
+        }
+        Some(ServerVerb::Restore { file }) => {
+            let manifest = gpuaas_server::restore(&options, &file).await?;
+            copied(target, &manifest, &format!("Restored from {}", file.display()))
+        }
         None => serve(&options, asked).await.map(|()| ExitCode::SUCCESS),
     }
 }
@@ -46,6 +54,15 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
             ..Deadlines::default()
         },
     })
+}
+
+fn copied(target: &Target, manifest: &Manifest, what: &str) -> anyhow::Result<ExitCode> {
+    let said = |of: &Manifest| {
+        let key = if of.holds_sealing_key { "with its sealing key" } else { "without its sealing key" };
+        format!("{what}: {} rows, {} artifacts, {key}.", of.rows, of.artifacts)
+    };
+    output::one(target.output, manifest, said, &manifest.rows_sha256)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn check_config(target: &Target, options: &ServerOptions, settings: &[Setting]) -> anyhow::Result<ExitCode> {

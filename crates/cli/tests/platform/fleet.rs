@@ -3,7 +3,7 @@
 use std::{
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU8, Ordering},
     time::{Duration, Instant},
 };
@@ -45,16 +45,8 @@ impl Fleet {
     pub(crate) async fn start_on(nodes: u8, replicas: usize, store_url: Option<String>) -> Self {
         build_programs();
         let folder = tempfile::tempdir().expect("a folder");
-        let path = |name: &str| folder.path().join(name).to_str().expect("a text").to_owned();
-        let mut environment = Vec::new();
-        if let Some(url) = store_url {
-            std::fs::write(path("sealing.key"), [7; 32]).expect("written");
-            environment = vec![
-                ("GPUAAS_STORE_URL", url),
-                ("GPUAAS_SEALING_KEY_FILE", path("sealing.key")),
-                ("GPUAAS_ARTIFACTS_DIR", path("artifacts")),
-            ];
-        }
+        std::fs::write(folder.path().join("sealing.key"), [7; 32]).expect("written");
+        let environment = store_url.map(|url| shared_environment(folder.path(), url)).unwrap_or_default();
         let mut fleet = Self {
             folder,
             environment,
@@ -113,6 +105,30 @@ impl Fleet {
             std::thread::sleep(Duration::from_millis(2));
         }
         replica.process = Some(server);
+    }
+
+    /// Runs a verb of `gpuaas server` with the settings of the first replica.
+    pub(crate) fn server_verb(&self, verb: &[&str]) -> Output {
+        let mut command = Command::new(GPUAAS);
+        command.arg("server").args(["--data-dir".as_ref(), self.data_dir().as_os_str()]).args(verb);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value))).output().expect("gpuaas runs")
+    }
+
+    /// Another store for the first replica, from its next start on.
+    pub(crate) fn move_to(&mut self, store_url: String) {
+        self.environment = shared_environment(self.folder.path(), store_url);
+        let kept = self.path("lost").join("sealing.key");
+        std::fs::copy(kept, self.path("sealing.key")).expect("the key that sealed the rows");
+    }
+
+    /// Where the first replica keeps its own.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.folder.path().join(&self.replicas[0].name)
+    }
+
+    /// A path of the test's own.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// Ends the first replica with SIGKILL.
@@ -223,6 +239,16 @@ impl Drop for Fleet {
             let _ = child.wait();
         }
     }
+}
+
+/// What replicas on a shared store are told.
+fn shared_environment(folder: &Path, store_url: String) -> Vec<(&'static str, String)> {
+    let path = |name: &str| folder.join(name).to_str().expect("a text").to_owned();
+    vec![
+        ("GPUAAS_STORE_URL", store_url),
+        ("GPUAAS_SEALING_KEY_FILE", path("sealing.key")),
+        ("GPUAAS_ARTIFACTS_DIR", path("artifacts")),
+    ]
 }
 
 /// What a node's init finds: the agent's unit, and its enrollment string once.

@@ -2,6 +2,7 @@
 //! the stand-in.
 
 mod artifacts;
+mod backups;
 mod bad_input;
 mod cancels;
 mod dev;

@@ -94,6 +94,15 @@ impl World {
     }
 
     /// A connection past the store.
+    /// A statement that counts the tables.
+    pub(crate) fn tables(&self) -> &'static str {
+        if self.is_shared {
+            "select count(*) from information_schema.tables where table_schema = 'public'"
+        } else {
+            "select count(*) from sqlite_master where type = 'table' and name not like 'sqlite_%'"
+        }
+    }
+
     pub(crate) async fn connect(&self) -> AnyConnection {
         AnyConnection::connect(&self.url).await.expect("the database answers")
     }

@@ -1,0 +1,66 @@
+//! A control plane that is lost and comes back from its backup, with nodes that never noticed.
+
+use std::{os::unix::fs::PermissionsExt, process::Output};
+
+use gpuaas_api_types::ImportRelease;
+use gpuaas_postgres_server::Server;
+
+use crate::{
+    fleet::Fleet,
+    world::{eventually, release},
+};
+
+fn refused(output: &Output, code: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(code), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_control_plane_comes_back_from_its_backup_and_its_nodes_with_it() {
+    lost_and_restored(Fleet::start(1).await, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_on_a_file_may_come_back_on_postgresql() {
+    let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
+    let url = server.fresh_database().await;
+    lost_and_restored(Fleet::start(1).await, Some(url)).await;
+}
+
+async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
+    let client = fleet.client();
+    let source = release().to_string_lossy().into_owned();
+    client.import_artifacts(&ImportRelease { app: "rke2".into(), version: None, source }).await.expect("imported");
+    let artifacts = client.list_artifacts().await.expect("listed").items;
+    let (file, path) = (fleet.path("backup.tar"), fleet.path("backup.tar").to_string_lossy().into_owned());
+    let backup = fleet.server_verb(&["backup", &path]);
+    assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
+    assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
+    fleet.kill_server();
+    refused(&fleet.server_verb(&["restore", &path]), "store_not_empty");
+
+    std::fs::rename(fleet.data_dir(), fleet.path("lost")).expect("moved");
+    if let Some(url) = onto {
+        fleet.move_to(url);
+    }
+    let whole = std::fs::read(&file).expect("a backup");
+    let torn = fleet.path("torn.tar");
+    std::fs::write(&torn, &whole[..whole.len() / 2]).expect("written");
+    refused(&fleet.server_verb(&["restore", &torn.to_string_lossy()]), "backup_invalid");
+    let restored = fleet.server_verb(&["restore", &path]);
+    assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+
+    fleet.start_server();
+    let client = fleet.client();
+    eventually("the node does not come back", async || {
+        let connected = client.list_nodes(Some("active".into()), Some("connected".into())).await;
+        connected.is_ok_and(|list| list.items.len() == 1)
+    })
+    .await;
+    let ping = client.ping_node("gpu-1").await.expect("the node takes tasks as before");
+    assert_eq!(ping.task.state, "succeeded");
+    assert_eq!(client.list_artifacts().await.expect("listed").items.len(), artifacts.len());
+    let audit = client.list_audit(None, None, None, 0).await.expect("listed").items;
+    let actions: Vec<&str> = audit.iter().map(|record| record.action.as_str()).collect();
+    assert!(actions.contains(&"server.restore") && actions.contains(&"artifact.import"), "{actions:?}");
+}

@@ -1,0 +1,114 @@
+//! Restores a backup into an empty store.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read},
+    path::Path,
+};
+
+use gpuaas_artifacts::ArtifactStore;
+use gpuaas_model::AuditAction;
+use gpuaas_store::Store;
+use gpuaas_trust::Sha256Writer;
+use tokio_util::io::ReaderStream;
+use zeroize::Zeroizing;
+
+use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, ROWS, SEALING_KEY, audit};
+use crate::{bootstrap, data_dir::DataDir, error::ServerError, options::ServerOptions, ports};
+
+/// Longest member beside rows and artifacts, in bytes.
+const SMALL_BYTES_MAX: u64 = 64 * 1_024;
+
+/// What came out of the file, checked.
+struct Unpacked {
+    manifest: Manifest,
+    rows: File,
+    sealing_key: Option<Zeroizing<Vec<u8>>>,
+}
+
+/// Reads `from` into the empty store that `options` name. No process may use the data directory.
+pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Manifest, ServerError> {
+    let ports = ports::system();
+    let data = DataDir::open(&options.data_dir)?;
+    let store = Store::open(&options.store(), ports.clock.clone()).await?;
+    let artifacts = options.artifacts()?;
+    let restored = restored(options, &data, &store, &artifacts, from).await;
+    let opened = match restored {
+        Ok(manifest) => {
+            // The key is tried at once: a wrong one would be found when the control plane is needed.
+            let key = data.sealing_key(options, &*ports.entropy)?;
+            bootstrap::keys(&store, &key, &ports).await.map(|_| manifest)
+        }
+        Err(error) => Err(error.into()),
+    };
+    store.close().await;
+    opened
+}
+
+async fn restored(
+    options: &ServerOptions,
+    data: &DataDir,
+    store: &Store,
+    artifacts: &ArtifactStore,
+    from: &Path,
+) -> Result<Manifest, BackupError> {
+    let unpacked = unpack(artifacts, from).await?;
+    match (&unpacked.sealing_key, &options.sealing_key_file) {
+        (Some(key), None) => data.keep_key(key).map_err(|source| BackupError::File { path: from.into(), source })?,
+        (None, None) => return Err(BackupError::KeyRequired),
+        (_, Some(_)) => {}
+    }
+    store.restore(&mut BufReader::new(unpacked.rows)).await?;
+    audit(store, AuditAction::ServerRestore, &unpacked.manifest).await?;
+    Ok(unpacked.manifest)
+}
+
+async fn unpack(artifacts: &ArtifactStore, from: &Path) -> Result<Unpacked, BackupError> {
+    let file = |source| BackupError::File { path: from.to_owned(), source };
+    let broken = |why: String| BackupError::NotWhole { path: from.to_owned(), why };
+    let mut tar = tar::Archive::new(BufReader::new(File::open(from).map_err(file)?));
+    let (mut rows, mut sealing_key, mut manifest, mut count) = (None, None, None, 0);
+    for member in tar.entries().map_err(file)? {
+        let mut member = member.map_err(|error| broken(error.to_string()))?;
+        let name = String::from_utf8_lossy(&member.path_bytes()).into_owned();
+        match name.as_str() {
+            ROWS => rows = Some(spooled(&mut member).map_err(|error| broken(error.to_string()))?),
+            SEALING_KEY => sealing_key = Some(small(&mut member).map_err(|error| broken(error.to_string()))?),
+            MANIFEST => manifest = Some(small(&mut member).map_err(|error| broken(error.to_string()))?),
+            artifact => {
+                let sha256 = artifact.strip_prefix(ARTIFACTS).ok_or_else(|| broken(format!("it holds {name:?}")))?;
+                let (bytes, _) = spooled(&mut member).map_err(|error| broken(error.to_string()))?;
+                artifacts.put_verified(sha256, sha256, ReaderStream::new(tokio::fs::File::from_std(bytes))).await?;
+                count += 1;
+            }
+        }
+    }
+    let manifest = manifest.ok_or_else(|| broken("it breaks off".to_owned()))?;
+    let manifest: Manifest = serde_json::from_slice(&manifest).map_err(|error| broken(error.to_string()))?;
+    let (rows, sha256) = rows.ok_or_else(|| broken("it holds no rows".to_owned()))?;
+    if manifest.format != FORMAT {
+        return Err(broken(format!("its form is {}, and this version reads {FORMAT}", manifest.format)));
+    }
+    if (sha256.as_str(), count) != (manifest.rows_sha256.as_str(), manifest.artifacts) {
+        return Err(broken("rows or artifacts are not those that it names".to_owned()));
+    }
+    Ok(Unpacked { manifest, rows, sealing_key })
+}
+
+/// The member in a file without a name, from its start, with its digest.
+fn spooled(member: &mut impl Read) -> io::Result<(File, String)> {
+    let mut spool = Sha256Writer::new(tempfile::tempfile()?);
+    io::copy(member, &mut spool)?;
+    let (mut file, sha256) = spool.finish();
+    io::Seek::rewind(&mut file)?;
+    Ok((file, sha256))
+}
+
+fn small(member: &mut impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
+    let mut bytes = Zeroizing::new(Vec::new());
+    member.take(SMALL_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > SMALL_BYTES_MAX {
+        return Err(io::Error::other("a member is too long"));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,112 @@
+//! Writes a backup, also while the control plane runs.
+
+use std::{
+    collections::BTreeSet,
+    fs::{File, OpenOptions},
+    io::{self, Seek, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use futures::TryStreamExt;
+use gpuaas_artifacts::{ArtifactError, ArtifactStore};
+use gpuaas_model::AuditAction;
+use gpuaas_store::Store;
+use gpuaas_trust::Sha256Writer;
+use tar::{Builder, Header};
+
+use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, ROWS, SEALING_KEY, audit};
+use crate::{data_dir, error::ServerError, options::ServerOptions, ports};
+
+/// Writes what `options` name into `to`, which appears when it is whole.
+pub async fn backup(options: &ServerOptions, to: &Path) -> Result<Manifest, ServerError> {
+    let ports = ports::system();
+    let store = Store::open(&options.store(), ports.clock.clone()).await?;
+    let artifacts = options.artifacts()?;
+    let draft = to.with_extension("draft");
+    let written = write(options, &store, &artifacts, &draft, ports.clock.now().to_string()).await;
+    let kept = written.and_then(|manifest| {
+        std::fs::rename(&draft, to).map_err(|source| BackupError::File { path: to.to_owned(), source })?;
+        Ok(manifest)
+    });
+    if kept.is_err() {
+        // Half a backup helps nobody; one that cannot be removed is named in the error's folder.
+        let _ = std::fs::remove_file(&draft);
+    }
+    store.close().await;
+    Ok(kept?)
+}
+
+async fn write(
+    options: &ServerOptions,
+    store: &Store,
+    artifacts: &ArtifactStore,
+    draft: &Path,
+    made_at: String,
+) -> Result<Manifest, BackupError> {
+    let file = |source| BackupError::File { path: draft.to_owned(), source };
+    let out = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(draft).map_err(file)?;
+    let mut tar = Builder::new(out);
+    let mut rows = Sha256Writer::new(tempfile::tempfile().map_err(file)?);
+    let count = store.dump(&mut rows).await?;
+    let (rows, rows_sha256) = rows.finish();
+    append_file(&mut tar, ROWS, rows).map_err(file)?;
+    // After the rows: whatever they name was there before them, and nothing takes artifacts away.
+    let named = store.read().await?.artifacts(None, None).await?;
+    let named: BTreeSet<String> = named.into_iter().map(|artifact| artifact.sha256).collect();
+    for sha256 in &named {
+        let spool = spooled(artifacts, sha256).await?;
+        append_file(&mut tar, &format!("{ARTIFACTS}{sha256}"), spool).map_err(file)?;
+    }
+    let key = match options.sealing_key_file {
+        // It is kept elsewhere, by whoever named it.
+        Some(_) => None,
+        None => data_dir::kept_key(&options.data_dir).map_err(file)?,
+    };
+    if let Some(key) = &key {
+        append(&mut tar, SEALING_KEY, key).map_err(file)?;
+    }
+    let manifest = Manifest {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        made_at,
+        rows: count,
+        rows_sha256,
+        artifacts: named.len() as u64,
+        holds_sealing_key: key.is_some(),
+    };
+    audit(store, AuditAction::ServerBackup, &manifest).await?;
+    let said = serde_json::to_vec_pretty(&manifest).map_err(|error| file(error.into()))?;
+    append(&mut tar, MANIFEST, &said).map_err(file)?;
+    tar.into_inner().and_then(|out| out.sync_all()).map_err(file)?;
+    Ok(manifest)
+}
+
+/// An artifact in a file without a name.
+async fn spooled(artifacts: &ArtifactStore, sha256: &str) -> Result<File, ArtifactError> {
+    let failed = |error: io::Error| ArtifactError::Store(error.to_string());
+    let missing = || ArtifactError::Missing { name: sha256.to_owned() };
+    let (_, mut bytes) = artifacts.get(sha256, 0).await?.ok_or_else(missing)?;
+    let mut spool = tempfile::tempfile().map_err(failed)?;
+    while let Some(chunk) = bytes.try_next().await.map_err(failed)? {
+        spool.write_all(&chunk).map_err(failed)?;
+    }
+    Ok(spool)
+}
+
+fn append_file(tar: &mut Builder<File>, name: &str, mut file: File) -> io::Result<()> {
+    let length = file.stream_position()?;
+    file.rewind()?;
+    tar.append_data(&mut header(length), name, file)
+}
+
+fn append(tar: &mut Builder<File>, name: &str, bytes: &[u8]) -> io::Result<()> {
+    tar.append_data(&mut header(bytes.len() as u64), name, bytes)
+}
+
+fn header(length: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_mode(0o600);
+    header.set_size(length);
+    header
+}

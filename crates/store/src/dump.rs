@@ -1,0 +1,215 @@
+//! All rows as lines of JSON, and back. The form knows no database: what one wrote, the other reads.
+//!
+//! Deliberately absent: rows that say who is alive now. Leases come back ended and their fences raised, because nodes refuse whatever is
+//! signed under a lower fence than they have seen, and they may have seen higher ones since the dump.
+
+use std::io::{BufRead, Write};
+
+use futures::TryStreamExt;
+use serde::{Deserialize, Serialize};
+use sqlx::{
+    AssertSqlSafe, Column, Row, ValueRef,
+    any::{AnyRow, AnyTypeInfoKind},
+};
+
+use crate::{error::StoreError, migrate, query::Value, store::Store};
+
+/// Every table that is dumped, in an order in which each refers only to earlier ones.
+const TABLES: [&str; 18] = [
+    "settings",
+    "projects",
+    "tokens",
+    "nodes",
+    "enrollments",
+    "allocations",
+    "artifacts",
+    "workloads",
+    "members",
+    "operations",
+    "steps",
+    "tasks",
+    "secrets",
+    "access_grants",
+    "leases",
+    "streams",
+    "events",
+    "audit",
+];
+/// Tables that are not: who is alive now, what was answered lately, and the schema itself.
+const NOT_DUMPED: [&str; 4] = ["replicas", "sessions", "idempotency", "schema_versions"];
+/// By how much fences grow over what the dump knows. A fence grows by one with each change of holder.
+const FENCE_LEAP: u32 = 1_000_000;
+/// Longest line that is read, in bytes; the largest record is a task with its envelope and evidence.
+const LINE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
+
+/// Why rows could not be dumped or restored.
+#[derive(Debug, thiserror::Error)]
+pub enum DumpError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file.
+    #[error("the rows cannot be read or written: {0}")]
+    Io(#[from] std::io::Error),
+    /// It is no dump, or not a whole one.
+    #[error("line {line} of the rows makes no sense: {why}")]
+    Malformed {
+        /// Which, from 1.
+        line: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// A version with another schema wrote it.
+    #[error("the rows are of schema {found}, and this version's is {known}")]
+    Schema {
+        /// The dump's.
+        found: i64,
+        /// This version's.
+        known: i64,
+    },
+    /// There are rows already.
+    #[error("the store is not empty: table {0} has rows")]
+    NotEmpty(&'static str),
+}
+
+/// A line.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Line {
+    /// The first.
+    Schema(i64),
+    /// The rows that follow are of this table.
+    Table { name: String, columns: Vec<String> },
+    /// One row.
+    Row(Vec<Cell>),
+    /// The last.
+    End { rows: u64 },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Cell {
+    Int(i64),
+    Text(String),
+    Blob { hex: String },
+}
+
+impl Store {
+    /// Writes all rows as they are at one moment. Returns how many.
+    pub async fn dump(&self, into: &mut (dyn Write + Send)) -> Result<u64, DumpError> {
+        let mut reader = self.read().await?;
+        let mut rows = 0;
+        write(into, &Line::Schema(migrate::NEWEST))?;
+        for table in TABLES {
+            let sql = AssertSqlSafe(format!("select * from {table}"));
+            let mut found = sqlx::query(sql).fetch(&mut *reader.transaction);
+            let mut begun = false;
+            while let Some(row) = found.try_next().await.map_err(StoreError::from)? {
+                if !begun {
+                    let columns = row.columns().iter().map(|column| column.name().to_owned()).collect();
+                    write(into, &Line::Table { name: table.to_owned(), columns })?;
+                    begun = true;
+                }
+                write(into, &Line::Row(cells(&row)?))?;
+                rows += 1;
+            }
+        }
+        write(into, &Line::End { rows })?;
+        Ok(rows)
+    }
+
+    /// Reads a dump into a store without rows: all of it or nothing. Returns how many.
+    pub async fn restore(&self, from: &mut (dyn BufRead + Send)) -> Result<u64, DumpError> {
+        let mut tx = self.begin().await?;
+        for table in TABLES {
+            let sql = AssertSqlSafe(format!("select count(*) as rows from {table}"));
+            let counted = sqlx::query(sql).fetch_one(&mut *tx.transaction).await.map_err(StoreError::from)?;
+            if counted.try_get::<i64, _>("rows").map_err(StoreError::from)? > 0 {
+                return Err(DumpError::NotEmpty(table));
+            }
+        }
+        let (mut rows, mut number, mut insert, mut width) = (0, 0, None, 0);
+        loop {
+            number += 1;
+            let malformed = |why: String| DumpError::Malformed { line: number, why };
+            match read(from, number)? {
+                Line::Schema(schema) if number == 1 && schema == migrate::NEWEST => {}
+                Line::Schema(found) if number == 1 => return Err(DumpError::Schema { found, known: migrate::NEWEST }),
+                Line::Table { name, columns } if number > 1 => {
+                    width = columns.len();
+                    insert = Some(insertion(&name, &columns).ok_or_else(|| malformed(format!("there is no {name}")))?);
+                }
+                Line::Row(cells) if cells.len() == width => {
+                    let sql = insert.clone().ok_or_else(|| malformed("a row without its table".to_owned()))?;
+                    let values = cells.into_iter().map(value).collect::<Option<Vec<_>>>();
+                    let values = values.ok_or_else(|| malformed("bytes that are not hex".to_owned()))?;
+                    tx.execute_written(sql, values).await?;
+                    rows += 1;
+                }
+                Line::End { rows: told } if told == rows => break,
+                Line::Schema(_) | Line::Table { .. } | Line::Row(_) | Line::End { .. } => {
+                    return Err(malformed("it does not follow from the lines before".to_owned()));
+                }
+            }
+        }
+        tx.execute_written(format!("update leases set expires_at = 0, fence = fence + {FENCE_LEAP}"), Vec::new())
+            .await?;
+        tx.commit().await?;
+        Ok(rows)
+    }
+
+    /// Every table of a fresh store and whether it is dumped: for the test that holds them together.
+    pub fn dumped_tables() -> impl Iterator<Item = (&'static str, bool)> {
+        TABLES.into_iter().map(|table| (table, true)).chain(NOT_DUMPED.into_iter().map(|table| (table, false)))
+    }
+}
+
+fn write(into: &mut (dyn Write + Send), line: &Line) -> Result<(), DumpError> {
+    serde_json::to_writer(&mut *into, line).map_err(std::io::Error::from)?;
+    into.write_all(b"\n")?;
+    Ok(())
+}
+
+fn read(from: &mut (dyn BufRead + Send), number: u64) -> Result<Line, DumpError> {
+    let mut line = Vec::new();
+    std::io::Read::take(from, LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+    let malformed = |why: String| DumpError::Malformed { line: number, why };
+    if !line.ends_with(b"\n") {
+        return Err(malformed("it breaks off".to_owned()));
+    }
+    serde_json::from_slice(&line).map_err(|error| malformed(error.to_string()))
+}
+
+fn cells(row: &AnyRow) -> Result<Vec<Cell>, StoreError> {
+    (0..row.len()).map(|at| cell(row, at)).collect()
+}
+
+fn cell(row: &AnyRow, at: usize) -> Result<Cell, StoreError> {
+    let kind = row.try_get_raw(at)?.type_info().kind();
+    Ok(match kind {
+        AnyTypeInfoKind::BigInt | AnyTypeInfoKind::Integer | AnyTypeInfoKind::SmallInt => Cell::Int(row.try_get(at)?),
+        AnyTypeInfoKind::Text => Cell::Text(row.try_get(at)?),
+        AnyTypeInfoKind::Blob => Cell::Blob { hex: hex::encode(row.try_get::<Vec<u8>, _>(at)?) },
+        other => return Err(StoreError::Corrupt(format!("a column of type {other:?}"))),
+    })
+}
+
+fn value(cell: Cell) -> Option<Value> {
+    Some(match cell {
+        Cell::Int(int) => Value::Int(int),
+        Cell::Text(text) => Value::Text(text),
+        Cell::Blob { hex } => Value::Blob(hex::decode(hex).ok()?),
+    })
+}
+
+/// The statement that inserts a row; `None` for a table that is not dumped, or columns that are none.
+fn insertion(table: &str, columns: &[String]) -> Option<String> {
+    let is_name = |name: &String| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    if !TABLES.contains(&table) || !columns.iter().all(is_name) {
+        return None;
+    }
+    let places: Vec<String> = (1..=columns.len()).map(|place| format!("${place}")).collect();
+    Some(format!("insert into {table} ({}) values ({})", columns.join(", "), places.join(", ")))
+}

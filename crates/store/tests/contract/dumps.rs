@@ -1,0 +1,115 @@
+//! Rows that leave one store and come whole into another.
+
+use std::time::Duration;
+
+use gpuaas_model::{ReplicaId, Role, StreamName, TokenId};
+use gpuaas_store::{DumpError, Store, TokenRecord};
+
+use super::{
+    given,
+    world::{NOW, World},
+};
+
+fn token() -> TokenRecord {
+    TokenRecord {
+        id: TokenId::from_uuid(given::uuid()),
+        name: "ada".into(),
+        sha256: given::digest(),
+        role: Role::PlatformAdmin,
+        project: None,
+        created_at: NOW,
+        expires_at: None,
+        revoked_at: None,
+    }
+}
+
+async fn filled(store: &Store) {
+    given::placed(store, "gpu-1").await;
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_token(&token()).await.unwrap();
+    tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
+    tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
+    tx.put_setting_if_absent("authority.key", &[0, 255, 10, 34]).await.unwrap();
+    tx.commit().await.unwrap();
+    let holder = ReplicaId::from_uuid(given::uuid());
+    store.acquire_lease("node/one", holder, Duration::from_secs(60)).await.unwrap().unwrap();
+}
+
+async fn dumped(store: &Store) -> Vec<u8> {
+    let mut rows = Vec::new();
+    store.dump(&mut rows).await.unwrap();
+    rows
+}
+
+pub(crate) async fn what_is_dumped_comes_back_whole_and_on_the_other_database_too(world: World) {
+    let store = world.open().await;
+    filled(&store).await;
+    let rows = dumped(&store).await;
+    for other in [World::sqlite().await, World::postgres().await] {
+        let restored = other.open().await;
+        let count = restored.restore(&mut &rows[..]).await.unwrap();
+        assert_eq!(
+            count as usize,
+            rows.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"{\"row\"")).count()
+        );
+        let (mut one, mut other) = (store.read().await.unwrap(), restored.read().await.unwrap());
+        let filter = gpuaas_store::NodeFilter::default();
+        assert_eq!(one.nodes(&filter).await.unwrap(), other.nodes(&filter).await.unwrap());
+        assert_eq!(one.projects().await.unwrap(), other.projects().await.unwrap());
+        assert_eq!(other.setting("authority.key").await.unwrap(), Some(vec![0, 255, 10, 34]));
+        let audit = gpuaas_store::AuditFilter::default();
+        assert_eq!(one.audits(&audit).await.unwrap(), other.audits(&audit).await.unwrap());
+        drop((one, other));
+        let mut tx = restored.begin().await.unwrap();
+        tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
+        assert_eq!(tx.append_event(&given::event(StreamName::Platform)).await.unwrap().sequence, 2, "numbers go on");
+    }
+}
+
+pub(crate) async fn restored_leases_are_ended_and_their_fences_leap(world: World) {
+    let store = world.open().await;
+    filled(&store).await;
+    let rows = dumped(&store).await;
+    let restored = World::sqlite().await.open().await;
+    restored.restore(&mut &rows[..]).await.unwrap();
+    let holder = ReplicaId::from_uuid(given::uuid());
+    let taken = restored.acquire_lease("node/one", holder, Duration::from_secs(60)).await.unwrap().unwrap();
+    assert!(taken.fence > 1_000_000, "nodes have seen higher fences since the dump: {}", taken.fence);
+}
+
+pub(crate) async fn a_dump_that_is_not_whole_or_not_ours_changes_nothing(world: World) {
+    let store = world.open().await;
+    filled(&store).await;
+    let rows = dumped(&store).await;
+    let text = String::from_utf8(rows.clone()).unwrap();
+    let without_its_end = text.rsplit_once("{\"end\"").unwrap().0.to_owned();
+    let lacks_a_row = text.replacen(text.lines().find(|line| line.starts_with("{\"row\"")).unwrap(), "", 1);
+    let cases = [
+        String::new(),
+        text[..text.len() / 2].to_owned(),
+        without_its_end,
+        lacks_a_row.replace("\n\n", "\n"),
+        text.replacen("\"name\":\"settings\"", "\"name\":\"sqlite_master\"", 1),
+        text.replacen("\"columns\":[\"", "\"columns\":[\"x) values (1); drop table nodes; --", 1),
+    ];
+    let empty = World::sqlite().await.open().await;
+    for case in cases {
+        let refused = empty.restore(&mut case.as_bytes()).await.expect_err("it is no dump");
+        assert!(matches!(refused, DumpError::Malformed { .. }), "{refused}");
+    }
+    let newer = text.replacen("{\"schema\":", "{\"schema\":9", 1);
+    let refused = empty.restore(&mut newer.as_bytes()).await.expect_err("of a newer version");
+    assert!(matches!(refused, DumpError::Schema { .. }), "{refused}");
+    let refused = store.restore(&mut &rows[..]).await.expect_err("there are rows");
+    assert!(matches!(refused, DumpError::NotEmpty(_)), "{refused}");
+    empty.restore(&mut &rows[..]).await.expect("nothing of all that stayed");
+}
+
+pub(crate) async fn every_table_is_dumped_or_said_not_to_be(world: World) {
+    drop(world.open().await);
+    for (table, _) in Store::dumped_tables() {
+        world.number(&format!("select count(*) from {table}")).await;
+    }
+    let tables = world.number(world.tables()).await;
+    assert_eq!(usize::try_from(tables).unwrap(), Store::dumped_tables().count(), "a table is in neither list");
+}
