@@ -57,6 +57,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 struct Counts {
     passed: BTreeMap<&'static str, u32>,
     failed: u32,
+    /// What tests say of how much they tried.
+    figures: Vec<String>,
 }
 
 impl Counts {
@@ -76,6 +78,9 @@ impl Counts {
         for (kind, count) in &self.passed {
             eprintln!("    {kind:<24}{count:>6}");
         }
+        for figures in &self.figures {
+            eprintln!("    {figures}");
+        }
         let passed: u32 = self.passed.values().sum();
         // In this form continuous integration counts them.
         println!("{passed} passed, {} failed", self.failed);
@@ -91,6 +96,7 @@ fn kind(binary: &str, name: &str) -> &'static str {
         }
         () if binary.contains("sandbox_contract") => "host contract",
         () if says("replicas::") => "replicas",
+        () if binary.contains("platform") && name.starts_with("roles::") => "roles × routes",
         () if says("property") || says("random") => "property",
         () if says("golden") => "golden",
         () if says("hostile") || says("bad_input") => "bad input",
@@ -104,8 +110,9 @@ fn cargo_test(arguments: &[&str], options: &Options, release: &Utf8Path, counts:
     eprintln!("==> cargo {}", arguments.join(" "));
     let mut command = shell::cargo(arguments);
     command.env("GPUAAS_TEST_RELEASE", release);
+    command.args(["--", "--show-output"]);
     if options.quick {
-        command.arg("--").args(LEFT_OUT_OF_QUICK.iter().flat_map(|name| ["--skip", name]));
+        command.args(LEFT_OUT_OF_QUICK.iter().flat_map(|name| ["--skip", name]));
         eprintln!("    left out of the quick run: {}", LEFT_OUT_OF_QUICK.join(", "));
     }
     // One pipe for both: a binary's name goes to stderr, its tests to stdout, and their order tells which is whose.
@@ -113,7 +120,7 @@ fn cargo_test(arguments: &[&str], options: &Options, release: &Utf8Path, counts:
     command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
     let mut child = command.spawn().context("cargo test")?;
     drop(command);
-    let mut binary = String::new();
+    let (mut binary, mut of_passed) = (String::new(), false);
     for line in BufReader::new(reader).lines() {
         let line = line?;
         if let Some(running) = line.trim_start().strip_prefix("Running ") {
@@ -121,7 +128,16 @@ fn cargo_test(arguments: &[&str], options: &Options, release: &Utf8Path, counts:
         }
         counts.take(&binary, &line);
         let dull = line.starts_with("test ") && line.ends_with("... ok");
-        if !dull && !line.is_empty() {
+        // How much a test tried, where it says so.
+        let figures = line.trim_start().strip_prefix("roles × routes: ");
+        counts.figures.extend(figures.map(|figures| format!("roles × routes: {figures}")));
+        // What passed tests say is for those who run them by hand.
+        of_passed = match line.trim_end() {
+            "successes:" => true,
+            "failures:" => false,
+            other => of_passed && !other.starts_with("test result"),
+        };
+        if !dull && !of_passed && !line.is_empty() {
             println!("{line}");
         }
     }

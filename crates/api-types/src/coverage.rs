@@ -1,11 +1,11 @@
 //! Which operations of the API lack their command, client method, audit action, event, error page or test.
 //!
-//! Every operation says in the document, as extensions, which it belongs to: `x-role`, `x-cli`, `x-audit`, `x-event`, `x-errors`. `none: WHY`
+//! Every operation says in the document, as extensions, which it belongs to: `x-permission`, `x-cli`, `x-audit`, `x-event`, `x-errors`. `none: WHY`
 //! stands where there is none. Pure: whoever asks brings the texts.
 
 use std::collections::BTreeSet;
 
-use gpuaas_model::{AuditAction, Code, EventKind};
+use gpuaas_model::{AuditAction, Code, EventKind, Permission};
 use serde_json::Value;
 
 /// What there is.
@@ -53,7 +53,7 @@ fn lacks(sources: &Sources, path: &str, method: &str, operation: &Value) -> Vec<
             Some(said) => findings.push(format!("operation {name}: there is no {what} {said:?}")),
         }
     };
-    check("role", &|role| ["platform-admin", "project-member"].contains(&role));
+    check("permission", &|permission| permission.parse::<Permission>().is_ok());
     check("cli", &|verb| sources.cli.contains(&format!("## gpuaas {verb}\n")));
     check("audit", &|action| action.parse::<AuditAction>().is_ok());
     check("event", &|kind| kind.parse::<EventKind>().is_ok());
@@ -85,7 +85,7 @@ mod tests {
 
     fn complete() -> Sources {
         let operation = json!({
-            "operationId": "ping_node", "x-role": "platform-admin", "x-cli": "node ping", "x-audit": "node.ping",
+            "operationId": "ping_node", "x-permission": "nodes.write", "x-cli": "node ping", "x-audit": "node.ping",
             "x-event": "task.changed", "x-errors": ["not_found"],
         });
         Sources {
@@ -113,9 +113,10 @@ mod tests {
         operation["x-audit"] = json!("none: read");
         operation["x-event"] = json!("node.pung");
         operation["x-errors"] = json!(["no_such_code"]);
-        operation["x-role"] = json!("emperor");
+        operation["x-permission"] = json!("emperor");
         let findings = uncovered(&broken).join("\n");
-        let wanted = ["no role", "no cli", "no event", "no error", "only reads", "no method", "no test", "no page"];
+        let wanted =
+            ["no permission", "no cli", "no event", "no error", "only reads", "no method", "no test", "no page"];
         for what in wanted {
             assert!(findings.contains(what), "{what} is not among:\n{findings}");
         }

@@ -56,7 +56,7 @@ pub struct Token {
     pub id: String,
     /// What the audit calls its holder.
     pub name: String,
-    /// `platform-admin` or `project-member`.
+    /// `platform-admin`, `platform-operator`, `project-admin`, `project-member` or `viewer`.
     pub role: String,
     /// The id of its project.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -77,9 +77,9 @@ pub struct Token {
 pub struct CreateToken {
     /// What the audit calls its holder.
     pub name: String,
-    /// `platform-admin` or `project-member`.
+    /// `platform-admin`, `platform-operator`, `project-admin`, `project-member` or `viewer`.
     pub role: String,
-    /// The project's name or id; needed for a project-member.
+    /// The project's name or id; the caller's own when absent; needed for the roles of a project.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub project: Option<String>,
     /// Its life in seconds; without end when absent.
@@ -101,7 +101,7 @@ pub struct CreatedToken {
 pub struct WhoAmI {
     /// The name that the audit shows.
     pub name: String,
-    /// `platform-admin` or `project-member`.
+    /// `platform-admin`, `platform-operator`, `project-admin`, `project-member` or `viewer`.
     pub role: String,
     /// The id of its project.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -1,25 +1,33 @@
-//! Who asks: a bearer token, looked up by its digest on every request, so that a revoked one is refused at once.
+//! Who asks, and whether he may: a bearer token, looked up by its digest on every request, so that a revoked one is refused at once.
 
 use axum::{
-    extract::FromRequestParts,
+    extract::{FromRequestParts, MatchedPath, Request, State},
     http::{HeaderMap, header, request::Parts},
+    middleware::Next,
+    response::{IntoResponse, Response},
 };
 use gpuaas_engine::Caller;
 use gpuaas_model::{Code, Principal};
 
-use crate::{correlation, problem::ApiProblem, state::ApiState};
+use crate::{
+    correlation,
+    document::{self, Needs},
+    problem::ApiProblem,
+    state::ApiState,
+};
 
 /// An authenticated caller. A handler that takes one refuses everybody else.
 pub(crate) struct Authenticated(pub(crate) Caller);
-
-/// An authenticated platform admin.
-pub(crate) struct PlatformAdmin(pub(crate) Caller);
 
 impl FromRequestParts<ApiState> for Authenticated {
     type Rejection = ApiProblem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiProblem> {
-        let principal = principal(&parts.headers, state).await?;
+        // Whoever came past the check of rights was looked up there.
+        let principal = match parts.extensions.get::<Principal>() {
+            Some(known) => known.clone(),
+            None => principal(&parts.headers, state).await?,
+        };
         Ok(Self(Caller { principal, correlation: correlation::current_id(state) }))
     }
 }
@@ -44,12 +52,27 @@ pub(crate) async fn principal(headers: &HeaderMap, state: &ApiState) -> Result<P
     Ok(Principal { token: token.id, name: token.name, role: token.role, project: token.project })
 }
 
-impl FromRequestParts<ApiState> for PlatformAdmin {
-    type Rejection = ApiProblem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiProblem> {
-        let Authenticated(caller) = Authenticated::from_request_parts(parts, state).await?;
-        caller.must_be_platform_admin()?;
-        Ok(Self(caller))
+/// Lets through who has the right that the operation's own description names. An operation that names none is nobody's.
+pub(crate) async fn rights(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
+    let declared = route.and_then(|route| document::declared(request.method(), &route));
+    let needed = match declared.map(|declared| declared.needs) {
+        // No operation, or one that asks for no token.
+        None | Some(Needs::Nothing) => return next.run(request).await,
+        Some(Needs::Unsaid) => {
+            tracing::error!(path = request.uri().path(), "an operation names no right that it needs");
+            return ApiProblem::new(Code::Internal, "the control plane failed on this request").into_response();
+        }
+        Some(Needs::Permission(permission)) => permission,
+    };
+    let principal = match principal(request.headers(), &state).await {
+        Ok(principal) => principal,
+        Err(refused) => return refused.into_response(),
+    };
+    let caller = Caller { principal, correlation: correlation::current_id(&state) };
+    if let Err(refused) = caller.must(needed) {
+        return ApiProblem::from(refused).into_response();
     }
+    request.extensions_mut().insert(caller.principal);
+    next.run(request).await
 }

@@ -52,6 +52,18 @@ pub(crate) async fn workload(
     Ok(found.ok_or_else(|| CommandError::not_found("workload", key))?)
 }
 
+/// The project whose objects a list holds: the one that is named, or the caller's own; `None` for all that the platform holds.
+pub(crate) async fn listed_project(
+    reader: &mut Reader,
+    caller: &Caller,
+    project_key: Option<&str>,
+) -> Result<Option<ProjectId>, ApiProblem> {
+    match project_key {
+        Some(_) => caller_project(reader, caller, project_key).await.map(Some),
+        None => Ok(caller.principal.project),
+    }
+}
+
 /// The project that a request is about: the one it names, or the caller's own.
 pub(crate) async fn caller_project(
     reader: &mut Reader,

@@ -3,8 +3,6 @@
 //! What nobody known asked for is not recorded here: whoever knocks could fill the store. Accepted mutations are recorded by their commands, in
 //! the transaction of the change.
 
-use std::{collections::HashMap, sync::OnceLock};
-
 use axum::{
     extract::{MatchedPath, Request, State},
     http::Method,
@@ -59,26 +57,12 @@ async fn append(state: &ApiState, record: &NewAudit) -> Result<(), StoreError> {
     tx.commit().await
 }
 
-/// The audit action of a mutating operation, as the OpenAPI document has it.
+/// The audit action of a mutating operation, as its description has it.
 fn action_of(method: &Method, route: &str) -> Option<AuditAction> {
-    static ACTIONS: OnceLock<HashMap<(String, String), AuditAction>> = OnceLock::new();
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return None;
     }
-    let actions = ACTIONS.get_or_init(|| {
-        let document = serde_json::to_value(document::document()).unwrap_or_default();
-        let paths = document["paths"].as_object().into_iter().flatten();
-        let operations = paths.flat_map(|(path, item)| {
-            item.as_object().into_iter().flatten().map(move |(method, operation)| (path, method, operation))
-        });
-        operations
-            .filter_map(|(path, method, operation)| {
-                let action = operation["x-audit"].as_str()?.parse().ok()?;
-                Some(((method.to_uppercase(), path.clone()), action))
-            })
-            .collect()
-    });
-    actions.get(&(method.to_string(), route.to_owned())).copied()
+    document::declared(method, route)?.audit
 }
 
 /// `workload/train` of `/api/v1/workloads/train/members`; the noun alone where the path names no object.

@@ -1,6 +1,6 @@
 //! Holds `docs/cli.md`, `docs/openapi.json`, the client, the error pages and the tests against each other.
 //!
-//! `GPUAAS_UPDATE_GOLDEN=1` writes the two golden files instead of comparing them.
+//! `GPUAAS_UPDATE_GOLDEN=1` writes the golden files instead of comparing them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use std::{
 
 use clap::{Command, CommandFactory};
 use gpuaas_api_types::coverage::{Sources, uncovered};
-use gpuaas_model::Code;
+use gpuaas_model::{Code, Permission, Role};
 use serde_json::Value;
 
 use crate::cli::Cli;
@@ -76,6 +76,44 @@ fn texts(folder: &Path) -> String {
 fn error_pages() -> BTreeSet<String> {
     let names = fs::read_dir(root().join("docs/errors")).expect("the error pages").flatten();
     names.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".md").map(str::to_owned)).collect()
+}
+
+/// Who may what, as a page.
+fn roles_page(openapi: &Value) -> String {
+    let mark = |allowed: bool| if allowed { "✓" } else { "·" };
+    let header = |first: &str| {
+        let roles: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
+        format!("| {first} | {} |\n|---|{}\n", roles.join(" | "), ":-:|".repeat(roles.len()))
+    };
+    let row = |first: &str, permission: Permission| {
+        let marks: Vec<&str> = Role::ALL.iter().map(|role| mark(role.allows(permission))).collect();
+        format!("| {first} | {} |\n", marks.join(" | "))
+    };
+    let mut page = "# Roles\n\nMade from the code. The roles of a project have their rights inside it alone; what lies in another looks absent. A \
+                    kubeconfig needs `access.view` for `cluster-view`, `access.take` for every other role of the cluster and \
+                    `access.break_glass` for break-glass.\n\n"
+        .to_owned();
+    page.push_str(&header("right"));
+    Permission::ALL.iter().for_each(|permission| page.push_str(&row(&format!("`{permission}`"), *permission)));
+    page.push_str("\n## Operations\n\n");
+    page.push_str(&header("operation"));
+    let paths = openapi["paths"].as_object().into_iter().flatten();
+    for (path, item) in paths {
+        for (method, operation) in item.as_object().into_iter().flatten() {
+            let said = operation["x-permission"].as_str().unwrap_or_default();
+            let first = format!("{} `{path}` (`{said}`)", method.to_uppercase());
+            match said.parse() {
+                Ok(permission) => page.push_str(&row(&first, permission)),
+                Err(_) => page.push_str(&format!("| {first} |{}\n", " |".repeat(Role::ALL.len()))),
+            }
+        }
+    }
+    page
+}
+
+#[test]
+fn golden_roles_are_what_the_table_of_rights_says() {
+    golden("roles.md", &roles_page(&serde_json::from_str(&document()).expect("JSON")));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Who asked for a command, and under which correlation id all that follows is found.
 
-use gpuaas_model::{CorrelationId, Principal, ProjectId};
+use gpuaas_model::{Code, CorrelationId, Permission, Principal, ProjectId};
 
 use crate::error::CommandError;
 
@@ -19,13 +19,12 @@ impl Caller {
         if self.principal.sees(project) { Ok(()) } else { Err(CommandError::not_found(what, id)) }
     }
 
-    /// Refuses everybody but a platform admin.
-    pub fn must_be_platform_admin(&self) -> Result<(), CommandError> {
-        if self.principal.is_platform_admin() {
-            Ok(())
-        } else {
-            Err(CommandError::new(gpuaas_model::Code::Forbidden, "this needs the role platform-admin")
-                .then("ask an operator of the platform"))
+    /// Refuses whoever has not that right anywhere.
+    pub fn must(&self, permission: Permission) -> Result<(), CommandError> {
+        if self.principal.may(permission) {
+            return Ok(());
         }
+        let detail = format!("the role {} does not include {permission}", self.principal.role);
+        Err(CommandError::new(Code::Forbidden, detail).then("see docs/roles.md, and ask whoever gave you the token"))
     }
 }

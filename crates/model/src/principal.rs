@@ -1,16 +1,6 @@
 //! Who asks.
 
-use crate::{ProjectId, TokenId, state::text_enum};
-
-text_enum! {
-    /// What a principal may do. Coarse on purpose for now: two roles, checked on every route.
-    Role {
-        /// Everything, on the platform and in every project.
-        PlatformAdmin = "platform-admin",
-        /// Everything inside one project.
-        ProjectMember = "project-member",
-    }
-}
+use crate::{Permission, ProjectId, Role, TokenId};
 
 /// An authenticated caller of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,18 +11,18 @@ pub struct Principal {
     pub name: String,
     /// What it may do.
     pub role: Role,
-    /// The project it belongs to; `None` for a platform admin.
+    /// The project it belongs to; `None` for a role of the platform.
     pub project: Option<ProjectId>,
 }
 
 impl Principal {
-    /// Whether it acts for the platform as a whole.
-    pub fn is_platform_admin(&self) -> bool {
-        self.role == Role::PlatformAdmin
+    /// Whether it may do that at all; where, [`Principal::sees`] says.
+    pub fn may(&self, permission: Permission) -> bool {
+        self.role.allows(permission)
     }
 
     /// Whether objects of `project` exist for it at all.
     pub fn sees(&self, project: ProjectId) -> bool {
-        self.is_platform_admin() || self.project == Some(project)
+        self.role.is_of_platform() || self.project == Some(project)
     }
 }

@@ -21,7 +21,7 @@ use crate::{auth::Authenticated, body::Body, page::Params, problem::ApiProblem, 
     get, path = "/api/v1/workloads/{workload}/access", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("workload access")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("workload access")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found"]))
     ),
     responses((status = 200, body = AccessAnswer), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -41,7 +41,7 @@ pub(crate) async fn get_access(
     post, path = "/api/v1/workloads/{workload}/kubeconfig", tag = "workloads", security(("token" = [])), request_body = AskAccess,
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("workload kubeconfig")), ("x-audit" = json!("access.deliver")), ("x-event" = json!("access.delivered")),
+        ("x-permission" = json!("access.view")), ("x-cli" = json!("workload kubeconfig")), ("x-audit" = json!("access.deliver")), ("x-event" = json!("access.delivered")),
         ("x-errors" = json!(["not_found", "access_kind_unknown", "field_invalid", "cluster_not_ready", "cluster_unreachable"]))
     ),
     responses((status = 201, body = AccessGranted), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -71,7 +71,7 @@ pub(crate) async fn deliver_kubeconfig(
 #[utoipa::path(
     delete, path = "/api/v1/access-grants/{id}", tag = "workloads", security(("token" = [])), params(("id" = String, Path)),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("workload revoke-access")), ("x-audit" = json!("access.revoke")), ("x-event" = json!("access.revoked")),
+        ("x-permission" = json!("access.take")), ("x-cli" = json!("workload revoke-access")), ("x-audit" = json!("access.revoke")), ("x-event" = json!("access.revoked")),
         ("x-errors" = json!(["not_found", "cluster_unreachable"]))
     ),
     responses((status = 200, body = AccessGrant), (status = "4XX", body = Problem, content_type = "application/problem+json"))

@@ -14,7 +14,7 @@ use utoipa::IntoParams;
 
 use super::nodes::parsed;
 use crate::{
-    auth::{Authenticated, PlatformAdmin},
+    auth::Authenticated,
     body::Body,
     convert, lookup,
     page::{PageParams, Params},
@@ -45,7 +45,7 @@ pub(crate) struct AllocationParams {
 #[utoipa::path(
     get, path = "/api/v1/allocations", tag = "allocations", security(("token" = [])), params(AllocationParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("allocation list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("allocation list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
     responses((status = 200, body = List<Allocation>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -56,13 +56,7 @@ pub(crate) async fn list_allocations(
     Params(params): Params<AllocationParams>,
 ) -> Result<Json<List<Allocation>>, ApiProblem> {
     let mut reader = state.engine.store().read().await?;
-    let project = match &params.project {
-        Some(key) => Some(lookup::project(&mut reader, key).await?.id),
-        None => caller.principal.project,
-    };
-    if let Some(project) = project {
-        caller.must_see(project, "project", project)?;
-    }
+    let project = lookup::listed_project(&mut reader, &caller, params.project.as_deref()).await?;
     let page = PageParams { cursor: params.cursor, limit: params.limit };
     let filter =
         AllocationFilter { project, state: parsed(params.state.as_deref(), "state")?, node: None, page: page.page() };
@@ -79,14 +73,14 @@ pub(crate) async fn list_allocations(
 #[utoipa::path(
     post, path = "/api/v1/allocations", tag = "allocations", security(("token" = [])), request_body = CreateAllocation,
     extensions(
-        ("x-role" = json!("platform-admin")), ("x-cli" = json!("allocation create")), ("x-audit" = json!("allocation.create")), ("x-event" = json!("allocation.changed")),
+        ("x-permission" = json!("allocations.write")), ("x-cli" = json!("allocation create")), ("x-audit" = json!("allocation.create")), ("x-event" = json!("allocation.changed")),
         ("x-errors" = json!(["not_found", "node_unavailable"]))
     ),
     responses((status = 201, body = Allocation), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn create_allocation(
     State(state): State<ApiState>,
-    PlatformAdmin(caller): PlatformAdmin,
+    Authenticated(caller): Authenticated,
     Body(ask): Body<CreateAllocation>,
 ) -> Result<(StatusCode, Json<Allocation>), ApiProblem> {
     let (project, node) = {
@@ -102,14 +96,14 @@ pub(crate) async fn create_allocation(
 #[utoipa::path(
     post, path = "/api/v1/allocations/{id}/release", tag = "allocations", security(("token" = [])), params(("id" = String, Path)),
     extensions(
-        ("x-role" = json!("platform-admin")), ("x-cli" = json!("allocation release")), ("x-audit" = json!("allocation.release")), ("x-event" = json!("allocation.changed")),
+        ("x-permission" = json!("allocations.write")), ("x-cli" = json!("allocation release")), ("x-audit" = json!("allocation.release")), ("x-event" = json!("allocation.changed")),
         ("x-errors" = json!(["not_found", "allocation_in_use", "state_conflict"]))
     ),
     responses((status = 200, body = Allocation), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn release_allocation(
     State(state): State<ApiState>,
-    PlatformAdmin(caller): PlatformAdmin,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Json<Allocation>, ApiProblem> {
     let id: AllocationId = id.parse().map_err(|_| CommandError::not_found("allocation", &id))?;

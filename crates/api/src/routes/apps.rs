@@ -15,7 +15,7 @@ use crate::{auth::Authenticated, convert, lookup, page::Params, problem::ApiProb
 #[utoipa::path(
     get, path = "/api/v1/apps", tag = "apps", security(("token" = [])),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("app list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("app list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
     responses((status = 200, body = List<App>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -36,7 +36,7 @@ pub(crate) async fn list_apps(
 #[utoipa::path(
     get, path = "/api/v1/apps/{slug}", tag = "apps", security(("token" = [])), params(("slug" = String, Path)),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("app show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("app show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found"]))
     ),
     responses((status = 200, body = App), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -55,7 +55,7 @@ pub(crate) async fn get_app(
     get, path = "/api/v1/apps/{slug}/placement-options", tag = "apps", security(("token" = [])),
     params(("slug" = String, Path), ProjectParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("app placement-options")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("app placement-options")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
     responses((status = 200, body = List<PlacementOption>), (status = "4XX", body = Problem, content_type = "application/problem+json"))

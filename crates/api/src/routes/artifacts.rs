@@ -6,16 +6,11 @@ use gpuaas_engine::commands::artifact::{self, VerifiedRelease};
 use gpuaas_model::Coded;
 use gpuaas_store::ArtifactRecord;
 
-use crate::{
-    auth::{Authenticated, PlatformAdmin},
-    body::Body,
-    problem::ApiProblem,
-    state::ApiState,
-};
+use crate::{auth::Authenticated, body::Body, problem::ApiProblem, state::ApiState};
 
 /// Imported files.
 #[utoipa::path(get, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("artifact list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("artifact list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
     responses((status = 200, body = List<Artifact>)))]
@@ -31,14 +26,14 @@ pub(crate) async fn list_artifacts(
 #[utoipa::path(
     post, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), request_body = ImportRelease,
     extensions(
-        ("x-role" = json!("platform-admin")), ("x-cli" = json!("artifact import")), ("x-audit" = json!("artifact.import")), ("x-event" = json!("artifact.imported")),
+        ("x-permission" = json!("artifacts.write")), ("x-cli" = json!("artifact import")), ("x-audit" = json!("artifact.import")), ("x-event" = json!("artifact.imported")),
         ("x-errors" = json!(["not_found", "field_invalid", "artifact_digest_mismatch", "artifact_truncated", "artifact_unsafe_path", "artifact_unlisted", "artifact_missing"]))
     ),
     responses((status = 201, body = List<Artifact>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn import_artifacts(
     State(state): State<ApiState>,
-    PlatformAdmin(caller): PlatformAdmin,
+    Authenticated(caller): Authenticated,
     Body(ask): Body<ImportRelease>,
 ) -> Result<(StatusCode, Json<List<Artifact>>), ApiProblem> {
     let entry = artifact::importable(&state.engine, &caller, &ask.app, ask.version.as_deref())?;

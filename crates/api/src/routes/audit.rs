@@ -37,7 +37,7 @@ pub(crate) struct AuditParams {
 #[utoipa::path(
     get, path = "/api/v1/audit", tag = "audit", security(("token" = [])), params(AuditParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("audit list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("audit.read")), ("x-cli" = json!("audit list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["query_invalid"]))
     ),
     responses((status = 200, body = List<AuditEntry>), (status = "4XX", body = Problem, content_type = "application/problem+json"))

@@ -11,7 +11,7 @@ use crate::{body::Body, correlation, problem::ApiProblem, state::ApiState};
 #[utoipa::path(
     post, path = "/api/v1/enroll", tag = "nodes", request_body = serde_json::Value,
     extensions(
-        ("x-role" = json!("none: the enrollment token is the credential")), ("x-cli" = json!("none: for node agents")), ("x-audit" = json!("node.enroll")), ("x-event" = json!("node.enrolled")),
+        ("x-permission" = json!("none: the enrollment token is the credential")), ("x-cli" = json!("none: for node agents")), ("x-audit" = json!("node.enroll")), ("x-event" = json!("node.enrolled")),
         ("x-errors" = json!(["enrollment_used", "enrollment_expired", "enrollment_foreign", "enrollment_invalid", "field_invalid"]))
     ),
     responses((status = 200, body = serde_json::Value), (status = "4XX", body = Problem, content_type = "application/problem+json"))

@@ -56,7 +56,7 @@ pub(crate) struct EventParams {
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "events", security(("token" = [])), params(EventParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("event list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("event list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
     responses((status = 200, body = List<Event>), (status = "4XX", body = Problem, content_type = "application/problem+json"))

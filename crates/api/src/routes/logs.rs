@@ -53,7 +53,7 @@ pub(crate) struct LogParams {
     get, path = "/api/v1/workloads/{workload}/members/{member}/logs", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ("member" = String, Path, description = "for example agent-2"), LogParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("workload logs")), ("x-audit" = json!("logs.read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("logs.read")), ("x-cli" = json!("workload logs")), ("x-audit" = json!("logs.read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "field_invalid", "query_invalid", "node_unreachable"]))
     ),
     responses(

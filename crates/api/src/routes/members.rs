@@ -19,7 +19,7 @@ use crate::{auth::Authenticated, body::Body, page::Params, problem::ApiProblem, 
     get, path = "/api/v1/workloads/{workload}/members", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("workload members")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("workload members")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found"]))
     ),
     responses((status = 200, body = List<Member>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -39,7 +39,7 @@ pub(crate) async fn list_members(
     post, path = "/api/v1/workloads/{workload}/members", tag = "workloads", security(("token" = [])), request_body = AddMembers,
     params(("workload" = String, Path, description = "name or id"), DryRunParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("workload add-member")), ("x-audit" = json!("workload.add_member")), ("x-event" = json!("operation.started")),
+        ("x-permission" = json!("workloads.write")), ("x-cli" = json!("workload add-member")), ("x-audit" = json!("workload.add_member")), ("x-event" = json!("operation.started")),
         ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict", "placement_invalid", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "agent_too_old"]))
     ),
     responses(

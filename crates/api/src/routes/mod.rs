@@ -26,6 +26,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    auth,
     body::BODY_BYTES_MAX,
     correlation, document, idempotency, metrics,
     problem::{self, ApiProblem},
@@ -81,6 +82,7 @@ pub fn router(state: ApiState) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(state.clone(), idempotency::middleware))
+        .layer(middleware::from_fn_with_state(state.clone(), auth::rights))
         .layer(middleware::from_fn_with_state(state.clone(), refusals::middleware))
         .layer(middleware::map_response(problem::explained))
         .layer(CatchPanicLayer::custom(panicked))

@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 
 use super::projects::name;
 use crate::{
-    auth::{Authenticated, PlatformAdmin},
+    auth::Authenticated,
     body::Body,
     convert, lookup,
     page::{PageParams, Params},
@@ -46,14 +46,14 @@ pub(crate) struct NodeParams {
 #[utoipa::path(
     get, path = "/api/v1/nodes", tag = "nodes", security(("token" = [])), params(NodeParams),
     extensions(
-        ("x-role" = json!("platform-admin")), ("x-cli" = json!("node list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("platform.read")), ("x-cli" = json!("node list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["query_invalid"]))
     ),
     responses((status = 200, body = List<Node>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn list_nodes(
     State(state): State<ApiState>,
-    _admin: PlatformAdmin,
+    Authenticated(_caller): Authenticated,
     Params(params): Params<NodeParams>,
 ) -> Result<Json<List<Node>>, ApiProblem> {
     let page = PageParams { cursor: params.cursor, limit: params.limit };
@@ -71,14 +71,14 @@ pub(crate) async fn list_nodes(
 #[utoipa::path(
     post, path = "/api/v1/nodes", tag = "nodes", security(("token" = [])), request_body = RegisterNode,
     extensions(
-        ("x-role" = json!("platform-admin")), ("x-cli" = json!("node register")), ("x-audit" = json!("node.register")), ("x-event" = json!("node.registered")),
+        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node register")), ("x-audit" = json!("node.register")), ("x-event" = json!("node.registered")),
         ("x-errors" = json!(["field_invalid", "name_taken"]))
     ),
     responses((status = 201, body = RegisteredNode), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn register_node(
     State(state): State<ApiState>,
-    PlatformAdmin(caller): PlatformAdmin,
+    Authenticated(caller): Authenticated,
     Body(ask): Body<RegisterNode>,
 ) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
     let registered = node::register(&state.engine, &caller, name(&ask.name)?, ask.region, ask.labels).await?;
@@ -89,7 +89,7 @@ pub(crate) async fn register_node(
 #[utoipa::path(
     get, path = "/api/v1/nodes/{node}", tag = "nodes", security(("token" = [])), params(("node" = String, Path, description = "name or id")),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("node show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("node show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found"]))
     ),
     responses((status = 200, body = Node), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -108,14 +108,14 @@ pub(crate) async fn get_node(
     post, path = "/api/v1/nodes/{node}/enrollment", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id")),
     extensions(
-        ("x-role" = json!("platform-admin")), ("x-cli" = json!("node enroll")), ("x-audit" = json!("node.enrollment_create")), ("x-event" = json!("node.enrollment_issued")),
+        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node enroll")), ("x-audit" = json!("node.enrollment_create")), ("x-event" = json!("node.enrollment_issued")),
         ("x-errors" = json!(["not_found", "state_conflict"]))
     ),
     responses((status = 201, body = RegisteredNode), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn issue_enrollment(
     State(state): State<ApiState>,
-    PlatformAdmin(caller): PlatformAdmin,
+    Authenticated(caller): Authenticated,
     Path(key): Path<String>,
 ) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
     let id = find(&state, &key).await?.id;
@@ -127,14 +127,14 @@ pub(crate) async fn issue_enrollment(
     post, path = "/api/v1/nodes/{node}/ping", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id")),
     extensions(
-        ("x-role" = json!("platform-admin")), ("x-cli" = json!("node ping")), ("x-audit" = json!("node.ping")), ("x-event" = json!("task.changed")),
+        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node ping")), ("x-audit" = json!("node.ping")), ("x-event" = json!("task.changed")),
         ("x-errors" = json!(["not_found", "node_unreachable"]))
     ),
     responses((status = 200, body = Ping), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn ping_node(
     State(state): State<ApiState>,
-    PlatformAdmin(caller): PlatformAdmin,
+    Authenticated(caller): Authenticated,
     Path(key): Path<String>,
 ) -> Result<Json<Ping>, ApiProblem> {
     let id = find(&state, &key).await?.id;
@@ -148,14 +148,14 @@ pub(crate) async fn ping_node(
     post, path = "/api/v1/nodes/{node}/reset", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id")),
     extensions(
-        ("x-role" = json!("platform-admin")), ("x-cli" = json!("node reset")), ("x-audit" = json!("node.reset")), ("x-event" = json!("node.state_changed")),
+        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node reset")), ("x-audit" = json!("node.reset")), ("x-event" = json!("node.state_changed")),
         ("x-errors" = json!(["not_found", "state_conflict"]))
     ),
     responses((status = 200, body = RegisteredNode), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn reset_node(
     State(state): State<ApiState>,
-    PlatformAdmin(caller): PlatformAdmin,
+    Authenticated(caller): Authenticated,
     Path(key): Path<String>,
 ) -> Result<Json<RegisteredNode>, ApiProblem> {
     let id = find(&state, &key).await?.id;

@@ -47,7 +47,7 @@ pub(crate) struct OperationParams {
 #[utoipa::path(
     get, path = "/api/v1/operations", tag = "operations", security(("token" = [])), params(OperationParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("operation list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("operation list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
     responses((status = 200, body = List<Operation>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -58,10 +58,7 @@ pub(crate) async fn list_operations(
     Params(params): Params<OperationParams>,
 ) -> Result<Json<List<Operation>>, ApiProblem> {
     let mut reader = state.engine.store().read().await?;
-    let project = match &params.project {
-        Some(_) => Some(lookup::caller_project(&mut reader, &caller, params.project.as_deref()).await?),
-        None => caller.principal.project,
-    };
+    let project = lookup::listed_project(&mut reader, &caller, params.project.as_deref()).await?;
     let workload = match &params.workload {
         Some(key) => Some(lookup::workload(&mut reader, &caller, params.project.as_deref(), key).await?.id),
         None => None,
@@ -78,7 +75,7 @@ pub(crate) async fn list_operations(
 #[utoipa::path(
     get, path = "/api/v1/operations/{id}", tag = "operations", security(("token" = [])), params(("id" = String, Path)),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("operation show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("operation show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found"]))
     ),
     responses((status = 200, body = OperationDetail), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -100,7 +97,7 @@ pub(crate) async fn get_operation(
 #[utoipa::path(
     post, path = "/api/v1/operations/{id}/cancel", tag = "operations", security(("token" = [])), params(("id" = String, Path)),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("operation cancel")), ("x-audit" = json!("operation.cancel")), ("x-event" = json!("operation.ended")),
+        ("x-permission" = json!("operations.control")), ("x-cli" = json!("operation cancel")), ("x-audit" = json!("operation.cancel")), ("x-event" = json!("operation.ended")),
         ("x-errors" = json!(["not_found", "state_conflict"]))
     ),
     responses((status = 200, body = Operation), (status = "4XX", body = Problem, content_type = "application/problem+json"))

@@ -5,11 +5,11 @@ use gpuaas_api_types::{CreateProject, List, Problem, Project};
 use gpuaas_engine::commands::project;
 use gpuaas_model::{Code, Name};
 
-use crate::{auth::Authenticated, auth::PlatformAdmin, body::Body, convert, problem::ApiProblem, state::ApiState};
+use crate::{auth::Authenticated, body::Body, convert, problem::ApiProblem, state::ApiState};
 
 /// Projects that the caller sees.
 #[utoipa::path(get, path = "/api/v1/projects", tag = "projects", security(("token" = [])), extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("project list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("project list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
     responses((status = 200, body = List<Project>)))]
@@ -27,14 +27,14 @@ pub(crate) async fn list_projects(
 #[utoipa::path(
     post, path = "/api/v1/projects", tag = "projects", security(("token" = [])), request_body = CreateProject,
     extensions(
-        ("x-role" = json!("platform-admin")), ("x-cli" = json!("project create")), ("x-audit" = json!("project.create")), ("x-event" = json!("project.created")),
+        ("x-permission" = json!("projects.write")), ("x-cli" = json!("project create")), ("x-audit" = json!("project.create")), ("x-event" = json!("project.created")),
         ("x-errors" = json!(["field_invalid", "name_taken"]))
     ),
     responses((status = 201, body = Project), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn create_project(
     State(state): State<ApiState>,
-    PlatformAdmin(caller): PlatformAdmin,
+    Authenticated(caller): Authenticated,
     Body(ask): Body<CreateProject>,
 ) -> Result<(StatusCode, Json<Project>), ApiProblem> {
     let created = project::create(&state.engine, &caller, name(&ask.name)?).await?;

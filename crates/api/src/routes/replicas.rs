@@ -4,17 +4,17 @@ use axum::{Json, extract::State};
 use gpuaas_api_types::{List, Replica};
 use gpuaas_store::{ReplicaLife, StoreError};
 
-use crate::{auth::PlatformAdmin, problem::ApiProblem, state::ApiState};
+use crate::{auth::Authenticated, problem::ApiProblem, state::ApiState};
 
 /// Replicas of the control plane, oldest first, with what each holds.
 #[utoipa::path(get, path = "/api/v1/replicas", tag = "replicas", security(("token" = [])), extensions(
-        ("x-role" = json!("platform-admin")), ("x-cli" = json!("replica list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("platform.read")), ("x-cli" = json!("replica list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
     responses((status = 200, body = List<Replica>)))]
 pub(crate) async fn list_replicas(
     State(state): State<ApiState>,
-    PlatformAdmin(_caller): PlatformAdmin,
+    Authenticated(_caller): Authenticated,
 ) -> Result<Json<List<Replica>>, ApiProblem> {
     let mut items = Vec::new();
     for life in state.engine.store().read().await?.replicas().await? {

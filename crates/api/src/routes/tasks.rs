@@ -45,7 +45,7 @@ pub(crate) struct TaskParams {
 #[utoipa::path(
     get, path = "/api/v1/tasks", tag = "tasks", security(("token" = [])), params(TaskParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("task list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("task list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
     responses((status = 200, body = List<Task>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -79,7 +79,7 @@ pub(crate) async fn list_tasks(
 #[utoipa::path(
     get, path = "/api/v1/tasks/{id}", tag = "tasks", security(("token" = [])), params(("id" = String, Path)),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("task show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("task show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found"]))
     ),
     responses((status = 200, body = Task), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -97,6 +97,6 @@ pub(crate) async fn get_task(
 
 /// A task of the platform's own is a platform admin's to see.
 fn must_see(caller: &Caller, task: &TaskRecord) -> Result<(), ApiProblem> {
-    let seen = task.project.map_or(caller.principal.is_platform_admin(), |project| caller.principal.sees(project));
+    let seen = task.project.map_or(caller.principal.role.is_of_platform(), |project| caller.principal.sees(project));
     if seen { Ok(()) } else { Err(CommandError::not_found("task", task.id).into()) }
 }

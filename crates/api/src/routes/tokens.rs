@@ -12,19 +12,19 @@ use gpuaas_engine::{
 };
 use gpuaas_model::{Code, TokenId};
 
-use crate::{auth::PlatformAdmin, body::Body, convert, lookup, problem::ApiProblem, state::ApiState};
+use crate::{auth::Authenticated, body::Body, convert, lookup, problem::ApiProblem, state::ApiState};
 
-/// Every token, without secrets.
+/// Tokens of the caller's project, or of all, without secrets.
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "access", security(("token" = [])), extensions(
-        ("x-role" = json!("platform-admin")), ("x-cli" = json!("token list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("token list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
     responses((status = 200, body = List<Token>)))]
 pub(crate) async fn list_tokens(
     State(state): State<ApiState>,
-    _admin: PlatformAdmin,
+    Authenticated(caller): Authenticated,
 ) -> Result<Json<List<Token>>, ApiProblem> {
-    let tokens = state.engine.store().read().await?.tokens(None).await?;
+    let tokens = state.engine.store().read().await?.tokens(caller.principal.project).await?;
     Ok(Json(List::new(tokens.into_iter().map(convert::token).collect(), None)))
 }
 
@@ -32,20 +32,23 @@ pub(crate) async fn list_tokens(
 #[utoipa::path(
     post, path = "/api/v1/tokens", tag = "access", security(("token" = [])), request_body = CreateToken,
     extensions(
-        ("x-role" = json!("platform-admin")), ("x-cli" = json!("token create")), ("x-audit" = json!("token.create")), ("x-event" = json!("token.created")),
+        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("token create")), ("x-audit" = json!("token.create")), ("x-event" = json!("token.created")),
         ("x-errors" = json!(["field_invalid", "not_found"]))
     ),
     responses((status = 201, body = CreatedToken), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn create_token(
     State(state): State<ApiState>,
-    PlatformAdmin(caller): PlatformAdmin,
+    Authenticated(caller): Authenticated,
     Body(ask): Body<CreateToken>,
 ) -> Result<(StatusCode, Json<CreatedToken>), ApiProblem> {
     let role = ask.role.parse().map_err(|error: String| ApiProblem::new(Code::FieldInvalid, error).about("role"))?;
     let project = match ask.project {
-        Some(key) => Some(lookup::project(&mut state.engine.store().read().await?, &key).await?.id),
-        None => None,
+        Some(key) => {
+            let mut reader = state.engine.store().read().await?;
+            Some(lookup::caller_project(&mut reader, &caller, Some(&key)).await?)
+        }
+        None => caller.principal.project,
     };
     let new = NewToken { name: ask.name, role, project, ttl_seconds: ask.ttl_seconds };
     let (record, secret) = token::create(&state.engine, &caller, new).await?;
@@ -57,14 +60,14 @@ pub(crate) async fn create_token(
 #[utoipa::path(
     delete, path = "/api/v1/tokens/{id}", tag = "access", security(("token" = [])), params(("id" = String, Path)),
     extensions(
-        ("x-role" = json!("platform-admin")), ("x-cli" = json!("token revoke")), ("x-audit" = json!("token.revoke")), ("x-event" = json!("token.revoked")),
+        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("token revoke")), ("x-audit" = json!("token.revoke")), ("x-event" = json!("token.revoked")),
         ("x-errors" = json!(["not_found"]))
     ),
     responses((status = 200, body = Token), (status = "4XX", body = Problem, content_type = "application/problem+json"))
 )]
 pub(crate) async fn revoke_token(
     State(state): State<ApiState>,
-    PlatformAdmin(caller): PlatformAdmin,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Json<Token>, ApiProblem> {
     let id: TokenId = id.parse().map_err(|_| CommandError::not_found("token", &id))?;

@@ -7,7 +7,7 @@ use crate::auth::Authenticated;
 
 /// Who the token's holder is.
 #[utoipa::path(get, path = "/api/v1/whoami", tag = "access", security(("token" = [])), extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("whoami")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("whoami")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
     responses((status = 200, body = WhoAmI)))]

@@ -80,7 +80,7 @@ pub(crate) struct WorkloadParams {
 #[utoipa::path(
     get, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), params(WorkloadParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("workload list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("workload list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
     responses((status = 200, body = List<Workload>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -91,10 +91,7 @@ pub(crate) async fn list_workloads(
     Params(params): Params<WorkloadParams>,
 ) -> Result<Json<List<Workload>>, ApiProblem> {
     let mut reader = state.engine.store().read().await?;
-    let project = match &params.project {
-        Some(_) => Some(lookup::caller_project(&mut reader, &caller, params.project.as_deref()).await?),
-        None => caller.principal.project,
-    };
+    let project = lookup::listed_project(&mut reader, &caller, params.project.as_deref()).await?;
     let page = PageParams { cursor: params.cursor, limit: params.limit };
     let filter = WorkloadFilter {
         project,
@@ -163,7 +160,7 @@ async fn counts(reader: &mut Reader, project: Option<ProjectId>) -> Result<BTree
 #[utoipa::path(
     post, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), request_body = Deploy, params(DryRunParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("workload deploy")), ("x-audit" = json!("workload.deploy")), ("x-event" = json!("workload.requested")),
+        ("x-permission" = json!("workloads.write")), ("x-cli" = json!("workload deploy")), ("x-audit" = json!("workload.deploy")), ("x-event" = json!("workload.requested")),
         ("x-errors" = json!(["not_found", "field_invalid", "name_taken", "placement_invalid", "server_required", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "version_unknown", "config_refused", "agent_too_old"]))
     ),
     responses(
@@ -204,7 +201,7 @@ pub(crate) async fn deploy_workload(
     get, path = "/api/v1/workloads/{workload}", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("workload show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("workload show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
     responses((status = 200, body = WorkloadDetail), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -228,7 +225,7 @@ pub(crate) async fn get_workload(
     post, path = "/api/v1/workloads/{workload}/decommission", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("workload decommission")), ("x-audit" = json!("workload.decommission")), ("x-event" = json!("operation.started")),
+        ("x-permission" = json!("workloads.write")), ("x-cli" = json!("workload decommission")), ("x-audit" = json!("workload.decommission")), ("x-event" = json!("operation.started")),
         ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict"]))
     ),
     responses((status = 202, body = Started), (status = "4XX", body = Problem, content_type = "application/problem+json"))
@@ -248,7 +245,7 @@ pub(crate) async fn decommission_workload(
     post, path = "/api/v1/workloads/{workload}/resume", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
     extensions(
-        ("x-role" = json!("project-member")), ("x-cli" = json!("workload resume")), ("x-audit" = json!("workload.resume")), ("x-event" = json!("operation.started")),
+        ("x-permission" = json!("operations.control")), ("x-cli" = json!("workload resume")), ("x-audit" = json!("workload.resume")), ("x-event" = json!("operation.started")),
         ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict"]))
     ),
     responses((status = 202, body = Started), (status = "4XX", body = Problem, content_type = "application/problem+json"))

@@ -18,7 +18,7 @@ pub(crate) enum Verb {
     Create {
         /// What the audit calls its holder
         name: String,
-        /// platform-admin or project-member
+        /// platform-admin, platform-operator, project-admin, project-member or viewer
         #[arg(long)]
         role: String,
         /// Its life, for example 24h; without end when absent
@@ -37,8 +37,9 @@ pub(crate) enum Verb {
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Create { name, role, ttl } => {
-            // A platform admin belongs to no project, whatever the context says.
-            let project = target.project.clone().filter(|_| role != Role::PlatformAdmin.as_str());
+            // A role of the platform belongs to no project, whatever the context says.
+            let is_of_platform = role.parse::<Role>().is_ok_and(Role::is_of_platform);
+            let project = target.project.clone().filter(|_| !is_of_platform);
             let ask = CreateToken { name, role, project, ttl_seconds: ttl.map(|ttl| ttl.as_secs()) };
             let created = client.create_token(&ask).await?;
             if target.output == Format::Table {

@@ -14,5 +14,6 @@ mod placements;
 mod raw;
 mod replicas;
 mod restarts;
+mod roles;
 mod workloads;
 mod world;

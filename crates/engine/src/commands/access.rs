@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpuaas_model::{AccessGrantId, AuditAction, Code, EventKind, Lifecycle, WorkloadId};
+use gpuaas_model::{AccessGrantId, AuditAction, Code, EventKind, Lifecycle, Permission, WorkloadId};
 use gpuaas_store::{AccessGrantRecord, WorkloadRecord};
 use gpuaas_wire::task::TaskFailure;
 use serde_json::json;
@@ -62,17 +62,22 @@ pub struct AccessKind {
     pub note: &'static str,
 }
 
+/// The role that only looks.
+const VIEW: &str = "cluster-view";
+/// The kind for emergencies.
+const BREAK_GLASS: &str = "break-glass";
+
 const KINDS: [AccessKind; 2] = [
     AccessKind {
         name: "direct",
         default: true,
         ttl_seconds: DIRECT_TTL_SECONDS,
         ttl_seconds_max: DIRECT_TTL_SECONDS_MAX,
-        roles: &["cluster-admin", "cluster-view"],
+        roles: &["cluster-admin", VIEW],
         note: "a ServiceAccount's token for the node's own address; withdrawn by deleting the ServiceAccount",
     },
     AccessKind {
-        name: "break-glass",
+        name: BREAK_GLASS,
         default: false,
         ttl_seconds: BREAK_GLASS_TTL_SECONDS_MAX,
         ttl_seconds_max: BREAK_GLASS_TTL_SECONDS_MAX,
@@ -86,7 +91,7 @@ const KINDS: [AccessKind; 2] = [
 pub struct AccessAsk {
     /// A kind; the default one when absent.
     pub kind: Option<String>,
-    /// A role; `cluster-admin` when absent.
+    /// A role; the most that the caller may take when absent.
     pub role: Option<String>,
     /// Life in seconds; the kind's own when absent.
     pub ttl_seconds: Option<u64>,
@@ -127,7 +132,14 @@ pub async fn deliver(
     id: WorkloadId,
     ask: AccessAsk,
 ) -> Result<DeliveredAccess, CommandError> {
-    let (kind, role, ttl_seconds) = checked(&ask)?;
+    // The most that the caller may take, where nothing is asked for.
+    let most = if caller.principal.may(Permission::AccessTake) { "cluster-admin" } else { VIEW };
+    let (kind, role, ttl_seconds) = checked(&ask, most)?;
+    caller.must(match (kind.name, role.as_str()) {
+        (BREAK_GLASS, _) => Permission::AccessBreakGlass,
+        (_, VIEW) => Permission::AccessView,
+        (_, _) => Permission::AccessTake,
+    })?;
     let rows = WorkloadRows::load(&mut engine.store().read().await?, id).await?;
     caller.must_see(rows.workload.project, "workload", id)?;
     must_be_usable(&rows.workload)?;
@@ -173,6 +185,7 @@ pub async fn revoke(
     let rows = WorkloadRows::load(&mut reader, grant.workload).await?;
     drop(reader);
     caller.must_see(rows.workload.project, "access grant", id)?;
+    caller.must(Permission::AccessTake)?;
     let entry =
         engine.catalog().app(&rows.workload.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))?;
     if rows.workload.lifecycle.holds_allocations() {
@@ -183,7 +196,7 @@ pub async fn revoke(
     Ok(revoked)
 }
 
-fn checked(ask: &AccessAsk) -> Result<(&'static AccessKind, String, u64), CommandError> {
+fn checked(ask: &AccessAsk, most: &str) -> Result<(&'static AccessKind, String, u64), CommandError> {
     let wanted = ask.kind.as_deref();
     let kind =
         KINDS.iter().find(|kind| wanted.map_or(kind.default, |wanted| wanted == kind.name)).ok_or_else(|| {
@@ -191,7 +204,7 @@ fn checked(ask: &AccessAsk) -> Result<(&'static AccessKind, String, u64), Comman
                 .about("kind")
                 .then("ask for direct or break-glass")
         })?;
-    let role = ask.role.clone().unwrap_or_else(|| "cluster-admin".to_owned());
+    let role = ask.role.clone().unwrap_or_else(|| most.to_owned());
     if !kind.roles.contains(&role.as_str()) {
         return Err(CommandError::new(
             Code::FieldInvalid,
@@ -206,7 +219,7 @@ fn checked(ask: &AccessAsk) -> Result<(&'static AccessKind, String, u64), Comman
         return Err(CommandError::new(Code::FieldInvalid, format!("{} lives {range}", kind.name)).about("ttl_seconds"));
     }
     let reasoned = ask.reason.as_deref().is_some_and(|reason| !reason.trim().is_empty());
-    if kind.name == "break-glass" && !reasoned {
+    if kind.name == BREAK_GLASS && !reasoned {
         return Err(CommandError::new(Code::FieldInvalid, "break-glass needs a reason")
             .about("reason")
             .then("say why it is needed"));

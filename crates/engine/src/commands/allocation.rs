@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gpuaas_model::{
     AllocationEvent, AllocationId, AllocationState, AuditAction, Code, EventKind, NodeEvent, NodeId, NodeState,
-    ProjectId,
+    Permission, ProjectId,
 };
 use gpuaas_store::AllocationRecord;
 use serde_json::json;
@@ -24,7 +24,7 @@ pub async fn create(
     project: ProjectId,
     node: NodeId,
 ) -> Result<AllocationRecord, CommandError> {
-    caller.must_be_platform_admin()?;
+    caller.must(Permission::AllocationsWrite)?;
     let ports = engine.ports();
     let mut tx = engine.store().begin().await?;
     let (project, node) = (tx.project(project).await?, tx.node(node).await?);
@@ -56,7 +56,7 @@ pub async fn create(
 
 /// Takes a node back from a project. Its identity ends here, and nobody uses it until it was reimaged: the tenant was root on it.
 pub async fn release(engine: &Engine, caller: &Caller, id: AllocationId) -> Result<AllocationRecord, CommandError> {
-    caller.must_be_platform_admin()?;
+    caller.must(Permission::AllocationsWrite)?;
     let mut tx = engine.store().begin().await?;
     let allocation = tx.allocation(id).await?;
     if let Some((_, workload)) = tx.allocation_user(id).await? {

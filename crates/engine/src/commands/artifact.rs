@@ -1,6 +1,6 @@
 //! Imported releases.
 
-use gpuaas_model::{ArtifactId, AuditAction, Code, EventKind};
+use gpuaas_model::{ArtifactId, AuditAction, Code, EventKind, Permission};
 use gpuaas_store::ArtifactRecord;
 use serde_json::json;
 
@@ -32,7 +32,7 @@ pub fn importable<'a>(
     app: &str,
     version: Option<&str>,
 ) -> Result<&'a AppEntry, CommandError> {
-    caller.must_be_platform_admin()?;
+    caller.must(Permission::ArtifactsWrite)?;
     let entry = engine.catalog().app(app).ok_or_else(|| CommandError::not_found("app", app))?;
     version.map_or(Ok(()), check_version)?;
     Ok(entry)

@@ -1,6 +1,6 @@
 //! Reading a member's journal through the platform: who may, and which one. The lines themselves come from the node and are kept nowhere.
 
-use gpuaas_model::{AuditAction, Code, NodeId, WorkloadId};
+use gpuaas_model::{AuditAction, Code, NodeId, Permission, WorkloadId};
 use serde_json::json;
 
 use super::audit;
@@ -26,6 +26,7 @@ pub async fn open(
     let mut tx = engine.store().begin().await?;
     let rows = WorkloadRows::load(&mut tx, id).await?;
     caller.must_see(rows.workload.project, "workload", id)?;
+    caller.must(Permission::LogsRead)?;
     let found = rows.members.iter().find(|row| row.name() == member);
     let found = found.ok_or_else(|| {
         CommandError::not_found("member", member)

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use gpuaas_model::{
     ActorType, AuditAction, AuditResult, Code, Connectivity, CorrelationId, EnrollmentId, EventKind, Name, NodeEvent,
-    NodeId, NodeState,
+    NodeId, NodeState, Permission,
 };
 use gpuaas_store::{EnrollmentRecord, NewAudit, NodeRecord, Reader, SessionRecord, StoreError, Tx};
 use gpuaas_trust::{ApiToken, EnrollmentString, NodeIdentity, SecretText};
@@ -32,7 +32,7 @@ pub async fn register(
     region: Option<String>,
     labels: BTreeMap<String, String>,
 ) -> Result<(NodeRecord, SecretText), CommandError> {
-    caller.must_be_platform_admin()?;
+    caller.must(Permission::NodesWrite)?;
     if labels.len() > LABELS_MAX {
         let detail = format!("a node has at most {LABELS_MAX} labels");
         return Err(CommandError::new(Code::FieldInvalid, detail).about("labels"));
@@ -73,7 +73,7 @@ pub async fn issue_enrollment(
     caller: &Caller,
     id: NodeId,
 ) -> Result<(NodeRecord, SecretText), CommandError> {
-    caller.must_be_platform_admin()?;
+    caller.must(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
     if !matches!(node.state, NodeState::Registered | NodeState::Enrolled) {
@@ -171,7 +171,7 @@ pub async fn channels(engine: &Engine, reader: &mut Reader) -> Result<Vec<String
 
 /// Puts a node back into use after its machine was reimaged; it must enroll anew.
 pub async fn reset(engine: &Engine, caller: &Caller, id: NodeId) -> Result<(NodeRecord, SecretText), CommandError> {
-    caller.must_be_platform_admin()?;
+    caller.must(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
     let mut node = tx.node(id).await?;
     node.state = node.state.on(NodeEvent::Reset)?;

@@ -1,6 +1,6 @@
 //! What can be asked of an operation that runs.
 
-use gpuaas_model::{AuditAction, Code, OperationId};
+use gpuaas_model::{AuditAction, Code, OperationId, Permission};
 use gpuaas_store::OperationRecord;
 use serde_json::json;
 
@@ -12,6 +12,7 @@ pub async fn cancel(engine: &Engine, caller: &Caller, id: OperationId) -> Result
     let mut tx = engine.store().begin().await?;
     let operation = tx.operation(id).await?;
     caller.must_see(operation.project, "operation", id)?;
+    caller.must(Permission::OperationsControl)?;
     if operation.state.is_final() {
         return Err(CommandError::new(
             Code::StateConflict,

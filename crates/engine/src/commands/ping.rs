@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpuaas_model::{AuditAction, Code, NodeId, TaskState};
+use gpuaas_model::{AuditAction, Code, NodeId, Permission, TaskState};
 use gpuaas_store::TaskRecord;
 use gpuaas_wire::task::{Noop, TaskSpec};
 use serde_json::json;
@@ -15,7 +15,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends a no-op and waits for its end. The caller's audit record, the task's own two and its events are left as by any task.
 pub async fn ping(engine: &Engine, caller: &Caller, id: NodeId) -> Result<(TaskRecord, Duration), CommandError> {
-    caller.must_be_platform_admin()?;
+    caller.must(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
     let purpose = Purpose {

@@ -1,6 +1,6 @@
 //! Projects.
 
-use gpuaas_model::{AuditAction, EventKind, Name, ProjectId};
+use gpuaas_model::{AuditAction, EventKind, Name, Permission, ProjectId};
 use gpuaas_store::ProjectRecord;
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::{caller::Caller, engine::Engine, error::CommandError, record::platfor
 
 /// Makes a project.
 pub async fn create(engine: &Engine, caller: &Caller, name: Name) -> Result<ProjectRecord, CommandError> {
-    caller.must_be_platform_admin()?;
+    caller.must(Permission::ProjectsWrite)?;
     let ports = engine.ports();
     let id = ProjectId::generate(&*ports.clock, &*ports.entropy);
     let project = ProjectRecord { id, name, created_at: ports.clock.now() };

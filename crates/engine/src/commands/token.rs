@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{AuditAction, Code, EventKind, ProjectId, Role, TokenId};
+use gpuaas_model::{AuditAction, Code, EventKind, Permission, ProjectId, Role, TokenId};
 use gpuaas_store::TokenRecord;
 use gpuaas_trust::{ApiToken, SecretText};
 use serde_json::json;
@@ -24,7 +24,7 @@ pub struct NewToken {
     pub name: String,
     /// What it may do.
     pub role: Role,
-    /// The project it belongs to; needed for every role but platform-admin.
+    /// The project it belongs to; needed for the roles of a project.
     pub project: Option<ProjectId>,
     /// Its life; without end when absent.
     pub ttl_seconds: Option<u64>,
@@ -36,8 +36,15 @@ pub async fn create(
     caller: &Caller,
     new: NewToken,
 ) -> Result<(TokenRecord, SecretText), CommandError> {
-    caller.must_be_platform_admin()?;
+    caller.must(Permission::TokensWrite)?;
     check(&new)?;
+    if !caller.principal.role.may_grant(new.role) {
+        let detail = format!("a {} makes no token of {}", caller.principal.role, new.role);
+        return Err(CommandError::new(Code::Forbidden, detail).about("role"));
+    }
+    if let Some(project) = new.project {
+        caller.must_see(project, "project", project)?;
+    }
     let ports = engine.ports();
     let secret = ApiToken::generate(PREFIX, &*ports.entropy);
     let now = ports.clock.now();
@@ -66,9 +73,13 @@ pub async fn create(
 
 /// Withdraws a token. Withdrawing twice is withdrawing once.
 pub async fn revoke(engine: &Engine, caller: &Caller, id: TokenId) -> Result<TokenRecord, CommandError> {
-    caller.must_be_platform_admin()?;
+    caller.must(Permission::TokensWrite)?;
     let mut tx = engine.store().begin().await?;
     let token = tx.revoke_token(id, engine.ports().clock.now()).await?;
+    let seen = token.project.map_or(caller.principal.role.is_of_platform(), |project| caller.principal.sees(project));
+    if !seen {
+        return Err(CommandError::not_found("token", id));
+    }
     let correlation = Some(caller.correlation);
     platform_event(&mut tx, EventKind::TokenRevoked, "token", id.to_string(), correlation, json!({})).await?;
     audit(&mut tx, caller, AuditAction::TokenRevoke, format!("token/{id}"), token.project, json!({})).await?;
@@ -81,15 +92,14 @@ fn check(new: &NewToken) -> Result<(), CommandError> {
         let detail = format!("a token's name has 1 to {NAME_BYTES_MAX} printable characters");
         return Err(CommandError::new(Code::FieldInvalid, detail).about("name"));
     }
-    match (new.role, new.project) {
-        (Role::ProjectMember, None) => {
-            Err(CommandError::new(Code::FieldInvalid, "a project-member needs a project").about("project"))
-        }
-        (Role::PlatformAdmin, Some(_)) => {
-            Err(CommandError::new(Code::FieldInvalid, "a platform-admin belongs to no project").about("project"))
-        }
-        (Role::ProjectMember, Some(_)) | (Role::PlatformAdmin, None) => Ok(()),
-    }?;
+    let wrong = match (new.role.is_of_platform(), new.project) {
+        (false, None) => Some(format!("a {} needs a project", new.role)),
+        (true, Some(_)) => Some(format!("a {} belongs to no project", new.role)),
+        (false, Some(_)) | (true, None) => None,
+    };
+    if let Some(detail) = wrong {
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("project"));
+    }
     if new.ttl_seconds.is_some_and(|seconds| seconds == 0 || seconds > TTL_SECONDS_MAX) {
         let detail = format!("a token lives between 1 and {TTL_SECONDS_MAX} seconds");
         return Err(CommandError::new(Code::FieldInvalid, detail).about("ttl_seconds"));

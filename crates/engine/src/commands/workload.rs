@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuaas_model::{
     AuditAction, Code, EventKind, Health, Lifecycle, MemberId, MemberState, Name, OperationId, OperationKind,
-    OperationState, Progress, ProjectId, Recovery, SecretId, StepId, StepState, WorkloadId,
+    OperationState, Permission, Progress, ProjectId, Recovery, SecretId, StepId, StepState, WorkloadId,
 };
 use gpuaas_planner::{App, Plan, PlanRefusal, check, placement::Placed};
 use gpuaas_store::{MemberRecord, OperationRecord, SecretRecord, StepRecord, Tx, WorkloadRecord};
@@ -111,7 +111,7 @@ pub async fn preview_add_member(
 /// Accepts the removal of a workload from all of its nodes. Possible in every state but the last.
 pub async fn decommission(engine: &Engine, caller: &Caller, id: WorkloadId) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let mut rows = visible(caller, &mut tx, id).await?;
+    let mut rows = visible(caller, &mut tx, id, Permission::WorkloadsWrite).await?;
     if rows.workload.lifecycle == Lifecycle::Decommissioned {
         return Err(CommandError::new(
             Code::StateConflict,
@@ -129,7 +129,7 @@ pub async fn decommission(engine: &Engine, caller: &Caller, id: WorkloadId) -> R
 /// Accepts a new try of what needs attention: the same kind of operation, for the members that are not yet as they should be.
 pub async fn resume(engine: &Engine, caller: &Caller, id: WorkloadId) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let rows = visible(caller, &mut tx, id).await?;
+    let rows = visible(caller, &mut tx, id, Permission::OperationsControl).await?;
     let newest = tx.newest_operation(id).await?;
     let ended = newest.filter(|operation| operation.state.is_final() && operation.state != OperationState::Succeeded);
     let Some(failed) = ended else {
@@ -153,6 +153,7 @@ struct Draft {
 
 async fn draft_deploy(engine: &Engine, caller: &Caller, tx: &mut Tx, ask: Deploy) -> Result<Draft, CommandError> {
     caller.must_see(ask.project, "project", ask.project)?;
+    caller.must(Permission::WorkloadsWrite)?;
     let entry = engine.catalog().app(&ask.app).ok_or_else(|| CommandError::not_found("app", &ask.app))?;
     let version = offered_version(tx, &*entry.app, ask.version).await?;
     let refused = entry.app.check_config(&ask.config);
@@ -199,7 +200,7 @@ async fn draft_members(
     id: WorkloadId,
     intent: &Value,
 ) -> Result<(WorkloadRows, Plan, Vec<Placed>), CommandError> {
-    let mut rows = visible(caller, tx, id).await?;
+    let mut rows = visible(caller, tx, id, Permission::WorkloadsWrite).await?;
     if rows.workload.lifecycle != Lifecycle::Running {
         return Err(CommandError::new(
             Code::StateConflict,
@@ -302,9 +303,16 @@ fn app_of<'a>(engine: &'a Engine, rows: &WorkloadRows) -> Result<&'a dyn App, Co
     entry.map(|entry| &*entry.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))
 }
 
-async fn visible(caller: &Caller, tx: &mut Tx, id: WorkloadId) -> Result<WorkloadRows, CommandError> {
+/// A workload that the caller sees and may do that to.
+async fn visible(
+    caller: &Caller,
+    tx: &mut Tx,
+    id: WorkloadId,
+    permission: Permission,
+) -> Result<WorkloadRows, CommandError> {
     let rows = WorkloadRows::load(tx, id).await?;
     caller.must_see(rows.workload.project, "workload", id)?;
+    caller.must(permission)?;
     Ok(rows)
 }
 

@@ -1,0 +1,168 @@
+//! Every operation asked for by every role: what each may, and what looks absent.
+
+use gpuaas_api_types::{CreateProject, CreateToken};
+use gpuaas_model::{Permission, Role};
+use http::Method;
+use serde_json::{Map, Value};
+
+use crate::{
+    raw::{Answer, send},
+    world::Platform,
+};
+
+/// Somebody who asks.
+struct Who {
+    called: String,
+    /// Absent for somebody without a token.
+    role: Option<Role>,
+    bearer: Option<String>,
+}
+
+struct Operation {
+    name: String,
+    method: Method,
+    path: String,
+    /// Absent for an operation that asks for no token.
+    needs: Option<Permission>,
+    takes_project: bool,
+}
+
+fn operations() -> Vec<Operation> {
+    let document = include_str!("../../../../docs/openapi.json");
+    let document: Value = serde_json::from_str(document).expect("JSON");
+    let empty = Map::new();
+    let paths = document["paths"].as_object().expect("paths").iter();
+    let all = paths.flat_map(|(path, item)| item.as_object().unwrap_or(&empty).iter().map(move |one| (path, one)));
+    all.map(|(path, (method, operation))| {
+        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        let said = operation["x-permission"].as_str().expect("every operation says what it needs");
+        Operation {
+            name: operation["operationId"].as_str().expect("a name").to_owned(),
+            method: method.to_uppercase().parse().expect("a method"),
+            path: with_nobodys_ids(path),
+            needs: said.parse().ok(),
+            takes_project: parameters.iter().any(|of| of["in"] == "query" && of["name"] == "project"),
+        }
+    })
+    .collect()
+}
+
+/// The path with ids of the right form that nothing has.
+fn with_nobodys_ids(path: &str) -> String {
+    let parts = path.split('/').map(|part| match part.starts_with('{') {
+        true => "0198c0de-0000-7000-8000-000000000000",
+        false => part,
+    });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+async fn ask(platform: &Platform, operation: &Operation, who: &Who, query: &str) -> Answer {
+    let path = format!("{}{query}", operation.path);
+    let mut headers = vec![("content-type", "application/json")];
+    headers.extend(who.bearer.as_deref().map(|bearer| ("authorization", bearer)));
+    let body = if operation.method == Method::GET { "" } else { "{}" };
+    send(platform, operation.method.clone(), &path, &headers, body).await
+}
+
+/// One of each role in the project `ours`, an admin of the project `theirs`, and nobody.
+async fn everybody(platform: &Platform) -> Vec<Who> {
+    let client = platform.client();
+    for project in ["ours", "theirs"] {
+        client.create_project(&CreateProject { name: project.to_owned() }).await.expect("made");
+    }
+    let mut everybody = Vec::new();
+    let of_each = Role::ALL.iter().map(|role| (*role, "ours")).chain([(Role::ProjectAdmin, "theirs")]);
+    for (role, project) in of_each {
+        let called = format!("{role} of {project}");
+        let project = (!role.is_of_platform()).then(|| project.to_owned());
+        let asked = CreateToken { name: called.clone(), role: role.to_string(), project, ttl_seconds: Some(600) };
+        let secret = client.create_token(&asked).await.expect("a token").secret;
+        everybody.push(Who { called, role: Some(role), bearer: Some(format!("Bearer {secret}")) });
+    }
+    everybody.push(Who { called: "nobody".to_owned(), role: None, bearer: None });
+    everybody
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_role_may_what_the_table_says_on_every_route_and_nothing_else() {
+    let platform = Platform::start(0);
+    let (everybody, operations) = (everybody(&platform).await, operations());
+    let mut cells = 0;
+    for operation in &operations {
+        for who in &everybody {
+            let answer = ask(&platform, operation, who, "").await;
+            let cell = format!("{} as {}: {answer:?}", operation.name, who.called);
+            match (operation.needs, who.role) {
+                // Refused for what it lacks, and not for who asks.
+                (None, _) => assert_eq!((answer.status, answer.code()), (400, "body_invalid"), "{cell}"),
+                (Some(_), None) => assert_eq!((answer.status, answer.code()), (401, "unauthenticated"), "{cell}"),
+                (Some(needed), Some(role)) if !role.allows(needed) => {
+                    assert_eq!((answer.status, answer.code()), (403, "forbidden"), "{cell}");
+                }
+                (Some(_), Some(_)) => assert!([200, 400, 404].contains(&answer.status), "{cell}"),
+            }
+            cells += 1;
+        }
+    }
+    println!("    roles × routes: {cells} cells of {} operations", operations.len());
+    assert_eq!(cells, operations.len() * (Role::ALL.len() + 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_projects_name_is_as_absent_as_one_that_nobody_has() {
+    let platform = Platform::start(0);
+    let everybody = everybody(&platform).await;
+    let stranger = everybody.iter().find(|who| who.called == "project-admin of theirs").expect("one");
+    let mut asked = 0;
+    for operation in operations().iter().filter(|operation| operation.takes_project) {
+        if !operation.needs.is_some_and(|needed| Role::ProjectAdmin.allows(needed)) {
+            continue;
+        }
+        let ours = ask(&platform, operation, stranger, "?project=ours").await;
+        let none = ask(&platform, operation, stranger, "?project=none").await;
+        assert_eq!(ours.status, none.status, "{}: {ours:?} {none:?}", operation.name);
+        if operation.method == Method::GET {
+            assert_eq!((ours.status, ours.code()), (404, "not_found"), "{}: {ours:?}", operation.name);
+        }
+        let plain = |answer: &Answer, project: &str| {
+            let mut body = answer.body.clone();
+            body.as_object_mut().expect("a problem").remove("correlation_id");
+            body.to_string().replace(project, "PROJECT")
+        };
+        assert_eq!(plain(&ours, "ours"), plain(&none, "none"), "{}", operation.name);
+        asked += 1;
+    }
+    assert!(asked >= 5, "{asked}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_admin_makes_tokens_of_its_own_project_and_of_no_greater_role() {
+    let platform = Platform::start(0);
+    let everybody = everybody(&platform).await;
+    let admin = everybody.iter().find(|who| who.called == "project-admin of ours").expect("one");
+    let client =
+        platform.client_with(admin.bearer.as_deref().and_then(|text| text.strip_prefix("Bearer ")).expect("one"));
+    let make = |role: &str, project: Option<&str>| CreateToken {
+        name: "robot".to_owned(),
+        role: role.to_owned(),
+        project: project.map(str::to_owned),
+        ttl_seconds: Some(60),
+    };
+    let made = client.create_token(&make("project-member", None)).await.expect("in the caller's own project");
+    for (role, project, code) in [
+        ("platform-admin", None, "field_invalid"),
+        ("platform-operator", Some("ours"), "field_invalid"),
+        ("viewer", Some("theirs"), "not_found"),
+    ] {
+        let refused = client.create_token(&make(role, project)).await.expect_err(role);
+        assert!(refused.to_string().contains(code) || format!("{refused:?}").contains(code), "{role}: {refused:?}");
+    }
+    let listed = client.list_tokens().await.expect("listed").items;
+    assert!(listed.iter().all(|token| token.project == made.token.project), "{listed:?}");
+    let theirs = platform.client().list_tokens().await.expect("listed").items;
+    let theirs = theirs.iter().find(|token| token.name == "project-admin of theirs").expect("one");
+    assert_eq!(client.revoke_token(&theirs.id).await.expect_err("it looks absent").exit() as u8, 3);
+    client.revoke_token(&made.token.id).await.expect("its own");
+    let revoked = platform.client_with(&made.secret).whoami().await.expect_err("refused at once");
+    assert_eq!(revoked.exit() as u8, 6);
+}
