@@ -69,6 +69,9 @@ pub(crate) async fn rights(State(state): State<ApiState>, mut request: Request, 
         Ok(principal) => principal,
         Err(refused) => return refused.into_response(),
     };
+    if let Some(refused) = state.limits.refuse_token(principal.token) {
+        return refused;
+    }
     let caller = Caller { principal, correlation: correlation::current_id(&state) };
     if let Err(refused) = caller.must(needed) {
         return ApiProblem::from(refused).into_response();

@@ -60,6 +60,7 @@ fn with_common_errors(operation: &mut Operation) {
     add(takes_body, Code::BodyTooLarge);
     add(takes_body, Code::MediaTypeUnsupported);
     add(takes_body && needs_token, Code::IdempotencyKeyReused);
+    add(true, Code::RateLimited);
     add(true, Code::Unavailable);
     add(true, Code::Internal);
 }

@@ -1,7 +1,7 @@
 //! `Idempotency-Key`: a mutation that is repeated under the same key is answered again, not done again.
 //!
 //! Guarantees: same token, key and request within [`KEPT`] → the same answer, even from another process; another request under the key is
-//! refused; of two at once, one waits for the other. Answers are kept sealed: some hold a credential.
+//! refused; of two at once, one waits for the other, or is told to, where they came to two replicas. Answers are kept sealed: some hold a credential.
 //!
 //! What is remembered is an answer by which something changed. A refusal changed nothing and may be tried again under its key. After a
 //! crash between a change and its remembering, the repetition meets the change itself (`name_taken`, `operation_in_progress`).
@@ -34,6 +34,9 @@ const KEY_BYTES_MAX: usize = 128;
 const ANSWER_BYTES_MAX: usize = 1_024 * 1_024;
 /// How long an answer is remembered: longer than any script retries.
 const KEPT: Duration = Duration::from_secs(24 * 3_600);
+
+/// How long a request may take before an equal one at another replica gets its turn; one of a replica that died gets it at once.
+const TURN_TTL: Duration = Duration::from_secs(120);
 
 /// Requests under way, by token and key.
 #[derive(Default)]
@@ -80,14 +83,20 @@ async fn keyed(state: &ApiState, key: &HeaderValue, request: Request, next: Next
     let asked = Asked { token, key, sha256: gpuaas_trust::sha256_hex(&[line.as_bytes(), &body].concat()) };
     let lock = state.under_way.lock(token, key);
     let _held = lock.lock().await;
-    if let Some(answer) = asked.remembered(state).await? {
-        return Ok(answer);
+    if !state.engine.store().is_shared() {
+        return asked.once(state, Request::from_parts(parts, Body::from(body)), next).await;
     }
-    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
-    if !response.status().is_success() {
-        return Ok(response);
+    // Equal requests may come to other replicas at the same time.
+    let (store, replica, lease) =
+        (state.engine.store(), state.engine.replica(), format!("idempotency/{}", asked.owner()));
+    if store.acquire_lease(&lease, replica, TURN_TTL).await?.is_none() {
+        return Err(ApiProblem::new(Code::Unavailable, "an equal request is under way elsewhere")
+            .about("Idempotency-Key")
+            .then("try again in a moment"));
     }
-    asked.remember(state, response).await
+    let answered = asked.once(state, Request::from_parts(parts, Body::from(body)), next).await;
+    store.release_lease(&lease, replica).await?;
+    answered
 }
 
 struct Asked<'a> {
@@ -97,6 +106,15 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// The remembered answer, or that of the request, which is remembered.
+    async fn once(&self, state: &ApiState, request: Request, next: Next) -> Result<Response, ApiProblem> {
+        if let Some(answer) = self.remembered(state).await? {
+            return Ok(answer);
+        }
+        let response = next.run(request).await;
+        if response.status().is_success() { self.remember(state, response).await } else { Ok(response) }
+    }
+
     async fn remembered(&self, state: &ApiState) -> Result<Option<Response>, ApiProblem> {
         let Some(known) = state.engine.store().read().await?.idempotency(self.token, self.key).await? else {
             return Ok(None);

@@ -12,6 +12,7 @@ mod correlation;
 mod document;
 mod idempotency;
 mod journals;
+mod limits;
 mod lookup;
 mod metrics;
 mod page;
@@ -24,6 +25,7 @@ mod unread;
 
 pub use document::document;
 pub use journals::Journals;
+pub use limits::{Paces, PeerAddress};
 pub use problem::ApiProblem;
 pub use routes::router;
 pub use state::ApiState;

@@ -5,7 +5,12 @@ use std::sync::Arc;
 use gpuaas_artifacts::Importer;
 use gpuaas_engine::Engine;
 
-use crate::{idempotency::UnderWay, journals::Journals, metrics::Metrics};
+use crate::{
+    idempotency::UnderWay,
+    journals::Journals,
+    limits::{Limits, Paces},
+    metrics::Metrics,
+};
 
 /// What every route works with. Cheap to clone.
 #[derive(Clone)]
@@ -15,11 +20,19 @@ pub struct ApiState {
     pub(crate) journals: Arc<dyn Journals>,
     pub(crate) metrics: Metrics,
     pub(crate) under_way: Arc<UnderWay>,
+    pub(crate) limits: Arc<Limits>,
 }
 
 impl ApiState {
     /// Over that engine, what imports releases, and the way to its nodes' journals.
-    pub fn new(engine: Arc<Engine>, importer: Importer, journals: Arc<dyn Journals>) -> Self {
-        Self { engine, importer: Arc::new(importer), journals, metrics: Metrics::new(), under_way: Arc::default() }
+    pub fn new(engine: Arc<Engine>, importer: Importer, journals: Arc<dyn Journals>, paces: Paces) -> Self {
+        Self {
+            engine,
+            importer: Arc::new(importer),
+            journals,
+            metrics: Metrics::new(),
+            under_way: Arc::default(),
+            limits: Arc::new(Limits::new(paces)),
+        }
     }
 }

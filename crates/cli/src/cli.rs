@@ -1,6 +1,6 @@
 //! The command line, as its users see it.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -131,6 +131,14 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// The form of its log.
+    pub(crate) fn log_format(&self) -> LogFormat {
+        match self {
+            Self::Server(server) => server.log_format,
+            _ => LogFormat::People,
+        }
+    }
+
     /// Whether it serves many at once.
     pub(crate) fn needs_threads(&self) -> bool {
         matches!(self, Self::Server(_))
@@ -180,6 +188,12 @@ pub(crate) struct Server {
         default_value = "/etc/ssl/certs/ca-certificates.crt"
     )]
     pub(crate) release_ca_bundle: PathBuf,
+    /// Requests a second by one token; four times as many at once
+    #[arg(long, env = "GPUAAS_REQUESTS_PER_TOKEN", hide_env_values = true, value_name = "N", default_value = "1000")]
+    pub(crate) requests_per_token: NonZeroU32,
+    /// Requests a second from one address; four times as many at once
+    #[arg(long, env = "GPUAAS_REQUESTS_PER_ADDRESS", hide_env_values = true, value_name = "N", default_value = "2000")]
+    pub(crate) requests_per_address: NonZeroU32,
     /// How long RKE2 may take from its start until it says that it is ready, for example 10m
     #[arg(long, env = "GPUAAS_RKE2_START_DEADLINE", hide_env_values = true, value_name = "DURATION", default_value = "10m", value_parser = crate::duration::parse)]
     pub(crate) rke2_start_deadline: Duration,
@@ -189,9 +203,21 @@ pub(crate) struct Server {
     /// Written when it serves: url, ca_file, token
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
+    /// The form of the log on standard error
+    #[arg(long, env = "GPUAAS_LOG_FORMAT", hide_env_values = true, value_enum, default_value_t = LogFormat::People)]
+    pub(crate) log_format: LogFormat,
     /// End when standard input ends
     #[arg(long, hide = true)]
     pub(crate) lifeline: bool,
+}
+
+/// The form of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines to read
+    People,
+    /// One JSON object a line
+    Json,
 }
 
 #[derive(Clone, Debug, Subcommand)]

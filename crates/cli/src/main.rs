@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let (cli, settings) = server_config::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    runtime::start(cli.command.needs_threads(), async move {
+    runtime::start(cli.command.needs_threads(), cli.command.log_format(), async move {
         match commands::run(cli, settings).await {
             Ok(code) => code,
             Err(error) => output::failed(&error),

@@ -1,12 +1,20 @@
 //! The asynchronous runtime and the log of a process.
 
-use std::process::ExitCode;
+use std::{io::IsTerminal, process::ExitCode};
+
+use crate::cli::LogFormat;
 
 /// Runs `main` to its end: on several threads for the control plane, on one for everything else.
-pub(crate) fn start(threads: bool, main: impl Future<Output = ExitCode>) -> ExitCode {
+pub(crate) fn start(threads: bool, log: LogFormat, main: impl Future<Output = ExitCode>) -> ExitCode {
     let filter =
         tracing_subscriber::EnvFilter::try_from_env("GPUAAS_LOG").unwrap_or_else(|_| "warn,gpuaas=info".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Colours are for a terminal: in a file they are noise.
+    let colours = std::io::stderr().is_terminal();
+    let log_of = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    match log {
+        LogFormat::People => log_of.init(),
+        LogFormat::Json => log_of.json().flatten_event(true).init(),
+    }
     let mut builder = if threads {
         tokio::runtime::Builder::new_multi_thread()
     } else {

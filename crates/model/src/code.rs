@@ -11,6 +11,8 @@ text_enum! {
         Unauthenticated = "unauthenticated",
         /// A valid token without the right.
         Forbidden = "forbidden",
+        /// More requests than the pace allows.
+        RateLimited = "rate_limited",
         /// No such object for this caller.
         NotFound = "not_found",
         /// The route exists, the method does not.
@@ -159,6 +161,7 @@ impl Code {
             Self::BodyInvalid | Self::QueryInvalid | Self::EnrollmentInvalid => 400,
             Self::Unauthenticated => 401,
             Self::Forbidden | Self::EnrollmentForeign => 403,
+            Self::RateLimited => 429,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::NameTaken

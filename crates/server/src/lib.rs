@@ -17,6 +17,7 @@ mod replicas;
 pub use backup::{BackupError, Manifest, backup, restore};
 pub use data_dir::write_private;
 pub use error::ServerError;
+pub use gpuaas_api::Paces;
 pub use gpuaas_app_rke2::Deadlines;
 pub use options::ServerOptions;
 
@@ -120,7 +121,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     }
     running.spawn(service.run(stop.clone()));
     let importer = Importer { store: artifacts, scratch: downloads, ca_bundle: options.release_ca_bundle.clone() };
-    let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)));
+    let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)), options.paces);
     running.spawn(https::serve(api_listener, api_tls, gpuaas_api::router(state), stop.clone()));
     running.spawn(drive(engine, stop.clone(), data));
     Ok(ControlPlane { url, authority_pem, admin_token, stop, running })

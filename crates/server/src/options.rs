@@ -5,6 +5,7 @@ use std::{
     path::PathBuf,
 };
 
+use gpuaas_api::Paces;
 use gpuaas_app_rke2::Deadlines;
 use gpuaas_artifacts::{ArtifactStore, SYSTEM_CA_BUNDLE, Users};
 use gpuaas_store::StoreOptions;
@@ -43,6 +44,8 @@ pub struct ServerOptions {
     pub artifacts_dir: Option<PathBuf>,
     /// The authorities, PEM, that servers of releases must prove themselves by.
     pub release_ca_bundle: PathBuf,
+    /// How often one may ask.
+    pub paces: Paces,
     /// How long steps of RKE2 may take.
     pub rke2_deadlines: Deadlines,
 }
@@ -62,6 +65,7 @@ impl ServerOptions {
             sealing_key_file: None,
             artifacts_dir: None,
             release_ca_bundle: SYSTEM_CA_BUNDLE.into(),
+            paces: Paces::USUAL,
             rke2_deadlines: Deadlines::default(),
         }
     }

@@ -28,7 +28,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     auth,
     body::BODY_BYTES_MAX,
-    correlation, document, idempotency, metrics,
+    correlation, document, idempotency, limits, metrics,
     problem::{self, ApiProblem},
     refusals,
     state::ApiState,
@@ -87,6 +87,7 @@ pub fn router(state: ApiState) -> Router {
         .layer(middleware::map_response(problem::explained))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn_with_state(state.clone(), unread::middleware))
+        .layer(middleware::from_fn_with_state(state.clone(), limits::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), metrics::middleware));
     api.merge(health::router())
         .layer(middleware::from_fn_with_state(state.clone(), correlation::middleware))

@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::Context;
-use gpuaas_server::{Deadlines, Manifest, ServerOptions, write_private};
+use gpuaas_server::{Deadlines, Manifest, Paces, ServerOptions, write_private};
 use gpuaas_trust::SecretText;
 use tokio::{
     io::AsyncReadExt,
@@ -48,6 +48,7 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
         sealing_key_file: asked.sealing_key_file,
         artifacts_dir: asked.artifacts_dir,
         release_ca_bundle: asked.release_ca_bundle,
+        paces: Paces { per_token: asked.requests_per_token, per_address: asked.requests_per_address },
         rke2_deadlines: Deadlines {
             start: asked.rke2_start_deadline,
             node_ready: asked.rke2_node_ready_deadline,

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    raw::{Answer, bearer, send, write_then_read},
+    raw::{Answer, bearer, send, write_then_read, write_then_wait},
     world::Platform,
 };
 
@@ -113,4 +113,34 @@ async fn an_enrollment_token_that_is_used_superseded_foreign_or_garbage_says_whi
     is_problem(&used, 410, "enrollment_used");
     assert!(used.body["next"].as_str().is_some_and(|next| next.contains("gpuaas node enroll")), "{used:?}");
     assert_eq!(platform.json(&["node", "show", "gpu-02"])["state"], "registered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_too_often_is_told_to_wait_and_health_is_still_answered() {
+    let platform = Platform::start_with(0, &[("GPUAAS_REQUESTS_PER_TOKEN", "5")]);
+    let token = bearer(&platform);
+    let mut refused = None;
+    for _ in 0..60 {
+        let answer = send(&platform, Method::GET, "/api/v1/whoami", &[("authorization", &token)], "").await;
+        if answer.status != 200 {
+            refused = Some(answer);
+            break;
+        }
+    }
+    let refused = refused.expect("60 requests within a second or two are more than 5 a second");
+    is_problem(&refused, 429, "rate_limited");
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(send(&platform, Method::GET, "/livez", &[], "").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_never_ends_its_headers_loses_its_connection() {
+    let platform = Platform::start(0);
+    let began = std::time::Instant::now();
+    let answer = write_then_wait(&platform, "GET /api/v1/whoami HTTP/1.1\r\nhost: x\r\n").await;
+    assert!(!answer.contains(" 200 "), "{answer}");
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    let long = format!("GET /api/v1/whoami HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "a".repeat(200 * 1_024));
+    let answer = write_then_wait(&platform, &long).await;
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
 }

@@ -180,13 +180,20 @@ impl Fleet {
         self.client_of(0)
     }
 
-    /// The admin's client of a replica.
+    /// The client of a replica's own admin.
     pub(crate) fn client_of(&self, number: usize) -> Client {
-        let ready = std::fs::read(self.ready_file(number)).expect("ready");
-        let ready: Value = serde_json::from_slice(&ready).expect("JSON");
+        self.client_as(number, number)
+    }
+
+    /// The client of a replica, with the token of the admin of another.
+    pub(crate) fn client_as(&self, number: usize, admin_of: usize) -> Client {
+        let ready = |number| -> Value {
+            serde_json::from_slice(&std::fs::read(self.ready_file(number)).expect("ready")).expect("JSON")
+        };
+        let (ready, admin) = (ready(number), ready(admin_of));
         let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
         let text = |name: &str| ready[name].as_str().expect("a text").to_owned();
-        Client::new(&text("url"), &authority, &text("token")).expect("a client")
+        Client::new(&text("url"), &authority, admin["token"].as_str().expect("a text")).expect("a client")
     }
 
     /// Events that the stand-in itself counted on a node, for example `start`.

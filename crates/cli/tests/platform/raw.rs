@@ -56,6 +56,17 @@ pub(crate) async fn write_then_read(platform: &Platform, head: &str, body: &[u8]
     answer
 }
 
+/// Writes something and gives what comes back until the other side closes, however it does.
+pub(crate) async fn write_then_wait(platform: &Platform, text: &str) -> String {
+    let (_, mut stream) = connect(platform).await;
+    // The other side may have had enough before it has all of it.
+    let _ = stream.write_all(text.as_bytes()).await;
+    let _ = stream.flush().await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
 /// Sends one request with exactly these headers, and the admin's token where `token` is given so.
 pub(crate) async fn send(
     platform: &Platform,

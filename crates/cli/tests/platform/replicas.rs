@@ -1,6 +1,7 @@
 //! Two control planes on one PostgreSQL: whichever holds a node's channel, the other reaches it; whichever dies, the other goes on.
 
 use futures::StreamExt;
+use gpuaas_api_types::CreateToken;
 use gpuaas_client::{Client, LogAsk};
 use gpuaas_postgres_server::Server;
 
@@ -56,6 +57,21 @@ async fn an_operation_of_one_replica_reaches_nodes_through_another() {
     let ask = LogAsk { tail: Some(5), ..LogAsk::default() };
     let lines = client.read_logs(Some("research".into()), "train", "server-1", &ask).await.expect("logs");
     assert_eq!(lines.count().await, 5, "a journal comes through the replica that holds the node");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_requests_under_one_key_at_two_replicas_are_done_once() {
+    let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
+    let fleet = Fleet::start_on(0, 2, Some(server.fresh_database().await)).await;
+    let clients = [0, 1].map(|number| fleet.client_as(number, 0).with_idempotency_key("k-1"));
+    let ask = CreateToken { name: "robot".into(), role: "platform-admin".into(), project: None, ttl_seconds: Some(60) };
+    let (one, other) = tokio::join!(clients[0].create_token(&ask), clients[1].create_token(&ask));
+    let made: Vec<_> = [one, other].into_iter().flatten().map(|made| made.token.id).collect();
+    assert!(made.windows(2).all(|pair| pair[0] == pair[1]) && !made.is_empty(), "{made:?}");
+    let again = clients[1].create_token(&ask).await.expect("answered again");
+    assert_eq!(again.token.id, made[0]);
+    let tokens = fleet.client().list_tokens().await.expect("listed").items;
+    assert_eq!(tokens.iter().filter(|token| token.name == "robot").count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
