@@ -13,10 +13,11 @@ use camino::Utf8Path;
 use crate::{components, demo, lint, release, shell};
 
 /// Tests that wait for deadlines, deaths or a second database: the commit gate goes without them, and says so.
-const LEFT_OUT_OF_QUICK: [&str; 8] = [
+const LEFT_OUT_OF_QUICK: [&str; 9] = [
     "postgres::",
     "shared::",
     "backups::",
+    "kills::",
     "distribution_faults::",
     "cancels::",
     "restarts::",
@@ -30,6 +31,9 @@ pub(crate) struct Options {
     /// The commit gate: form and the quick tests, within three minutes when warm.
     #[arg(long)]
     quick: bool,
+    /// Beyond everything: every crash point with every victim, about half an hour.
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
 }
 
 /// Lint first, tests, and the demo last.
@@ -43,6 +47,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut counts = Counts::default();
     let arguments = ["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"];
     cargo_test(&arguments, options, &release, &mut counts)?;
+    if options.full {
+        eprintln!("==> every crash point and every victim");
+        let mut matrix =
+            shell::cargo(&["test", "--quiet", "--package", "gpuaas-cli", "--all-features", "--test", "platform"]);
+        matrix.args(["kills::every_point_and_every_victim", "--", "--ignored", "--nocapture"]);
+        shell::run("the kill matrix", matrix.env("GPUAAS_TEST_RELEASE", &release))?;
+    }
     if !options.quick {
         eprintln!("==> demo --once");
         demo::run(&demo::Options::once())?;
@@ -96,6 +107,7 @@ fn kind(binary: &str, name: &str) -> &'static str {
         }
         () if binary.contains("sandbox_contract") => "host contract",
         () if says("replicas::") => "replicas",
+        () if binary.contains("platform") && name.starts_with("kills::") => "crash cells",
         () if binary.contains("platform") && name.starts_with("roles::") => "roles × routes",
         () if says("property") || says("random") => "property",
         () if says("golden") => "golden",

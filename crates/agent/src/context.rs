@@ -34,7 +34,8 @@ impl Context {
     }
 }
 
-/// A host that refused ends the task with its reason.
+/// A host that refused ends the task with its reason. One that goes down interrupts it: what was done is seen when it is up again.
 pub(crate) fn host_failed(error: HostError) -> TaskFailure {
-    TaskFailure::new(Code::HostFailed, error.to_string())
+    let code = if matches!(error, HostError::InitGone(_)) { Code::TaskInterrupted } else { Code::HostFailed };
+    TaskFailure::new(code, error.to_string())
 }

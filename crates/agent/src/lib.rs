@@ -8,6 +8,7 @@
 mod catalog;
 mod clock;
 mod context;
+mod crash_points;
 mod dial;
 mod endpoints;
 mod enroll;

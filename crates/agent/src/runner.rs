@@ -8,6 +8,7 @@ use std::{
 };
 
 use futures::FutureExt;
+use gpuaas_crash_points::{Point, reach};
 use gpuaas_host::Host;
 use gpuaas_model::{Code, TaskId};
 use gpuaas_trust::{Envelope, EnvelopeError, SigningKeySet, TaskStatement};
@@ -22,6 +23,7 @@ use crate::{
     catalog::{self, Entry},
     clock::now,
     context::Context,
+    crash_points,
     error::AgentError,
     fetch::Fetch,
     ledger::{self, Ledger},
@@ -223,8 +225,10 @@ impl Runner {
         // Nobody listening is fine: the ledger keeps the end.
         let _ = lines.send(TaskLine::Accepted);
         let progress = lines.clone();
+        let task_type = self.catalog[position].task_type;
+        reach(Point::TaskBegun(task_type));
         let context = Context {
-            host: self.host.clone(),
+            host: crash_points::of_task(self.host.clone(), task_type),
             fetch: self.fetch.clone(),
             cancel: cancel.clone(),
             deadline: statement.expires_at,
@@ -236,9 +240,11 @@ impl Runner {
             Ok(result) => TaskOutcome::Succeeded { result },
             Err(failure) => TaskOutcome::Failed { failure },
         };
+        reach(Point::TaskDone(task_type));
         if let Err(error) = self.ledger.lock().await.end(statement.task, outcome.clone(), now()).await {
             tracing::error!(task = %statement.task, %error, "the end of a task could not be written; it will read as interrupted");
         }
+        reach(Point::TaskEnded(task_type));
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&statement.task);
         let _ = lines.send(TaskLine::Ended(outcome));
     }

@@ -11,7 +11,7 @@ use sync_wrapper::SyncFuture;
 
 use crate::{
     dispatch::{Purpose, StepStartError},
-    driver::{Driver, Ended},
+    driver::{Driver, Ended, THE_LEASE},
     record::Story,
     rows::OperationRows,
     step::{AttemptEnd, continue_node_task},
@@ -162,7 +162,7 @@ impl Driver {
         if tx.lease_held(&self.lease_name(), self.engine.replica(), lease.fence).await? {
             Ok(())
         } else {
-            Err(StoreError::Stale { what: "the operation's lease" })
+            Err(StoreError::Stale { what: THE_LEASE })
         }
     }
 

@@ -41,6 +41,12 @@ pub(crate) struct Driver {
     pub(crate) cancelled: CancellationToken,
 }
 
+/// What is stale when another holder took the operation.
+pub(crate) const THE_LEASE: &str = "the operation's lease";
+
+/// Another holder took the operation.
+struct LeaseLost;
+
 enum Turn {
     /// Nothing to do before something happens, or before that time.
     Wait(Option<Timestamp>),
@@ -84,7 +90,12 @@ impl Driver {
                 () = self.wake.notified() => {}
                 () = async { match alarm { Some(alarm) => alarm.await, None => std::future::pending().await } } => {}
                 Some((step, text)) = self.progress.recv() => self.record_progress(step, text).await,
-                Some((step, attempt, end)) = self.attempts.next() => self.settle_until_recorded(step, attempt, end).await,
+                Some((step, attempt, end)) = self.attempts.next() => {
+                    if self.settle_until_recorded(&lease, (step, attempt, end)).await.is_err() {
+                        tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
+                        return;
+                    }
+                }
                 () = &mut renewal => {
                     if self.lease().await.is_none() {
                         tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
@@ -124,21 +135,28 @@ impl Driver {
         Ok(Turn::Again)
     }
 
-    /// Records an attempt's end, again and again until the store takes it: the end is known nowhere else but in the node's ledger.
-    async fn settle_until_recorded(&mut self, step: StepId, attempt: u32, end: AttemptEnd) {
+    /// Records an attempt's end, again and again until the store takes it: the end is known nowhere else but in the node's ledger. Fails when
+    /// the operation is somebody else's by now, who learns the end by himself.
+    async fn settle_until_recorded(
+        &mut self,
+        lease: &LeaseRecord,
+        (step, attempt, end): Ended,
+    ) -> Result<(), LeaseLost> {
         loop {
-            match self.settle(step, attempt, &end).await {
+            match self.settle(lease, step, attempt, &end).await {
                 Ok(()) => break,
+                Err(StoreError::Stale { what: THE_LEASE }) => return Err(LeaseLost),
                 Err(error) => {
                     tracing::warn!(operation = %self.id, %step, %error, "an attempt's end could not be recorded yet");
                     tokio::select! {
-                        () = self.engine.stopping().cancelled() => return,
+                        () = self.engine.stopping().cancelled() => return Ok(()),
                         () = self.after(STORE_RETRY) => {}
                     }
                 }
             }
         }
         self.in_flight.remove(&step);
+        Ok(())
     }
 
     async fn lease(&self) -> Option<LeaseRecord> {

@@ -1,6 +1,7 @@
 //! Records what came of an attempt: the task's end, what was learnt, the member's next state, the step's, the workload's, with events
 //! and audit, in one transaction. Also ends the operation.
 
+use gpuaas_crash_points::Point;
 use gpuaas_model::{
     Code, EventKind, Fault, FaultClass, MemberEvent, NextAction, OperationKind, OperationState, SecretId, StepId,
     StepState, Timestamp,
@@ -12,13 +13,25 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use crate::{
-    begin::change_member, dispatch::TaskEnd, driver::Driver, record::Story, rows::OperationRows, step::AttemptEnd,
+    begin::change_member,
+    dispatch::TaskEnd,
+    driver::Driver,
+    record::Story,
+    rows::OperationRows,
+    step::{AttemptEnd, kind_of},
 };
 
 impl Driver {
     /// Writes down how attempt number `attempt` of `step` ended. An end of an attempt that is no longer the present one is ignored.
-    pub(crate) async fn settle(&self, step: StepId, attempt: u32, end: &AttemptEnd) -> Result<(), StoreError> {
+    pub(crate) async fn settle(
+        &self,
+        lease: &LeaseRecord,
+        step: StepId,
+        attempt: u32,
+        end: &AttemptEnd,
+    ) -> Result<(), StoreError> {
         let mut tx = self.engine.store().begin().await?;
+        self.must_hold(&mut tx, lease).await?;
         let mut rows = OperationRows::load(&mut tx, self.id).await?;
         let Some(at) = rows.steps.iter().position(|row| row.id == step) else { return Ok(()) };
         if rows.steps[at].state != StepState::Running || rows.steps[at].attempts != attempt {
@@ -45,6 +58,7 @@ impl Driver {
         }
         self.write_status(&mut tx, &story, &mut rows).await?;
         tx.commit().await?;
+        gpuaas_crash_points::reach(Point::StepSettled(kind_of(&rows.steps[at].spec.action)));
         if let Some((node, task)) = acknowledge {
             self.engine.nodes().acknowledge(node, task).await;
         }

@@ -117,7 +117,7 @@ async fn an_init_that_ends_leaves_no_process_and_the_next_one_starts_what_is_ena
     assert!(bench.runs(child).await);
     sandbox.end();
     assert!(bench.host.processes(&[]).await.unwrap().is_empty());
-    assert!(matches!(bench.host.unit("stays.service").await, Err(HostError::Init(_))), "no init, no answer");
+    assert!(matches!(bench.host.unit("stays.service").await, Err(HostError::InitGone(_))), "no init, no answer");
     sandbox.init = Sandbox::start(&sandbox.environment).await;
     bench.until_running("stays.service").await;
     let said = bench.said("stays.service", JournalFrom::After(line.cursor - 1)).await;

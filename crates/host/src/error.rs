@@ -37,9 +37,12 @@ pub enum HostError {
         /// Why.
         message: String,
     },
-    /// The init cannot be reached or does not make sense.
+    /// The init does not make sense.
     #[error("the host's init: {0}")]
     Init(String),
+    /// The init cannot be reached, or went away before it answered: the host goes down, and nobody knows how far it came.
+    #[error("the host's init is gone: {0}")]
+    InitGone(String),
     /// A program did not run or end.
     #[error("{program}: {message}")]
     Program {

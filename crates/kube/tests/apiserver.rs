@@ -223,7 +223,16 @@ async fn each_delivery_is_its_own_account_with_its_own_right_and_its_own_end() {
     // Withdrawing one leaves the other.
     let gone = cluster.withdraw_access("access-1").await.unwrap();
     assert!(gone.service_account && gone.binding);
-    let after = as_admin.kube_nodes().await.unwrap_err();
+    // The apiserver's authorizer learns of the deleted binding by its own watch, a moment later.
+    let refused = async {
+        loop {
+            match as_admin.kube_nodes().await {
+                Ok(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Err(refused) => return refused,
+            }
+        }
+    };
+    let after = tokio::time::timeout(Duration::from_secs(10), refused).await.expect("the right is gone soon");
     assert!(matches!(after, KubeError::Unauthorized | KubeError::Forbidden(_)), "{after}");
     assert_eq!(as_viewer.whoami().await.unwrap().username, "system:serviceaccount:gpuaas-access:access-2");
     let gone = cluster.withdraw_access("access-1").await.unwrap();

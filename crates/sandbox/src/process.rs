@@ -13,6 +13,7 @@ use std::{
 };
 
 use camino::{Utf8Path, Utf8PathBuf};
+use gpuaas_crash_points::{Point, reach};
 use gpuaas_host::{
     JournalLine,
     sandbox::{self, ROOT, SandboxEnvironment, UNIT},
@@ -63,7 +64,9 @@ pub(crate) fn spawn(
     if let Some(socket) = notify {
         command.env("NOTIFY_SOCKET", socket);
     }
+    reach(Point::UnitStarting);
     let mut child = sandbox::spawn(&mut command)?;
+    reach(Point::UnitStarted);
     AWAITED.with_borrow_mut(|awaited| awaited.extend(id(&child).map(Pid::as_raw_pid)));
     if let Some(stdout) = child.stdout.take() {
         copy_lines(stdout, journal.clone());

@@ -20,6 +20,10 @@ impl Store {
         holder: ReplicaId,
         ttl: Duration,
     ) -> Result<Option<LeaseRecord>, StoreError> {
+        // Looked at before: whoever asks for what another holds must not make the writers wait.
+        if self.read().await?.is_held_by_another(name, holder).await? {
+            return Ok(None);
+        }
         repeated(async || {
             let mut tx = self.begin().await?;
             let lease = tx.acquire_lease(name, holder, ttl).await?;
@@ -87,6 +91,13 @@ impl Reader {
     pub async fn lease_held(&mut self, name: &str, holder: ReplicaId, fence: u64) -> Result<bool, StoreError> {
         // Expiry alone does not take a lease away: another holder does, and that raises the fence.
         Ok(self.lease(name).await?.is_some_and(|lease| lease.holder == holder && lease.fence == fence))
+    }
+
+    async fn is_held_by_another(&mut self, name: &str, holder: ReplicaId) -> Result<bool, StoreError> {
+        match self.lease(name).await? {
+            Some(lease) if lease.holder != holder => Ok(lease.expires_at > self.database_now().await?),
+            Some(_) | None => Ok(false),
+        }
     }
 
     /// The lease as it was last taken.

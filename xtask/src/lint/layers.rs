@@ -12,6 +12,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("gpuaas-model", &[]),
     ("gpuaas-wire", &["gpuaas-model"]),
     ("gpuaas-api-types", &["gpuaas-model"]),
+    ("gpuaas-crash-points", &["gpuaas-model"]),
     ("gpuaas-planner", &["gpuaas-model", "gpuaas-wire"]),
     ("gpuaas-trust", &["gpuaas-model"]),
     ("gpuaas-app-rke2", &["gpuaas-model", "gpuaas-wire", "gpuaas-planner"]),
@@ -22,7 +23,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("gpuaas-artifacts", &["gpuaas-model"]),
     ("gpuaas-channel", &["gpuaas-model", "gpuaas-wire", "gpuaas-trust"]),
     // 2: logic
-    ("gpuaas-engine", &["gpuaas-model", "gpuaas-wire", "gpuaas-planner", "gpuaas-trust", "gpuaas-store"]),
+    (
+        "gpuaas-engine",
+        &["gpuaas-model", "gpuaas-crash-points", "gpuaas-wire", "gpuaas-planner", "gpuaas-trust", "gpuaas-store"],
+    ),
     (
         "gpuaas-app-rke2-effects",
         &["gpuaas-model", "gpuaas-wire", "gpuaas-planner", "gpuaas-app-rke2", "gpuaas-kube", "gpuaas-engine"],
@@ -41,7 +45,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("gpuaas-client", &["gpuaas-model", "gpuaas-api-types"]),
-    ("gpuaas-sandbox", &["gpuaas-model", "gpuaas-host"]),
+    ("gpuaas-sandbox", &["gpuaas-model", "gpuaas-crash-points", "gpuaas-host"]),
     // 3: programs
     (
         "gpuaas-server",
@@ -60,7 +64,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "gpuaas-api",
         ],
     ),
-    ("gpuaas-agent", &["gpuaas-model", "gpuaas-wire", "gpuaas-trust", "gpuaas-host"]),
+    ("gpuaas-agent", &["gpuaas-model", "gpuaas-crash-points", "gpuaas-wire", "gpuaas-trust", "gpuaas-host"]),
     (
         "gpuaas-cli",
         &["gpuaas-model", "gpuaas-api-types", "gpuaas-client", "gpuaas-server", "gpuaas-sandbox", "gpuaas-trust"],

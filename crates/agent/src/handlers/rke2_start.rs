@@ -98,11 +98,11 @@ impl Wait<'_> {
         loop {
             tokio::select! {
                 status = events.next() => {
-                    let Some(status) = status else { return Err((Code::HostFailed, "the init hung up".to_owned())) };
+                    let Some(status) = status else { return Err((Code::TaskInterrupted, "the init hung up".to_owned())) };
                     if let Some(end) = self.judge(status) { return end }
                 }
                 line = journal.next() => {
-                    let Some(line) = line else { return Err((Code::HostFailed, "the journal ended".to_owned())) };
+                    let Some(line) = line else { return Err((Code::TaskInterrupted, "the journal ended".to_owned())) };
                     self.last_line = line.text;
                     context.say(format!("waiting for {unit}: {}", self.last_line));
                     if let Some(text) = self.gives_up() {

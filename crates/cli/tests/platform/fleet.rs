@@ -22,7 +22,7 @@ pub(crate) struct Fleet {
     folder: tempfile::TempDir,
     block: u8,
     replicas: Vec<Replica>,
-    inits: Vec<Child>,
+    inits: Vec<Option<Child>>,
     environment: Vec<(&'static str, String)>,
 }
 
@@ -95,6 +95,7 @@ impl Fleet {
             .args(["--data-dir".as_ref(), self.folder.path().join(&replica.name).as_os_str()])
             .args(["--ready-file".as_ref(), ready.as_os_str()])
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .env(gpuaas_crash_points::FOLDER, self.folder.path().join("crash-points"))
             .stdin(Stdio::piped())
             .stderr(log.expect("a log"));
         let mut server = server.spawn().expect("gpuaas server starts");
@@ -225,15 +226,72 @@ impl Fleet {
         let ask = RegisterNode { name: name.clone(), ..RegisterNode::default() };
         let registered = client.register_node(&ask).await.expect("registered");
         lay_out(&root, &registered.enrollment.string);
+        self.inits.push(None);
+        self.start_init(number);
+    }
+
+    /// Starts a node's init: the machine boots.
+    pub(crate) fn start_init(&mut self, number: u8) {
+        let (name, root) = (format!("gpu-{number}"), self.root(number));
         let pid = std::process::id();
         let address = Ipv4Addr::new(127, 1 + (pid % 60) as u8, self.block, number);
         let init = Command::new(GPUAAS)
             .args(["sandbox-init", "--lifeline", "--hostname", &name, "--address", &address.to_string()])
             .args(["--root".as_ref(), root.as_os_str()])
+            .env(gpuaas_crash_points::FOLDER, self.crash_points(Some(number)))
             .stdin(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
-        self.inits.push(init.expect("an init"));
+        self.inits[usize::from(number) - 1] = Some(init.expect("an init"));
+    }
+
+    /// Ends a node's init with SIGKILL, and with it all of the node.
+    pub(crate) fn kill_init(&mut self, number: u8) {
+        let mut init = self.inits[usize::from(number) - 1].take().expect("a running init");
+        init.kill().expect("killed");
+        init.wait().expect("ended");
+    }
+
+    /// Has the process that comes to that point next stand still there: of the control plane, or of a node.
+    pub(crate) fn arm(&self, node: Option<u8>, point: &str) {
+        let folder = self.crash_points(node);
+        std::fs::create_dir_all(&folder).expect("made");
+        std::fs::write(folder.join(point), "").expect("written");
+    }
+
+    /// Whether it has come there.
+    pub(crate) fn stands_at(&self, node: Option<u8>, point: &str) -> bool {
+        self.crash_points(node).join(format!("{point}.reached")).exists()
+    }
+
+    fn crash_points(&self, node: Option<u8>) -> PathBuf {
+        match node {
+            None => self.folder.path().join("crash-points"),
+            Some(node) => self.root(node).join(gpuaas_crash_points::FOLDER_OF_SANDBOX),
+        }
+    }
+
+    /// Tells every process of a node that stands still to go on.
+    pub(crate) fn let_go_on(&self, node: u8) {
+        let mark = self.root(node).to_string_lossy().into_owned();
+        for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
+            let of_node =
+                [read("cmdline"), read("environ")].iter().any(|text| String::from_utf8_lossy(text).contains(&mark));
+            if of_node {
+                let _ = Command::new("kill").args(["-CONT", &pid.to_string()]).status();
+            }
+        }
+    }
+
+    /// Tasks of that type that a node's ledger holds without an end.
+    pub(crate) fn interrupted(&self, node: u8, tasks_of_type: &[String]) -> usize {
+        let ledger = std::fs::read_to_string(self.root(node).join("var/lib/gpuaas-agent/ledger.jsonl"));
+        let ledger = ledger.expect("a ledger");
+        let lines: Vec<Value> = ledger.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let has = |kind: &str, task: &str| lines.iter().any(|line| line["line"] == kind && line["task"] == task);
+        tasks_of_type.iter().filter(|task| has("begin", task) && !has("end", task)).count()
     }
 }
 
@@ -241,7 +299,7 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         // Their lifelines end with their standard inputs: each takes its sandbox along.
         let servers = self.replicas.iter_mut().filter_map(|replica| replica.process.take());
-        for mut child in self.inits.drain(..).chain(servers) {
+        for mut child in self.inits.iter_mut().filter_map(Option::take).chain(servers) {
             drop(child.stdin.take());
             let _ = child.wait();
         }

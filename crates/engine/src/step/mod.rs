@@ -14,6 +14,7 @@ use crate::{
     rows::OperationRows,
 };
 use futures::future::BoxFuture;
+use gpuaas_crash_points::{self as crash_points, Point, StepKind};
 use gpuaas_planner::StepAction;
 use gpuaas_store::{StepRecord, TaskRecord};
 
@@ -48,6 +49,21 @@ impl Driver {
             }
             (StepAction::Record { record }, _) => record::run(self.engine.clone(), rows, *record),
         };
-        Box::pin(async move { (id, attempt, end.await) })
+        let kind = kind_of(&step.spec.action);
+        Box::pin(async move {
+            crash_points::reach(Point::StepBegun(kind));
+            let end = end.await;
+            crash_points::reach(Point::StepAnswered(kind));
+            (id, attempt, end)
+        })
+    }
+}
+
+/// Its kind, as crash points name it.
+pub(crate) const fn kind_of(action: &StepAction) -> StepKind {
+    match action {
+        StepAction::NodeTask { .. } => StepKind::NodeTask,
+        StepAction::ClusterCall { .. } => StepKind::ClusterCall,
+        StepAction::Record { .. } => StepKind::Record,
     }
 }

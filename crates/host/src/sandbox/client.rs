@@ -3,7 +3,7 @@
 use camino::Utf8PathBuf;
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use tokio::{io::AsyncWriteExt, net::UnixStream};
-use tokio_util::codec::{FramedRead, LinesCodec};
+use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
 use super::protocol::{LINE_BYTES_MAX, Reply, Request};
 use crate::{
@@ -32,7 +32,7 @@ impl InitClient {
                 Err(HostError::Unit { unit, message })
             }
             Some(reply) => reply,
-            None => Err(HostError::Init("it hung up".to_owned())),
+            None => Err(HostError::InitGone("it hung up".to_owned())),
         }
     }
 
@@ -67,13 +67,13 @@ impl InitClient {
 
     /// Sends a request and returns all that comes back.
     async fn stream(&self, request: &Request) -> Result<BoxStream<'static, Result<Reply, HostError>>, HostError> {
-        let failed = |error: &dyn std::fmt::Display| HostError::Init(error.to_string());
-        let mut stream = connect(&self.socket).await.map_err(|error| failed(&error))?;
-        let mut line = serde_json::to_vec(request).map_err(|error| failed(&error))?;
+        let gone = |error: std::io::Error| HostError::InitGone(error.to_string());
+        let mut stream = connect(&self.socket).await.map_err(gone)?;
+        let mut line = serde_json::to_vec(request).map_err(|error| HostError::Init(error.to_string()))?;
         line.push(b'\n');
-        stream.write_all(&line).await.map_err(|error| failed(&error))?;
+        stream.write_all(&line).await.map_err(gone)?;
         let lines = FramedRead::new(stream, LinesCodec::new_with_max_length(LINE_BYTES_MAX));
-        let replies = lines.map_err(|error| HostError::Init(error.to_string())).and_then(|line| async move {
+        let replies = lines.map_err(broken).and_then(|line| async move {
             serde_json::from_str(&line).map_err(|error| HostError::Init(error.to_string()))
         });
         Ok(replies.boxed())
@@ -103,5 +103,12 @@ fn unit_of(request: &Request) -> String {
         | Request::IsEnabled { unit }
         | Request::Watch { unit }
         | Request::Journal { unit, .. } => unit.clone(),
+    }
+}
+
+fn broken(error: LinesCodecError) -> HostError {
+    match error {
+        LinesCodecError::Io(error) => HostError::InitGone(error.to_string()),
+        LinesCodecError::MaxLineLengthExceeded => HostError::Init(error.to_string()),
     }
 }

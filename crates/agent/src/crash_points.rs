@@ -1,0 +1,131 @@
+//! The point inside a task: just after the first thing that it changed on its host, whatever the handler. Without the feature `crash-points`
+//! a task gets the host itself.
+
+use std::sync::Arc;
+
+use gpuaas_host::Host;
+use gpuaas_model::TaskType;
+
+/// The host as a task of that type is to see it.
+#[cfg(not(feature = "crash-points"))]
+pub(crate) fn of_task(host: Arc<dyn Host>, _task: TaskType) -> Arc<dyn Host> {
+    host
+}
+
+/// The host as a task of that type is to see it.
+#[cfg(feature = "crash-points")]
+pub(crate) fn of_task(host: Arc<dyn Host>, task: TaskType) -> Arc<dyn Host> {
+    Arc::new(watched::Watched { host, task })
+}
+
+#[cfg(feature = "crash-points")]
+mod watched {
+    use std::{net::IpAddr, sync::Arc};
+
+    use async_trait::async_trait;
+    use camino::Utf8Path;
+    use futures::stream::BoxStream;
+    use gpuaas_crash_points::{Point, reach};
+    use gpuaas_host::{
+        Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Process, UnitStatus,
+    };
+    use gpuaas_model::TaskType;
+    use tokio::io::{AsyncRead, AsyncWrite};
+
+    /// Passes everything on.
+    pub(super) struct Watched {
+        pub(super) host: Arc<dyn Host>,
+        pub(super) task: TaskType,
+    }
+
+    impl Watched {
+        fn changed<T>(&self, done: Result<T, HostError>) -> Result<T, HostError> {
+            reach(Point::TaskInside(self.task));
+            done
+        }
+    }
+
+    #[async_trait]
+    impl Host for Watched {
+        async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
+            self.changed(self.host.write(file).await)
+        }
+        async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
+            self.host.read(path, bytes_max).await
+        }
+        async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
+            self.changed(self.host.remove(path).await)
+        }
+        async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+            self.changed(self.host.make_folder(path, mode).await)
+        }
+        async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
+            self.host.exists(path).await
+        }
+        async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError> {
+            self.host.list(path).await
+        }
+        async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
+            self.host.size(path).await
+        }
+        async fn open(&self, path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError> {
+            self.host.open(path).await
+        }
+        async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError> {
+            self.changed(self.host.append(path).await)
+        }
+        async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
+            self.host.sync(path).await
+        }
+        async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
+            self.changed(self.host.rename(from, to).await)
+        }
+        async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+            self.changed(self.host.copy(from, to, mode).await)
+        }
+        async fn run(&self, command: &Command) -> Result<CommandEnd, HostError> {
+            self.changed(self.host.run(command).await)
+        }
+        async fn daemon_reload(&self) -> Result<(), HostError> {
+            self.host.daemon_reload().await
+        }
+        async fn start(&self, unit: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.start(unit).await)
+        }
+        async fn stop(&self, unit: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.stop(unit).await)
+        }
+        async fn enable(&self, unit: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.enable(unit).await)
+        }
+        async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError> {
+            self.host.unit(unit).await
+        }
+        async fn unit_events(&self, unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError> {
+            self.host.unit_events(unit).await
+        }
+        async fn journal(
+            &self,
+            unit: &str,
+            from: JournalFrom,
+            follow: bool,
+        ) -> Result<BoxStream<'static, JournalLine>, HostError> {
+            self.host.journal(unit, from, follow).await
+        }
+        async fn facts(&self) -> Result<Facts, HostError> {
+            self.host.facts().await
+        }
+        fn address(&self) -> IpAddr {
+            self.host.address()
+        }
+        async fn listening(&self, ports: &[u16]) -> Result<Vec<u16>, HostError> {
+            self.host.listening(ports).await
+        }
+        async fn processes(&self, prefixes: &[String]) -> Result<Vec<Process>, HostError> {
+            self.host.processes(prefixes).await
+        }
+        async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError> {
+            self.host.mounts(prefixes).await
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Death at every named point of a deployment, of everybody whom it may hit there: the deployment ends well, and an effect is repeated only
+//! where the node's own ledger shows that it was interrupted.
+
+use std::time::{Duration, Instant};
+
+use gpuaas_crash_points::{Point, StepKind};
+use gpuaas_model::TaskType;
+
+use crate::{
+    fleet::Fleet,
+    restarts::{ends_well, prepared},
+    world::{CLUSTERS, eventually},
+};
+
+/// The node that carries the server, whose points are armed.
+const NODE: u8 = 1;
+
+/// Whom the signal hits while the process at the point stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    ControlPlane,
+    Agent,
+    Init,
+    /// Control plane and agent at once.
+    Both,
+}
+
+/// Whose point it is: of the control plane, or of the node.
+const fn node_of(point: Point) -> Option<u8> {
+    match point {
+        Point::StepBegun(_) | Point::StepAnswered(_) | Point::StepSettled(_) => None,
+        Point::TaskBegun(_)
+        | Point::TaskInside(_)
+        | Point::TaskDone(_)
+        | Point::TaskEnded(_)
+        | Point::UnitStarting
+        | Point::UnitStarted => Some(NODE),
+    }
+}
+
+/// One cell: a deployment that is hit there. Returns how long it took; `None` when a deployment never comes to that point.
+async fn cell(point: Point, victim: Victim) -> Option<Duration> {
+    let _permit = CLUSTERS.acquire().await.expect("never closed");
+    let began = Instant::now();
+    let mut fleet = Fleet::start(2).await;
+    let client = fleet.client();
+    let deploy = prepared(&client).await;
+    let name = point.to_string();
+    fleet.arm(node_of(point), &name);
+    let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
+    let mut ended = false;
+    eventually("the deployment neither ends nor comes to the point", async || {
+        let ask = client.get_operation(&operation);
+        // A control plane that stands still does not answer.
+        let detail = tokio::time::timeout(Duration::from_millis(500), ask).await;
+        ended = matches!(detail, Ok(Ok(detail)) if detail.operation.ended_at.is_some());
+        ended || fleet.stands_at(node_of(point), &name)
+    })
+    .await;
+    if ended {
+        return None;
+    }
+    if matches!(victim, Victim::ControlPlane | Victim::Both) {
+        fleet.kill_server();
+    }
+    match victim {
+        Victim::Agent | Victim::Both => fleet.kill_agent(NODE),
+        Victim::Init => fleet.kill_init(NODE),
+        Victim::ControlPlane => {}
+    }
+    if node_of(point).is_some() {
+        fleet.let_go_on(NODE);
+    } else if !matches!(victim, Victim::ControlPlane | Victim::Both) {
+        fleet.signal_replica(0, "CONT");
+    }
+    if victim == Victim::Init {
+        fleet.start_init(NODE);
+    }
+    if matches!(victim, Victim::ControlPlane | Victim::Both) {
+        fleet.start_server();
+    }
+    let client = fleet.client();
+    ends_well(&client, &operation).await;
+    let tasks = client.list_tasks(None, Some(operation)).await.expect("tasks").items;
+    let starts: Vec<String> = tasks
+        .iter()
+        .filter(|task| task.task_type == TaskType::Rke2Start.as_str())
+        .map(|task| task.id.clone())
+        .collect();
+    // A machine that boots starts what is enabled by itself.
+    let boots = usize::from(victim == Victim::Init);
+    let may_start = 1 + fleet.interrupted(NODE, &starts) + boots;
+    let started = fleet.counted(NODE, "start");
+    assert!((1..=may_start).contains(&started), "{name}: started {started} times, {may_start} at most");
+    assert_eq!(fleet.counted(2, "start"), 1, "{name}: the other node was not hit");
+    Some(began.elapsed())
+}
+
+macro_rules! cells {
+    ($($name:ident: $point:expr, $victim:expr;)+) => {
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            assert!(cell($point, $victim).await.is_some(), "no deployment comes to {}", $point);
+        })+
+    };
+}
+
+// Twelve of all: every kind of point, every victim.
+cells! {
+    a_control_plane_dies_before_a_task_is_sent: Point::StepBegun(StepKind::NodeTask), Victim::ControlPlane;
+    a_control_plane_dies_with_an_answer_in_hand: Point::StepAnswered(StepKind::NodeTask), Victim::ControlPlane;
+    a_control_plane_dies_before_it_thanks_the_node: Point::StepSettled(StepKind::NodeTask), Victim::ControlPlane;
+    a_control_plane_dies_before_a_cluster_is_called: Point::StepBegun(StepKind::ClusterCall), Victim::ControlPlane;
+    a_control_plane_dies_after_a_cluster_answered: Point::StepAnswered(StepKind::ClusterCall), Victim::ControlPlane;
+    a_control_plane_dies_between_two_milestones: Point::StepSettled(StepKind::Record), Victim::ControlPlane;
+    an_agent_dies_before_it_starts_the_unit: Point::TaskBegun(TaskType::Rke2Start), Victim::Agent;
+    an_agent_dies_in_the_middle_of_an_installation: Point::TaskInside(TaskType::Rke2Install), Victim::Agent;
+    an_agent_dies_when_the_unit_is_up_and_nothing_says_so: Point::TaskDone(TaskType::Rke2Start), Victim::Agent;
+    both_die_when_the_ledger_alone_knows: Point::TaskEnded(TaskType::Rke2Configure), Victim::Both;
+    a_machine_dies_in_the_middle_of_a_start: Point::TaskInside(TaskType::Rke2Start), Victim::Init;
+    a_machine_dies_when_the_process_has_just_begun: Point::UnitStarted, Victim::Init;
+}
+
+/// All of it: `cargo xtask test --full`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the whole product of points and victims takes half an hour"]
+async fn every_point_and_every_victim() {
+    for point in Point::all() {
+        for victim in [Victim::ControlPlane, Victim::Agent, Victim::Init, Victim::Both] {
+            match cell(point, victim).await {
+                Some(took) => println!("    kill matrix: {point} | {victim:?} | {:.1} s", took.as_secs_f64()),
+                None => println!("    kill matrix: {point} | {victim:?} | not on the way of a deployment"),
+            }
+        }
+    }
+}
