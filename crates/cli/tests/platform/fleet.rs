@@ -17,6 +17,9 @@ use crate::world::{GPUAAS, PATIENCE, build_programs, eventually};
 /// Blocks of loopback addresses, one per fleet, away from those that `gpuaas dev` locks (127.64 and on).
 static BLOCK: AtomicU8 = AtomicU8::new(1);
 
+/// Longest that a process may take to end once its lifeline is gone.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+
 /// A control plane with its nodes.
 pub(crate) struct Fleet {
     folder: tempfile::TempDir,
@@ -159,7 +162,12 @@ impl Fleet {
 
     /// Ends a node's agent with SIGKILL; its init starts it again.
     pub(crate) fn kill_agent(&self, node: u8) {
-        let status = Command::new("kill").args(["-KILL", &self.agent(node).to_string()]).status();
+        self.signal_agent(node, "KILL");
+    }
+
+    /// Sends a signal to a node's agent.
+    pub(crate) fn signal_agent(&self, node: u8, signal: &str) {
+        let status = Command::new("kill").args([&format!("-{signal}"), &self.agent(node).to_string()]).status();
         assert!(status.expect("kill runs").success());
     }
 
@@ -299,10 +307,21 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         // Their lifelines end with their standard inputs: each takes its sandbox along.
         let servers = self.replicas.iter_mut().filter_map(|replica| replica.process.take());
-        for mut child in self.inits.iter_mut().filter_map(Option::take).chain(servers) {
-            drop(child.stdin.take());
-            let _ = child.wait();
+        for child in self.inits.iter_mut().filter_map(Option::take).chain(servers) {
+            end(child);
         }
+    }
+}
+
+/// Lets a process end by its lifeline. One that a failed test left stopped could not: it is killed in time.
+fn end(mut child: Child) {
+    drop(child.stdin.take());
+    let began = Instant::now();
+    while child.try_wait().is_ok_and(|ended| ended.is_none()) {
+        if began.elapsed() > ENDS_WITHIN {
+            let _ = child.kill();
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -1,13 +1,14 @@
 //! Runs the tests and counts them by kind.
 
+mod disk;
+mod watched;
+
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader},
-    process::Stdio,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use camino::Utf8Path;
 
 use crate::{components, demo, lint, release, shell};
@@ -25,6 +26,9 @@ const LEFT_OUT_OF_QUICK: [&str; 9] = [
     "placements::",
 ];
 
+/// Longest silence of cargo and its tests: the longest test takes a third of it, and prints its name when it ends.
+const SILENCE_MAX: Duration = Duration::from_secs(600);
+
 /// How much of it.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -39,6 +43,7 @@ pub(crate) struct Options {
 /// Lint first, tests, and the demo last.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let began = Instant::now();
+    disk::require_room()?;
     lint::run()?;
     // Tests that deploy need genuine Kubernetes parts: minutes once, then they lie in the cache.
     let components = components::ensure(&components::ComponentsOptions { download: false, dir: None })?;
@@ -127,18 +132,13 @@ fn cargo_test(arguments: &[&str], options: &Options, release: &Utf8Path, counts:
         command.args(LEFT_OUT_OF_QUICK.iter().flat_map(|name| ["--skip", name]));
         eprintln!("    left out of the quick run: {}", LEFT_OUT_OF_QUICK.join(", "));
     }
-    // One pipe for both: a binary's name goes to stderr, its tests to stdout, and their order tells which is whose.
-    let (reader, writer) = std::io::pipe().context("a pipe for the tests' output")?;
-    command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
-    let mut child = command.spawn().context("cargo test")?;
-    drop(command);
+    // A binary's name goes to stderr, its tests to stdout, and their order tells which is whose.
     let (mut binary, mut of_passed) = (String::new(), false);
-    for line in BufReader::new(reader).lines() {
-        let line = line?;
+    let status = watched::run(command, SILENCE_MAX, |line| {
         if let Some(running) = line.trim_start().strip_prefix("Running ") {
             binary = running.to_owned();
         }
-        counts.take(&binary, &line);
+        counts.take(&binary, line);
         let dull = line.starts_with("test ") && line.ends_with("... ok");
         // How much a test tried, where it says so.
         let figures = line.trim_start().strip_prefix("roles × routes: ");
@@ -152,8 +152,7 @@ fn cargo_test(arguments: &[&str], options: &Options, release: &Utf8Path, counts:
         if !dull && !of_passed && !line.is_empty() {
             println!("{line}");
         }
-    }
-    let status = child.wait()?;
+    })?;
     if !status.success() {
         counts.print();
         bail!("tests failed ({status})");

@@ -1,0 +1,96 @@
+//! A command that is read line by line and does not outstay its silence.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, ExitStatus, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Runs `command` and gives every line of its output, both streams as one in their order, to `take`.
+///
+/// A command that says nothing for as long as `silence_max` is ended with all that it started, and named: a test that hangs fails the run
+/// while somebody can still read which one it was.
+pub(super) fn run(
+    mut command: Command,
+    silence_max: Duration,
+    mut take: impl FnMut(&str),
+) -> anyhow::Result<ExitStatus> {
+    let (reader, writer) = std::io::pipe().context("a pipe for the output")?;
+    command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
+    let mut child = command.spawn().with_context(|| format!("{:?}", command.get_program()))?;
+    // It holds the pipe's other end: without it the lines end with the child.
+    drop(command);
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || BufReader::new(reader).lines().try_for_each(|line| sender.send(line)));
+    loop {
+        match lines.recv_timeout(silence_max) {
+            Ok(line) => take(&line.context("the output is text")?),
+            Err(RecvTimeoutError::Disconnected) => return Ok(child.wait()?),
+            Err(RecvTimeoutError::Timeout) => {
+                let ended = end_with_descendants(child.id());
+                let _ = child.wait();
+                bail!("nothing was said for {} s; ended: {}", silence_max.as_secs(), ended.join(", "));
+            }
+        }
+    }
+}
+
+/// Kills a process and all that descend from it; returns their names.
+fn end_with_descendants(root: u32) -> Vec<String> {
+    let mut found = vec![(root, "cargo".to_owned())];
+    let mut next = 0;
+    while let Some(&(parent, _)) = found.get(next) {
+        found.extend(children(parent));
+        next += 1;
+    }
+    for pid in found.iter().filter_map(|(pid, _)| Pid::from_raw(i32::try_from(*pid).ok()?)) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    found.into_iter().map(|(pid, name)| format!("{name} ({pid})")).collect()
+}
+
+fn children(parent: u32) -> Vec<(u32, String)> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| {
+        // `pid (name) state parent …`, where the name may hold anything.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (head, tail) = stat.rsplit_once(") ")?;
+        let is_child = tail.split(' ').nth(1)?.parse() == Ok(parent);
+        is_child.then(|| (pid, head.split_once('(').map(|(_, name)| name.to_owned()).unwrap_or_default()))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn both_streams_are_read_as_one_and_the_exit_status_is_returned() {
+        let mut lines = Vec::new();
+        let status =
+            run(shell("echo one; echo two >&2; exit 3"), Duration::from_secs(60), |line| lines.push(line.to_owned()));
+        assert_eq!((status.expect("it ran").code(), lines), (Some(3), vec!["one".to_owned(), "two".to_owned()]));
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_ended_with_its_children_and_they_are_named() {
+        let began = Instant::now();
+        let error = run(shell("sleep 300 & sleep 301; true"), Duration::from_millis(300), |_| {}).unwrap_err();
+        assert!(began.elapsed() < Duration::from_secs(60));
+        assert_eq!(error.to_string().matches("sleep (").count(), 2, "{error}");
+    }
+}
