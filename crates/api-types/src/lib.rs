@@ -22,7 +22,10 @@ pub use node::{
     RegisteredNode, Task,
 };
 pub use plan::{PlacementOption, PlannedMember, PlannedStep, Preview};
-pub use platform::{AuditEntry, CreateProject, CreateToken, CreatedToken, Event, Project, Replica, Token, WhoAmI};
+pub use platform::{
+    AuditEntry, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken, Event,
+    Project, Replica, ServiceAccount, SigningKey, Token, WhoAmI,
+};
 pub use problem::{Problem, ProblemReason};
 pub use workload::{
     AccessGranted, AddMembers, App, Artifact, AskAccess, Deploy, Fault, ImportRelease, Member, Operation,

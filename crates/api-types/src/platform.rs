@@ -82,7 +82,7 @@ pub struct CreateToken {
     /// The project's name or id; the caller's own when absent; needed for the roles of a project.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub project: Option<String>,
-    /// Its life in seconds; without end when absent.
+    /// Its life in seconds; 30 days when absent, a year at most.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ttl_seconds: Option<u64>,
 }
@@ -94,6 +94,66 @@ pub struct CreatedToken {
     pub token: Token,
     /// The secret.
     pub secret: String,
+}
+
+/// A program that acts for a project.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ServiceAccount {
+    /// Its id.
+    pub id: String,
+    /// Its name, one of a kind in its project; the audit shows it as `service-account/NAME`.
+    pub name: String,
+    /// The id of its project.
+    pub project: String,
+    /// `project-admin`, `project-member` or `viewer`: its tokens' role.
+    pub role: String,
+    /// When it was made.
+    pub created_at: String,
+    /// When it was deleted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub deleted_at: Option<String>,
+}
+
+/// Makes a service account.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateServiceAccount {
+    /// 1 to 63 of a-z, 0-9 and -.
+    pub name: String,
+    /// `project-admin`, `project-member` or `viewer`.
+    pub role: String,
+    /// The project's name or id; the caller's own when absent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub project: Option<String>,
+}
+
+/// Makes a token for a service account.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateServiceAccountToken {
+    /// Its life in seconds; an hour when absent, 30 days at most.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ttl_seconds: Option<u64>,
+}
+
+/// A key that signs tasks.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SigningKey {
+    /// Its id, as tasks name it.
+    pub id: String,
+    /// `staged`, `active`, `grace`, `retired` or `revoked`.
+    pub state: String,
+    /// What its next state waits for; absent when nothing is to come by itself.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting_for: Option<String>,
+    /// Its 32 public bytes in base64.
+    pub public: String,
+    /// The version of the key set since which that is its state.
+    pub version: u64,
+    /// When it was made.
+    pub created_at: String,
+    /// When it came to its state.
+    pub changed_at: String,
 }
 
 /// Who the caller is.

@@ -1,9 +1,14 @@
 //! Rows as the API shows them.
 
 use gpuaas_api_types::{
-    Allocation, AuditEntry, Event, Node, NodeFacts, Preflight, PreflightFinding, Project, Task, Token,
+    Allocation, AuditEntry, Event, Node, NodeFacts, Preflight, PreflightFinding, Project, ServiceAccount, SigningKey,
+    Task, Token,
 };
-use gpuaas_store::{AllocationRecord, AuditRecord, EventRecord, NodeRecord, ProjectRecord, TaskRecord, TokenRecord};
+use gpuaas_engine::commands::keys::SigningKeyView;
+use gpuaas_store::{
+    AllocationRecord, AuditRecord, EventRecord, NodeRecord, ProjectRecord, ServiceAccountRecord, TaskRecord,
+    TokenRecord,
+};
 use gpuaas_wire::task::{PreflightReport, Severity};
 
 pub(crate) fn project(record: ProjectRecord) -> Project {
@@ -19,6 +24,29 @@ pub(crate) fn token(record: TokenRecord) -> Token {
         created_at: record.created_at.to_string(),
         expires_at: record.expires_at.map(|at| at.to_string()),
         revoked_at: record.revoked_at.map(|at| at.to_string()),
+    }
+}
+
+pub(crate) fn service_account(record: ServiceAccountRecord) -> ServiceAccount {
+    ServiceAccount {
+        id: record.id.to_string(),
+        name: record.name.to_string(),
+        project: record.project.to_string(),
+        role: record.role.to_string(),
+        created_at: record.created_at.to_string(),
+        deleted_at: record.deleted_at.map(|at| at.to_string()),
+    }
+}
+
+pub(crate) fn signing_key(view: SigningKeyView) -> SigningKey {
+    SigningKey {
+        id: view.key.key_id,
+        state: view.key.state.to_string(),
+        waiting_for: view.waiting_for,
+        public: view.key.public,
+        version: view.key.version,
+        created_at: view.key.created_at.to_string(),
+        changed_at: view.key.changed_at.to_string(),
     }
 }
 

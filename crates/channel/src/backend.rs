@@ -62,8 +62,8 @@ pub trait ChannelBackend: Send + Sync {
     /// One of the node's observed units is now like this.
     async fn unit_changed(&self, node: NodeId, report: UnitReport);
 
-    /// The signed key set to hand out at connection, as JSON.
-    async fn key_set(&self) -> String;
+    /// The signed key set to hand out at connection: its version, and JSON.
+    async fn key_set(&self) -> (u64, String);
 
     /// Which units the node should report.
     async fn observed_units(&self, node: NodeId) -> Vec<String>;

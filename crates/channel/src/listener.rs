@@ -162,13 +162,15 @@ async fn serve_reversed(
     }
 }
 
-async fn serve_control(channel: Channel, session: Session) -> Result<(), ChannelError> {
+async fn serve_control(channel: Channel, mut session: Session) -> Result<(), ChannelError> {
     let (shared, node) = (&channel.shared, session.node);
     if channel.is_cloned(&session).await {
         shared.backend.cloned(node, &session.hello).await;
         return Err(ChannelError::Lost("another live agent uses this identity".to_owned()));
     }
-    give_keys(&session.link, &shared.backend.key_set().await).await?;
+    let (version, signed_set) = shared.backend.key_set().await;
+    give_keys(&session.link, &signed_set).await?;
+    session.hello.key_set_version = version;
     give_endpoints(&session.link, shared.backend.endpoints().await).await;
     shared.install(session.clone());
     shared.liveness.connected(node);

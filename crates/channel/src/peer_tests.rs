@@ -51,8 +51,8 @@ impl ChannelBackend for Empty {
 
     async fn unit_changed(&self, _: NodeId, _: UnitReport) {}
 
-    async fn key_set(&self) -> String {
-        String::new()
+    async fn key_set(&self) -> (u64, String) {
+        (0, String::new())
     }
 
     async fn observed_units(&self, _: NodeId) -> Vec<String> {

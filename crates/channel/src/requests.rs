@@ -58,7 +58,7 @@ impl Channel {
 
     /// Hands the agent a signed key set.
     pub async fn set_keys(&self, node: NodeId, signed_set: &str) -> Result<(), ChannelError> {
-        give_keys(&self.link(node).await?, signed_set).await
+        within(async { give_keys(&self.link(node).await?, signed_set).await }).await
     }
 
     /// Sets which units the node reports changes of. Its reports go to the replica that holds its channel.

@@ -81,6 +81,12 @@ pub(crate) enum Command {
     /// API tokens
     #[command(subcommand)]
     Token(commands::token::Verb),
+    /// Programs that act for a project
+    #[command(subcommand)]
+    ServiceAccount(commands::service_account::Verb),
+    /// Keys of the control plane
+    #[command(subcommand)]
+    Keys(commands::keys::Verb),
     /// The catalog
     #[command(subcommand)]
     App(commands::app::Verb),

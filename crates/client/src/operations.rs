@@ -2,9 +2,10 @@
 
 use gpuaas_api_types::{
     AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry,
-    CreateAllocation, CreateProject, CreateToken, CreatedToken, Deploy, Event, ImportRelease, List, Member, Node,
-    Operation, OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica,
-    Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
+    CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
+    Deploy, Event, ImportRelease, List, Member, Node, Operation, OperationDetail, Ping, PlacementOption, Preview,
+    Project, RegisterNode, RegisteredNode, Replica, ServiceAccount, SigningKey, Started, Task, Token, WhoAmI, Workload,
+    WorkloadDetail,
 };
 use serde_json::json;
 
@@ -23,6 +24,10 @@ pub(crate) fn query(parameters: &[(&str, Option<String>)]) -> String {
 pub(crate) fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+fn service_account_path(project: Option<String>, name: &str, verb: &str) -> String {
+    format!("/api/v1/service-accounts/{}{verb}{}", escaped(name), query(&[("project", project)]))
 }
 
 fn workload_path(project: Option<String>, workload: &str, verb: &str) -> String {
@@ -63,6 +68,41 @@ impl Client {
     /// Withdraws a token.
     pub async fn revoke_token(&self, id: &str) -> Answer<Token> {
         self.delete(&format!("/api/v1/tokens/{}", escaped(id))).await
+    }
+
+    /// Service accounts of a project.
+    pub async fn list_service_accounts(&self, project: Option<String>) -> Answer<List<ServiceAccount>> {
+        self.get(&format!("/api/v1/service-accounts{}", query(&[("project", project)]))).await
+    }
+
+    /// Makes a service account.
+    pub async fn create_service_account(&self, ask: &CreateServiceAccount) -> Answer<ServiceAccount> {
+        self.post("/api/v1/service-accounts", ask).await
+    }
+
+    /// Deletes a service account and withdraws its tokens.
+    pub async fn delete_service_account(&self, project: Option<String>, name: &str) -> Answer<ServiceAccount> {
+        self.delete(&service_account_path(project, name, "")).await
+    }
+
+    /// Makes a token for a service account.
+    pub async fn create_service_account_token(
+        &self,
+        project: Option<String>,
+        name: &str,
+        ask: &CreateServiceAccountToken,
+    ) -> Answer<CreatedToken> {
+        self.post(&service_account_path(project, name, "/tokens"), ask).await
+    }
+
+    /// The keys that sign or signed tasks.
+    pub async fn list_signing_keys(&self) -> Answer<List<SigningKey>> {
+        self.get("/api/v1/signing-keys").await
+    }
+
+    /// Has a new task-signing key take the place of the one in use.
+    pub async fn rotate_signing_keys(&self) -> Answer<SigningKey> {
+        self.post("/api/v1/signing-keys/rotate", &json!({})).await
     }
 
     /// Nodes, in a state and with a connectivity where these are given.

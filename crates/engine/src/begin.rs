@@ -12,6 +12,7 @@ use sync_wrapper::SyncFuture;
 use crate::{
     dispatch::{Purpose, StepStartError},
     driver::{Driver, Ended, THE_LEASE},
+    keys::KeysError,
     record::Story,
     rows::OperationRows,
     step::{AttemptEnd, continue_node_task},
@@ -98,7 +99,10 @@ impl Driver {
         let task = match self.record_node_task(tx, rows, at).await {
             Ok(task) => Ok(task),
             Err(StepStartError::Store(error)) => return Err(error),
-            Err(StepStartError::Sign(why)) => Err(TaskFailure::new(Code::Internal, why)),
+            Err(StepStartError::Keys(KeysError::Store(error))) => return Err(error),
+            Err(error @ (StepStartError::Keys(_) | StepStartError::Render(_))) => {
+                Err(TaskFailure::new(Code::Internal, error.to_string()))
+            }
         };
         let step = &mut rows.steps[at];
         step.task = task.as_ref().ok().and_then(|task| task.as_ref().map(|task| task.id));
@@ -121,7 +125,7 @@ impl Driver {
         let StepAction::NodeTask { node, task } = &step.spec.action else { return Ok(None) };
         let app = self.app(rows)?;
         let params =
-            app.render(&step.spec, &rows.of.view()).map_err(|error| StepStartError::Sign(error.to_string()))?;
+            app.render(&step.spec, &rows.of.view()).map_err(|error| StepStartError::Render(error.to_string()))?;
         let schema = app.manifest().tasks.iter().find(|(known, _)| known == task).map_or(1, |(_, schema)| *schema);
         let purpose = Purpose {
             project: Some(rows.operation.project),

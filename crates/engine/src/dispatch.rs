@@ -20,6 +20,7 @@ use crate::{
     effects::ProgressSink,
     engine::Engine,
     error::CommandError,
+    keys::KeysError,
     port::{DispatchError, TaskUpdate},
     record::audit_task,
 };
@@ -84,7 +85,7 @@ impl Engine {
             fence,
             correlation: purpose.correlation,
         };
-        let signed = self.keys().sign(&statement).map_err(|error| StepStartError::Sign(error.to_string()))?;
+        let signed = self.keys().ring(tx).await?.sign(&statement)?;
         let task = TaskRecord {
             id,
             node: node.id,
@@ -131,6 +132,7 @@ impl Engine {
 
     async fn follow_until_end(&self, task: &TaskRecord, progress: &ProgressSink) -> TaskEnd {
         let mut connections = self.connections();
+        let mut keys_doubted = false;
         loop {
             // Marked before the push: a connection that comes while it fails is not missed.
             connections.borrow_and_update();
@@ -139,6 +141,12 @@ impl Engine {
                     match updates.next().await {
                         Some(Ok(TaskUpdate::Accepted)) => {}
                         Some(Ok(TaskUpdate::Progress(said))) => progress(said.text),
+                        // A node that connected in the very moment of a key rotation is given the keys a moment later.
+                        Some(Ok(TaskUpdate::Ended(outcome))) if is_of_unknown_key(&outcome) && !keys_doubted => {
+                            keys_doubted = true;
+                            self.key_tending().doubt();
+                            break DispatchError::Lost("it does not know the key that signed the task".to_owned());
+                        }
                         Some(Ok(TaskUpdate::Ended(outcome))) => return TaskEnd::Outcome(outcome),
                         Some(Ok(TaskUpdate::Interrupted)) => return TaskEnd::Interrupted,
                         Some(Err(lost)) => break lost,
@@ -189,9 +197,17 @@ impl Engine {
             TaskEnd::Interrupted => None,
         };
         tx.update_task(&task, before).await?;
+        if self.keys().known_ring().is_changing() {
+            // Perhaps it was the last one of a key that signs no more. Whoever looks waits for this very change.
+            self.key_tending().doubt();
+        }
         let node = tx.node(task.node).await?;
         audit_task(tx, &task, node.name.as_str(), AuditAction::TaskComplete, result).await
     }
+}
+
+fn is_of_unknown_key(outcome: &TaskOutcome) -> bool {
+    matches!(outcome, TaskOutcome::Failed { failure } if failure.code == Code::EnvelopeInvalid)
 }
 
 /// Waits for ever once the engine goes down: whoever continues reads the task's row.
@@ -207,16 +223,20 @@ pub(crate) enum StepStartError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Its parameters could not be rendered.
+    #[error("the task could not be rendered: {0}")]
+    Render(String),
     /// The task could not be signed.
-    #[error("the task could not be signed: {0}")]
-    Sign(String),
+    #[error(transparent)]
+    Keys(#[from] KeysError),
 }
 
 impl From<StepStartError> for CommandError {
     fn from(error: StepStartError) -> Self {
         match error {
             StepStartError::Store(error) => error.into(),
-            StepStartError::Sign(_) => Self::new(Code::Internal, error.to_string()),
+            StepStartError::Keys(error) => error.into(),
+            StepStartError::Render(_) => Self::new(Code::Internal, error.to_string()),
         }
     }
 }

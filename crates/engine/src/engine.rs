@@ -15,6 +15,7 @@ use crate::{
     catalog::Catalog,
     driver::Driver,
     effects::Tunnels,
+    key_rotation::KeyTending,
     keys::Keys,
     port::{Nodes, Ports},
 };
@@ -60,6 +61,7 @@ pub struct Engine {
     drivers: Mutex<BTreeMap<OperationId, Arc<Notify>>>,
     /// Counts connections of nodes; attempts that wait for one watch it.
     connections: watch::Sender<u64>,
+    key_tending: KeyTending,
     stop: CancellationToken,
 }
 
@@ -70,6 +72,7 @@ impl Engine {
             parts,
             drivers: Mutex::default(),
             connections: watch::Sender::new(0),
+            key_tending: KeyTending::default(),
             stop: CancellationToken::new(),
         })
     }
@@ -126,6 +129,11 @@ impl Engine {
 
     fn wake_waiting(&self) {
         self.connections.send_modify(|count| *count += 1);
+    }
+
+    /// What this process knows of the task-signing keys it tends.
+    pub(crate) fn key_tending(&self) -> &KeyTending {
+        &self.key_tending
     }
 
     /// Cancelled when the engine stops.

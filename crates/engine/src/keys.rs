@@ -1,20 +1,29 @@
 //! The control plane's own keys: it signs tasks and seals secrets with them. Nothing here ever prints one.
+//!
+//! Which key signs is said by rows, so that every replica changes over with the same commit. How one key follows another is
+//! [`crate::key_rotation`]'s.
 
-use gpuaas_model::SecretId;
-use gpuaas_trust::{
-    Authority, AuthorityError, SealError, SealingKey, SignError, SigningKeySet, TaskSigner, TaskStatement,
-};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use gpuaas_model::{Entropy, KeyState, SecretId, Timestamp};
+use gpuaas_store::{Reader, SigningKeyRecord, StoreError, StoredSigningKey};
+use gpuaas_trust::{Authority, SealError, SealingKey, SignError, SigningKeySet, TaskKey, TaskSigner, TaskStatement};
 use zeroize::Zeroizing;
-
-/// The version of the key set: one key, never changed. Rotation makes more of both.
-const KEY_SET_VERSION: u64 = 1;
 
 /// The keys in use.
 pub struct Keys {
     control_plane: String,
     authority: Authority,
-    signer: TaskSigner,
     sealing: SealingKey,
+    ring: RwLock<Arc<KeyRing>>,
+}
+
+/// The task-signing keys, at one version of their set.
+#[derive(Default)]
+pub struct KeyRing {
+    version: u64,
+    accepted: Vec<SigningKeyRecord>,
+    signer: Option<TaskSigner>,
 }
 
 /// A signed task, ready to be recorded and sent.
@@ -28,10 +37,36 @@ pub struct SignedTask {
     pub key_id: String,
 }
 
+/// A key set with the authority's signature, as agents take it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SignedSet {
+    /// Its version.
+    pub version: u64,
+    /// JSON.
+    pub text: String,
+}
+
+/// Why a key could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeysError {
+    /// The rows could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A seed does not open, or the set could not be signed.
+    #[error("the task-signing keys cannot be used: {0}")]
+    Unusable(String),
+    /// No row names a key that signs.
+    #[error("no task-signing key is active")]
+    NoneActive,
+    /// The task could not be signed.
+    #[error("the task could not be signed: {0}")]
+    Sign(#[from] SignError),
+}
+
 impl Keys {
-    /// The keys of the control plane of that id.
-    pub fn new(control_plane: String, authority: Authority, signer: TaskSigner, sealing: SealingKey) -> Self {
-        Self { control_plane, authority, signer, sealing }
+    /// The keys of the control plane of that id. Which one signs, rows say.
+    pub fn new(control_plane: String, authority: Authority, sealing: SealingKey) -> Self {
+        Self { control_plane, authority, sealing, ring: RwLock::default() }
     }
 
     /// The certificate authority.
@@ -39,10 +74,9 @@ impl Keys {
         &self.authority
     }
 
-    /// The keys that agents accept tasks from, signed by the authority, as JSON.
-    pub fn signed_key_set(&self) -> Result<serde_json::Value, AuthorityError> {
-        let set = SigningKeySet { version: KEY_SET_VERSION, keys: vec![self.signer.public()] };
-        serde_json::to_value(set.sign(&self.authority)?).map_err(|error| AuthorityError::Material(error.to_string()))
+    /// The key that seals what the store keeps.
+    pub fn sealing(&self) -> &SealingKey {
+        &self.sealing
     }
 
     /// This control plane's id, as node certificates and tasks carry it.
@@ -50,14 +84,69 @@ impl Keys {
         &self.control_plane
     }
 
-    /// Signs a task.
-    pub fn sign(&self, statement: &TaskStatement) -> Result<SignedTask, SignError> {
-        let envelope = self.signer.sign(statement)?;
-        Ok(SignedTask {
-            sha256: envelope.payload_sha256(),
-            key_id: self.signer.key_id().to_owned(),
-            envelope: envelope.to_json(),
-        })
+    /// A fresh task-signing key in that state, its seed sealed: a row to be written.
+    pub fn make(
+        &self,
+        state: KeyState,
+        version: u64,
+        now: Timestamp,
+        entropy: &dyn Entropy,
+    ) -> Result<StoredSigningKey, SealError> {
+        self.stored(&TaskSigner::generate(entropy), state, version, now)
+    }
+
+    /// The row of a key.
+    pub fn stored(
+        &self,
+        signer: &TaskSigner,
+        state: KeyState,
+        version: u64,
+        now: Timestamp,
+    ) -> Result<StoredSigningKey, SealError> {
+        let TaskKey { kid, public, state } = signer.public(state);
+        let seed = self.sealing.seal(&sealed_as(&kid), &*signer.to_seed())?;
+        let key = SigningKeyRecord {
+            key_id: kid,
+            public,
+            state,
+            version,
+            created_at: now,
+            changed_at: now,
+            correlation: None,
+        };
+        Ok(StoredSigningKey { key, seed })
+    }
+
+    /// The keys as the rows have them at this moment.
+    pub async fn ring(&self, reader: &mut Reader) -> Result<Arc<KeyRing>, KeysError> {
+        let version = reader.key_set_version().await?;
+        let known = self.known_ring();
+        if known.version == version && version > 0 {
+            return Ok(known);
+        }
+        let ring = Arc::new(self.opened(version, reader.signing_keys().await?)?);
+        *self.ring.write().unwrap_or_else(PoisonError::into_inner) = ring.clone();
+        Ok(ring)
+    }
+
+    /// The keys as they were when they were last read.
+    pub(crate) fn known_ring(&self) -> Arc<KeyRing> {
+        self.ring.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The keys that agents accept tasks from, signed by the authority.
+    pub async fn signed_set(&self, reader: &mut Reader) -> Result<SignedSet, KeysError> {
+        let ring = self.ring(reader).await?;
+        let keys = ring.accepted.iter().map(|key| TaskKey {
+            kid: key.key_id.clone(),
+            public: key.public.clone(),
+            state: key.state,
+        });
+        let set = SigningKeySet { version: ring.version, keys: keys.collect() };
+        let unusable = |error: &dyn std::fmt::Display| KeysError::Unusable(error.to_string());
+        let signed = set.sign(&self.authority).map_err(|error| unusable(&error))?;
+        let text = serde_json::to_string(&signed).map_err(|error| unusable(&error))?;
+        Ok(SignedSet { version: set.version, text })
     }
 
     /// Seals a secret's bytes so that they open only under its own id.
@@ -69,4 +158,47 @@ impl Keys {
     pub fn unseal(&self, id: SecretId, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         self.sealing.open(id.to_string().as_bytes(), sealed)
     }
+
+    fn opened(&self, version: u64, stored: Vec<StoredSigningKey>) -> Result<KeyRing, KeysError> {
+        let active = stored.iter().find(|stored| stored.key.state == KeyState::Active);
+        let signer = active.map(|active| self.signer(active)).transpose()?;
+        let accepted = stored.into_iter().map(|stored| stored.key).filter(|key| key.state.is_accepted()).collect();
+        Ok(KeyRing { version, accepted, signer })
+    }
+
+    fn signer(&self, stored: &StoredSigningKey) -> Result<TaskSigner, KeysError> {
+        let key_id = &stored.key.key_id;
+        let unusable = |error: &dyn std::fmt::Display| KeysError::Unusable(format!("{key_id}: {error}"));
+        let seed = self.sealing.open(&sealed_as(key_id), &stored.seed).map_err(|error| unusable(&error))?;
+        let seed: &[u8; 32] = seed.as_slice().try_into().map_err(|error| unusable(&error))?;
+        Ok(TaskSigner::from_seed(seed))
+    }
+}
+
+impl KeyRing {
+    /// The version of the set.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether one key is following another: neither staged nor grace keys remain afterwards.
+    pub fn is_changing(&self) -> bool {
+        self.accepted.iter().any(|key| key.state != KeyState::Active)
+    }
+
+    /// Signs a task with the active key.
+    pub fn sign(&self, statement: &TaskStatement) -> Result<SignedTask, KeysError> {
+        let signer = self.signer.as_ref().ok_or(KeysError::NoneActive)?;
+        let envelope = signer.sign(statement)?;
+        Ok(SignedTask {
+            sha256: envelope.payload_sha256(),
+            key_id: signer.key_id().to_owned(),
+            envelope: envelope.to_json(),
+        })
+    }
+}
+
+/// What a seed is sealed as: it opens as no other key's.
+fn sealed_as(key_id: &str) -> Vec<u8> {
+    format!("task-signing.key/{key_id}").into_bytes()
 }

@@ -73,6 +73,9 @@ pub trait Nodes: Send + Sync {
     /// Sets which units the node reports changes of.
     async fn observe(&self, node: NodeId, units: Vec<String>);
 
+    /// Gives the node a signed key set. False when it did not take it, or is not connected here.
+    async fn give_keys(&self, node: NodeId, signed_set: &str) -> bool;
+
     /// Counts a node as gone from now on, unless it connects.
     fn expect_back(&self, node: NodeId);
 

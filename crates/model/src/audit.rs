@@ -39,6 +39,20 @@ text_enum! {
         TokenCreate = "token.create",
         /// A token was withdrawn.
         TokenRevoke = "token.revoke",
+        /// A service account was made.
+        ServiceAccountCreate = "service_account.create",
+        /// A service account was deleted.
+        ServiceAccountDelete = "service_account.delete",
+        /// A new task-signing key was asked for.
+        KeysRotate = "keys.rotate",
+        /// A task-signing key began to sign.
+        KeyActivate = "key.activate",
+        /// Another took its place.
+        KeySupersede = "key.supersede",
+        /// The last task that it signed has ended.
+        KeyRetire = "key.retire",
+        /// It is accepted no more.
+        KeyRevoke = "key.revoke",
         /// A node was registered.
         NodeRegister = "node.register",
         /// An enrollment token was issued.

@@ -49,6 +49,12 @@ text_enum! {
         TokenCreated = "token.created",
         /// A token was withdrawn.
         TokenRevoked = "token.revoked",
+        /// A service account was made.
+        ServiceAccountCreated = "service_account.created",
+        /// A service account was deleted, and its tokens with it.
+        ServiceAccountDeleted = "service_account.deleted",
+        /// A task-signing key came to another state.
+        SigningKeyStateChanged = "signing_key.state_changed",
         /// A node was registered.
         NodeRegistered = "node.registered",
         /// A node's agent got its identity.

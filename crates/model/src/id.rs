@@ -86,6 +86,8 @@ ids! {
     TaskId = "task id";
     /// An API token (its id, never its secret).
     TokenId = "token id";
+    /// A program that acts for a project.
+    ServiceAccountId = "service account id";
     /// A sealed secret.
     SecretId = "secret id";
     /// One delivery of access to a cluster.

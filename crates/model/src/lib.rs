@@ -18,6 +18,7 @@ mod operation;
 mod port;
 mod principal;
 mod role;
+mod signing_key;
 mod state;
 mod task;
 mod time;
@@ -30,7 +31,7 @@ pub use event::{EventKind, StreamName};
 pub use fault::{Evidence, Fault, FaultClass, NextAction};
 pub use id::{
     AccessGrantId, AllocationId, ArtifactId, CorrelationId, EnrollmentId, IdParseError, MemberId, NodeId, OperationId,
-    ProjectId, ReplicaId, SecretId, StepId, TaskId, TokenId, WorkloadId,
+    ProjectId, ReplicaId, SecretId, ServiceAccountId, StepId, TaskId, TokenId, WorkloadId,
 };
 pub use member::{MemberEvent, MemberState, MemberStateName};
 pub use name::{Name, NameError};
@@ -39,6 +40,7 @@ pub use operation::{OperationKind, OperationState, StepState};
 pub use port::{Clock, Entropy};
 pub use principal::Principal;
 pub use role::{Permission, Role};
+pub use signing_key::{KeyEvent, KeyState};
 pub use state::IllegalTransition;
 pub use task::{TaskState, TaskType};
 pub use time::Timestamp;

@@ -47,6 +47,8 @@ text_enum! {
         AllocationsWrite = "allocations.write",
         /// Import releases.
         ArtifactsWrite = "artifacts.write",
+        /// Change the keys that sign tasks.
+        KeysWrite = "keys.write",
         /// Make projects.
         ProjectsWrite = "projects.write",
     }
@@ -80,6 +82,7 @@ impl Role {
                 | P::AccessTake
                 | P::AccessBreakGlass
                 | P::TokensWrite
+                | P::KeysWrite
                 | P::ProjectsWrite => false,
             },
             Self::ProjectAdmin => match permission {

@@ -3,8 +3,9 @@
 use std::fmt::{Display, Write};
 
 use gpuaas_model::{
-    AllocationEvent, AllocationState, Connectivity, Fault, FaultClass, Health, Lifecycle, MemberEvent, MemberState,
-    NextAction, NodeEvent, NodeState, OperationKind, OperationState, Recovery, StepState, TaskState, Timestamp,
+    AllocationEvent, AllocationState, Connectivity, Fault, FaultClass, Health, KeyEvent, KeyState, Lifecycle,
+    MemberEvent, MemberState, NextAction, NodeEvent, NodeState, OperationKind, OperationState, Recovery, StepState,
+    TaskState, Timestamp,
 };
 
 /// States down, events across, the state after it in the cell.
@@ -83,6 +84,7 @@ fn golden_transition_tables_are_what_the_code_does() {
     text += &table("Nodes", NodeState::ALL, NodeEvent::ALL, |state, event| state.on(event).ok());
     text += &table("Allocations", AllocationState::ALL, AllocationEvent::ALL, |state, event| state.on(event).ok());
     text += &members();
+    text += &table("Task-signing keys", KeyState::ALL, KeyEvent::ALL, |state, event| state.on(event).ok());
     text += "\n## Words without a table of their own\n\nA workload's fields are told from its members and its newest operation.\n\n";
     text += &words("workload, lifecycle", Lifecycle::ALL);
     text += &words("workload and member, health", Health::ALL);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use gpuaas_artifacts::ArtifactStore;
 use gpuaas_channel::{ArtifactBody, ChannelBackend, FetchError, Holder, Refused};
-use gpuaas_engine::{Engine, commands::node};
+use gpuaas_engine::{Engine, SignedSet, commands::node};
 use gpuaas_model::{Code, Coded, NodeId, NodeState, SecretId};
 use gpuaas_store::{NodeRecord, StoreError};
 use gpuaas_trust::NodeIdentity;
@@ -103,14 +103,13 @@ impl ChannelBackend for Backend {
         }
     }
 
-    async fn key_set(&self) -> String {
-        match self.engine.keys().signed_key_set() {
-            Ok(set) => set.to_string(),
-            Err(error) => {
-                tracing::error!(%error, "the signing-key set could not be signed");
-                String::new()
-            }
-        }
+    async fn key_set(&self) -> (u64, String) {
+        let set = async { self.engine.keys().signed_set(&mut self.engine.store().read().await?).await };
+        let set = set.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "the signing-key set could not be signed");
+            SignedSet::default()
+        });
+        (set.version, set.text)
     }
 
     async fn observed_units(&self, id: NodeId) -> Vec<String> {

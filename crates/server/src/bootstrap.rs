@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gpuaas_app_rke2::{Deadlines, Rke2};
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::{AppEntry, Catalog, Keys, port::Ports};
-use gpuaas_model::{Role, TokenId};
+use gpuaas_model::{KeyState, Role, TokenId};
 use gpuaas_store::{Store, TokenRecord};
 use gpuaas_trust::{ApiToken, Authority, SealingKey, TaskSigner};
 use zeroize::Zeroizing;
@@ -17,6 +17,9 @@ use crate::{
 
 /// Name of the first platform admin, as the audit shows it.
 const ADMIN: &str = "admin";
+
+/// Where the one task-signing key lay before there could be several.
+const FIRST_KEY: &str = "task-signing.key";
 
 /// The apps of this control plane.
 pub(crate) fn catalog(rke2: Deadlines) -> Catalog {
@@ -46,21 +49,22 @@ pub(crate) async fn keys(store: &Store, sealing_key: &[u8], ports: &Ports) -> Re
             made
         }
     };
-    let signer = match tx.setting("task-signing.key").await? {
-        Some(sealed) => {
-            let seed = open(&sealing, Some(sealed), "task-signing.key")?;
-            let seed: [u8; 32] = seed.as_slice().try_into().map_err(|error| trust(&error))?;
-            TaskSigner::from_seed(&seed)
-        }
-        None => {
-            let made = TaskSigner::generate(&*ports.entropy);
-            let seed = sealing.seal(b"task-signing.key", &*made.to_seed()).map_err(|error| trust(&error))?;
-            tx.put_setting_if_absent("task-signing.key", &seed).await?;
-            made
-        }
-    };
+    let keys = Keys::new(id, authority, sealing);
+    if tx.signing_keys().await?.is_empty() {
+        let now = ports.clock.now();
+        let made = match tx.setting(FIRST_KEY).await? {
+            Some(sealed) => {
+                let seed = open(keys.sealing(), Some(sealed), FIRST_KEY)?;
+                let seed: [u8; 32] = seed.as_slice().try_into().map_err(|error| trust(&error))?;
+                tx.remove_setting(FIRST_KEY).await?;
+                keys.stored(&TaskSigner::from_seed(&seed), KeyState::Active, 1, now)
+            }
+            None => keys.make(KeyState::Active, 1, now, &*ports.entropy),
+        };
+        tx.insert_signing_key(&made.map_err(|error| trust(&error))?).await?;
+    }
     tx.commit().await?;
-    Ok(Keys::new(id, authority, signer, sealing))
+    Ok(keys)
 }
 
 fn open(sealing: &SealingKey, sealed: Option<Vec<u8>>, name: &str) -> Result<Zeroizing<Vec<u8>>, ServerError> {
@@ -89,6 +93,7 @@ pub(crate) async fn admin_token(store: &Store, data: &DataDir, ports: &Ports) ->
         sha256: made.sha256,
         role: Role::PlatformAdmin,
         project: None,
+        service_account: None,
         created_at: ports.clock.now(),
         expires_at: None,
         revoked_at: None,

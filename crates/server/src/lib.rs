@@ -146,7 +146,7 @@ async fn drive(engine: Arc<Engine>, stop: CancellationToken, data: DataDir) {
     }
     tokio::select! {
         () = stop.cancelled() => engine.stop(),
-        () = async { engine.keep_alive().await; std::future::pending().await } => {}
+        () = async { tokio::join!(engine.keep_alive(), engine.keep_keys()); std::future::pending().await } => {}
         result = engine.run() => if let Err(error) = result {
             tracing::error!(%error, "the engine ended");
         }

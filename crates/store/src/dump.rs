@@ -1,7 +1,7 @@
 //! All rows as lines of JSON, and back. The form knows no database: what one wrote, the other reads.
 //!
 //! Deliberately absent: rows that say who is alive now. Leases come back ended and their fences raised, because nodes refuse whatever is
-//! signed under a lower fence than they have seen, and they may have seen higher ones since the dump.
+//! signed under a lower fence than they have seen, and they may have seen higher ones since the dump; so with the version of the key set.
 
 use std::io::{BufRead, Write};
 
@@ -15,9 +15,11 @@ use sqlx::{
 use crate::{error::StoreError, migrate, query::Value, store::Store};
 
 /// Every table that is dumped, in an order in which each refers only to earlier ones.
-const TABLES: [&str; 18] = [
+const TABLES: [&str; 20] = [
     "settings",
+    "signing_keys",
     "projects",
+    "service_accounts",
     "tokens",
     "nodes",
     "enrollments",
@@ -37,7 +39,7 @@ const TABLES: [&str; 18] = [
 ];
 /// Tables that are not: who is alive now, what was answered lately, and the schema itself.
 const NOT_DUMPED: [&str; 4] = ["replicas", "sessions", "idempotency", "schema_versions"];
-/// By how much fences grow over what the dump knows. A fence grows by one with each change of holder.
+/// By how much fences and the version of the key set grow over what the dump knows. Either grows by one with each change.
 const FENCE_LEAP: u32 = 1_000_000;
 /// Longest line that is read, in bytes; the largest record is a task with its envelope and evidence.
 const LINE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
@@ -154,6 +156,8 @@ impl Store {
         }
         tx.execute_written(format!("update leases set expires_at = 0, fence = fence + {FENCE_LEAP}"), Vec::new())
             .await?;
+        // Agents never go back to an older key set, and they may have seen newer ones.
+        tx.execute_written(format!("update signing_keys set version = version + {FENCE_LEAP}"), Vec::new()).await?;
         tx.commit().await?;
         Ok(rows)
     }

@@ -30,7 +30,9 @@ mod record;
 mod repeat;
 mod replica;
 mod secret;
+mod service_account;
 mod setting;
+mod signing_key;
 mod step;
 mod store;
 mod task;
@@ -47,10 +49,12 @@ pub use page::Page;
 pub use record::{
     AccessGrantRecord, AllocationRecord, ArtifactRecord, AuditRecord, EnrollmentRecord, EventRecord, IdempotencyRecord,
     LeaseRecord, MemberRecord, NewAudit, NewEvent, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord,
-    SecretRecord, SessionRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
+    SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord,
+    WorkloadRecord,
 };
 pub use repeat::repeated;
 pub use replica::{Burial, ReplicaLife};
+pub use signing_key::StoredSigningKey;
 pub use store::{Change, Reader, Store, StoreOptions, Tx};
 pub use task::TaskFilter;
 pub use workload::{WorkloadCounts, WorkloadFilter};

@@ -5,8 +5,11 @@ use sqlx::{Any, Row, Transaction};
 use crate::{dialect::Dialect, error::StoreError};
 
 /// Every migration, oldest first. One that has been released is never changed.
-const MIGRATIONS: &[(i64, &str)] =
-    &[(1, include_str!("../migrations/0001_initial.sql")), (2, include_str!("../migrations/0002_replicas.sql"))];
+const MIGRATIONS: &[(i64, &str)] = &[
+    (1, include_str!("../migrations/0001_initial.sql")),
+    (2, include_str!("../migrations/0002_replicas.sql")),
+    (3, include_str!("../migrations/0003_keys_and_service_accounts.sql")),
+];
 
 /// The newest schema that this version knows.
 pub(crate) const NEWEST: i64 = MIGRATIONS.len() as i64;

@@ -1,12 +1,16 @@
 //! What the store gives and takes: one record per object. How they lie in tables is nobody else's business.
 
+mod credential;
+
+pub use credential::{ServiceAccountRecord, SigningKeyRecord, TokenRecord};
+
 use std::collections::BTreeMap;
 
 use gpuaas_model::{
     AccessGrantId, ActorType, AllocationId, AllocationState, ArtifactId, AuditAction, AuditResult, Connectivity,
     CorrelationId, EnrollmentId, EventKind, Fault, Health, Lifecycle, MemberId, MemberState, Name, NodeId, NodeState,
-    OperationId, OperationKind, OperationState, Progress, ProjectId, Recovery, ReplicaId, Role, SecretId, StepId,
-    StepState, StreamName, TaskId, TaskState, TaskType, Timestamp, TokenId, WorkloadId,
+    OperationId, OperationKind, OperationState, Progress, ProjectId, Recovery, ReplicaId, SecretId, StepId, StepState,
+    StreamName, TaskId, TaskState, TaskType, Timestamp, TokenId, WorkloadId,
 };
 use gpuaas_planner::{StepSpec, status::Status};
 use gpuaas_wire::task::{HostFacts, PreflightReport, TaskOutcome, TaskSupport};
@@ -23,27 +27,6 @@ pub struct ProjectRecord {
     pub name: Name,
     /// When it was made.
     pub created_at: Timestamp,
-}
-
-/// An API token; its secret is known to its holder alone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TokenRecord {
-    /// Which.
-    pub id: TokenId,
-    /// Its name.
-    pub name: String,
-    /// SHA-256 of the secret, 64 hex digits.
-    pub sha256: String,
-    /// What it may do.
-    pub role: Role,
-    /// Whose.
-    pub project: Option<ProjectId>,
-    /// When it was made.
-    pub created_at: Timestamp,
-    /// When it ends by itself.
-    pub expires_at: Option<Timestamp>,
-    /// When it was withdrawn.
-    pub revoked_at: Option<Timestamp>,
 }
 
 /// A machine of ours.
@@ -457,6 +440,9 @@ pub struct SessionRecord {
     pub address: Option<String>,
     /// Since when.
     pub since: Timestamp,
+    /// The version of the signing keys that the agent was given over it.
+    #[serde(default)]
+    pub key_set_version: u64,
 }
 
 /// An event to be written.

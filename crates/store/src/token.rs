@@ -12,8 +12,15 @@ use crate::{
 impl Tx {
     /// Adds a token.
     pub async fn insert_token(&mut self, token: &TokenRecord) -> Result<(), StoreError> {
-        let values = vec![text(token.id), text(&token.sha256), text_or_empty(token.project), document(token)?];
-        self.execute("insert into tokens (id, sha256, project_id, doc) values ($1, $2, $3, $4)", values).await?;
+        let values = vec![
+            text(token.id),
+            text(&token.sha256),
+            text_or_empty(token.project),
+            text_or_empty(token.service_account),
+            document(token)?,
+        ];
+        let sql = "insert into tokens (id, sha256, project_id, service_account_id, doc) values ($1, $2, $3, $4, $5)";
+        self.execute(sql, values).await?;
         Ok(())
     }
 

@@ -16,6 +16,7 @@ mod contract {
     pub(crate) mod events;
     pub(crate) mod given;
     pub(crate) mod hints;
+    pub(crate) mod keys;
     pub(crate) mod leases;
     pub(crate) mod lists;
     pub(crate) mod membership;
@@ -145,6 +146,13 @@ behaviours! {
         a_workload_name_is_its_own_within_its_project_until_it_is_gone,
         an_artifact_is_imported_once_and_other_bytes_under_its_name_are_refused,
         of_many_that_take_a_name_at_once_one_succeeds,
+    }
+    keys {
+        one_key_is_active_and_one_staged_at_most,
+        a_key_that_signs_no_more_has_no_seed,
+        open_tasks_are_counted_by_the_key_that_signed_them,
+        a_service_account_has_its_name_alone_until_it_is_deleted,
+        the_tokens_of_a_service_account_go_with_it_and_others_stay,
     }
     remembered {
         the_first_answer_under_a_key_stays,

@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ed25519_dalek::{Signer, SigningKey, VerifyingKey};
-use gpuaas_model::{Entropy, Timestamp};
+use gpuaas_model::{Entropy, KeyState, Timestamp};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -93,8 +93,8 @@ impl TaskSigner {
     }
 
     /// Its public half, as key sets list it.
-    pub fn public(&self) -> TaskKey {
-        TaskKey::active(self.key_id.clone(), &self.key.verifying_key())
+    pub fn public(&self, state: KeyState) -> TaskKey {
+        TaskKey::new(self.key_id.clone(), &self.key.verifying_key(), state)
     }
 
     /// Signs a task.
@@ -199,7 +199,7 @@ mod tests {
     }
 
     fn keys() -> SigningKeySet {
-        SigningKeySet { version: 1, keys: vec![signer().public()] }
+        SigningKeySet { version: 1, keys: vec![signer().public(KeyState::Active)] }
     }
 
     #[test]

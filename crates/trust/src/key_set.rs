@@ -2,85 +2,11 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ed25519_dalek::VerifyingKey;
-use gpuaas_model::IllegalTransition;
+use gpuaas_model::KeyState;
 use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 
 use crate::authority::{Authority, AuthorityError};
-
-/// Where a task-signing key is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyState {
-    /// Known to agents, not yet used: every agent must have seen it before it signs.
-    Staged,
-    /// Signs and is accepted.
-    Active,
-    /// Signs no more, still accepted for tasks on their way.
-    Grace,
-    /// Not accepted any more.
-    Retired,
-    /// Not accepted, from one moment to the next.
-    Revoked,
-}
-
-/// What happens to a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyStateEvent {
-    /// It begins to sign.
-    Activate,
-    /// Another took over.
-    Supersede,
-    /// The last task it signed has expired.
-    Retire,
-    /// It may have leaked.
-    Revoke,
-}
-
-impl KeyState {
-    /// The state after `event`, or why that event cannot happen here.
-    pub fn on(self, event: KeyStateEvent) -> Result<Self, IllegalTransition> {
-        use {KeyState as S, KeyStateEvent as E};
-        match (self, event) {
-            (S::Staged, E::Activate) => Ok(S::Active),
-            (S::Active, E::Supersede) => Ok(S::Grace),
-            (S::Staged | S::Grace, E::Retire) => Ok(S::Retired),
-            (S::Staged | S::Active | S::Grace | S::Retired, E::Revoke) => Ok(S::Revoked),
-            (S::Staged | S::Active | S::Grace | S::Retired | S::Revoked, event) => {
-                Err(IllegalTransition { what: "task-signing key", state: self.name(), event: event.name() })
-            }
-        }
-    }
-
-    /// Whether agents take tasks that a key in this state has signed.
-    pub const fn is_accepted(self) -> bool {
-        match self {
-            Self::Active | Self::Grace => true,
-            Self::Staged | Self::Retired | Self::Revoked => false,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Staged => "staged",
-            Self::Active => "active",
-            Self::Grace => "grace",
-            Self::Retired => "retired",
-            Self::Revoked => "revoked",
-        }
-    }
-}
-
-impl KeyStateEvent {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Activate => "activate",
-            Self::Supersede => "supersede",
-            Self::Retire => "retire",
-            Self::Revoke => "revoke",
-        }
-    }
-}
 
 /// The public half of a task-signing key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,8 +21,8 @@ pub struct TaskKey {
 }
 
 impl TaskKey {
-    pub(crate) fn active(kid: String, key: &VerifyingKey) -> Self {
-        Self { kid, public: STANDARD.encode(key.as_bytes()), state: KeyState::Active }
+    pub(crate) fn new(kid: String, key: &VerifyingKey, state: KeyState) -> Self {
+        Self { kid, public: STANDARD.encode(key.as_bytes()), state }
     }
 }
 
@@ -182,7 +108,7 @@ mod tests {
     use crate::dsse::TaskSigner;
 
     fn set(version: u64) -> SigningKeySet {
-        SigningKeySet { version, keys: vec![TaskSigner::from_seed(&[7; 32]).public()] }
+        SigningKeySet { version, keys: vec![TaskSigner::from_seed(&[7; 32]).public(KeyState::Active)] }
     }
 
     #[test]
@@ -199,27 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn only_active_and_grace_keys_are_accepted() {
+    fn retired_and_revoked_keys_are_not_accepted() {
         let kid = set(1).keys[0].kid.clone();
-        for (state, accepted) in [
-            (KeyState::Staged, false),
-            (KeyState::Active, true),
-            (KeyState::Grace, true),
-            (KeyState::Retired, false),
-            (KeyState::Revoked, false),
-        ] {
+        for &state in KeyState::ALL {
             let mut keys = set(1);
             keys.keys[0].state = state;
-            assert_eq!(keys.accepted(&kid).is_some(), accepted, "{state:?}");
+            let accepted = matches!(state, KeyState::Staged | KeyState::Active | KeyState::Grace);
+            assert_eq!(keys.accepted(&kid).is_some(), accepted, "{state}");
         }
-    }
-
-    #[test]
-    fn a_revoked_key_never_comes_back() {
-        for event in [KeyStateEvent::Activate, KeyStateEvent::Supersede, KeyStateEvent::Retire, KeyStateEvent::Revoke] {
-            assert!(KeyState::Revoked.on(event).is_err());
-        }
-        assert_eq!(KeyState::Staged.on(KeyStateEvent::Activate), Ok(KeyState::Active));
-        assert_eq!(KeyState::Active.on(KeyStateEvent::Supersede), Ok(KeyState::Grace));
     }
 }

@@ -22,7 +22,7 @@ pub use digest::{Sha256Writer, same_bytes, sha256_hex};
 pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};
 pub use enrollment::{EnrollmentError, EnrollmentString};
 pub use identity::{IdentityError, NodeIdentity, ReplicaIdentity, expires_at};
-pub use key_set::{KeySetError, KeyState, KeyStateEvent, SignedKeySet, SigningKeySet, TaskKey};
+pub use key_set::{KeySetError, SignedKeySet, SigningKeySet, TaskKey};
 pub use seal::{SealError, SealingKey};
 pub use statement::TaskStatement;
 pub use tls::{

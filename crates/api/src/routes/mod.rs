@@ -15,6 +15,8 @@ mod operations;
 mod projects;
 mod reader;
 mod replicas;
+mod service_accounts;
+mod signing_keys;
 mod tasks;
 mod tokens;
 mod whoami;
@@ -43,6 +45,11 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(projects::list_projects, projects::create_project))
         .routes(routes!(tokens::list_tokens, tokens::create_token))
         .routes(routes!(tokens::revoke_token))
+        .routes(routes!(service_accounts::list_service_accounts, service_accounts::create_service_account))
+        .routes(routes!(service_accounts::delete_service_account))
+        .routes(routes!(service_accounts::create_service_account_token))
+        .routes(routes!(signing_keys::list_signing_keys))
+        .routes(routes!(signing_keys::rotate_signing_keys))
         .routes(routes!(nodes::list_nodes, nodes::register_node))
         .routes(routes!(nodes::get_node))
         .routes(routes!(nodes::issue_enrollment))

@@ -7,6 +7,7 @@ pub(crate) mod audit;
 pub(crate) mod context;
 pub(crate) mod event;
 mod following;
+pub(crate) mod keys;
 mod logs;
 pub(crate) mod node;
 pub(crate) mod operation;
@@ -14,6 +15,7 @@ pub(crate) mod project;
 pub(crate) mod replica;
 mod sandbox;
 pub(crate) mod server;
+pub(crate) mod service_account;
 pub(crate) mod task;
 pub(crate) mod token;
 mod watching;
@@ -52,6 +54,8 @@ async fn typed(target: &mut Target, command: Command, settings: &[Setting]) -> a
         Command::Project(verb) => project::run(&connect(target)?, target, verb).await?,
         Command::Allocation(verb) => return allocation::run(&connect(target)?, target, verb).await,
         Command::Token(verb) => token::run(&connect(target)?, target, verb).await?,
+        Command::ServiceAccount(verb) => service_account::run(&connect(target)?, target, verb).await?,
+        Command::Keys(verb) => keys::run(&connect(target)?, target, verb).await?,
         Command::App(verb) => app::run(&connect(target)?, target, verb).await?,
         Command::Artifact(verb) => artifact::run(&connect(target)?, target, verb).await?,
         Command::Workload(verb) => return workload::run(&connect(target)?, target, verb).await,

@@ -21,7 +21,7 @@ pub(crate) enum Verb {
         /// platform-admin, platform-operator, project-admin, project-member or viewer
         #[arg(long)]
         role: String,
-        /// Its life, for example 24h; without end when absent
+        /// Its life, for example 24h; 30 days when absent, a year at most
         #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
         ttl: Option<Duration>,
     },

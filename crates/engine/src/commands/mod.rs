@@ -4,6 +4,7 @@
 pub mod access;
 pub mod allocation;
 pub mod artifact;
+pub mod keys;
 pub mod logs;
 pub mod node;
 pub mod operation;
@@ -11,6 +12,7 @@ pub mod ping;
 pub mod placement;
 pub mod project;
 pub mod provision;
+pub mod service_account;
 pub mod token;
 pub mod workload;
 

@@ -145,16 +145,16 @@ pub async fn redeem(
         .await?;
     audit_node(&mut tx, &node, AuditAction::NodeEnroll, correlation, data).await?;
     let channels = channels(engine, &mut tx).await?;
+    let key_set = engine.keys().signed_set(&mut tx).await?.text;
+    let key_set = serde_json::from_str(&key_set)
+        .map_err(|error| CommandError::new(Code::Internal, format!("the key set is no JSON: {error}")))?;
     let response = EnrollResponse {
         certificate,
         authority: engine.keys().authority().certificate_pem().to_owned(),
         channels,
         control_plane,
         epoch: node.epoch,
-        key_set: engine
-            .keys()
-            .signed_key_set()
-            .map_err(|error| CommandError::new(Code::Internal, error.to_string()))?,
+        key_set,
     };
     tx.commit().await?;
     Ok(response)
@@ -210,7 +210,11 @@ pub async fn connected(engine: &Engine, id: NodeId, connection: Uuid, hello: &He
         platform_event(&mut tx, EventKind::NodeActivated, "node", id.to_string(), None, data).await?;
     }
     set_connectivity(engine, &mut tx, node, Connectivity::Connected).await?;
+    let lacks_keys = hello.key_set_version < tx.key_set_version().await?;
     tx.commit().await?;
+    if lacks_keys {
+        engine.key_tending().doubt();
+    }
     engine.node_connected(id);
     Ok(engine.node_reachability_changed(id, true).await?)
 }
@@ -247,6 +251,7 @@ fn session(engine: &Engine, node: NodeId, connection: Uuid, hello: &Hello) -> Se
         replica: engine.replica(),
         address: engine.endpoints().replica.clone(),
         since: engine.ports().clock.now(),
+        key_set_version: hello.key_set_version,
     }
 }
 

@@ -14,6 +14,8 @@ use crate::{caller::Caller, engine::Engine, error::CommandError, record::platfor
 pub const PREFIX: &str = "gpuaas";
 /// Longest name of a token, in bytes.
 const NAME_BYTES_MAX: usize = 100;
+/// Life of a token where none is asked for.
+const TTL_SECONDS: u64 = 30 * 24 * 3_600;
 /// Longest life of a token.
 const TTL_SECONDS_MAX: u64 = 365 * 24 * 3_600;
 
@@ -26,7 +28,7 @@ pub struct NewToken {
     pub role: Role,
     /// The project it belongs to; needed for the roles of a project.
     pub project: Option<ProjectId>,
-    /// Its life; without end when absent.
+    /// Its life; [`TTL_SECONDS`] when absent.
     pub ttl_seconds: Option<u64>,
 }
 
@@ -55,7 +57,8 @@ pub async fn create(
         role: new.role,
         project: new.project,
         created_at: now,
-        expires_at: new.ttl_seconds.map(|seconds| now.plus(Duration::from_secs(seconds))),
+        service_account: None,
+        expires_at: Some(now.plus(Duration::from_secs(new.ttl_seconds.unwrap_or(TTL_SECONDS)))),
         revoked_at: None,
     };
     let mut tx = engine.store().begin().await?;
@@ -91,6 +94,10 @@ fn check(new: &NewToken) -> Result<(), CommandError> {
     if new.name.trim().is_empty() || new.name.len() > NAME_BYTES_MAX || new.name.chars().any(char::is_control) {
         let detail = format!("a token's name has 1 to {NAME_BYTES_MAX} printable characters");
         return Err(CommandError::new(Code::FieldInvalid, detail).about("name"));
+    }
+    if new.name.starts_with(TokenRecord::OF_SERVICE_ACCOUNT) {
+        let detail = format!("names that begin with {} are those of service accounts", TokenRecord::OF_SERVICE_ACCOUNT);
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("name").then("make a service account"));
     }
     let wrong = match (new.role.is_of_platform(), new.project) {
         (false, None) => Some(format!("a {} needs a project", new.role)),

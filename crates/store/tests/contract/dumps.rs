@@ -17,6 +17,7 @@ fn token() -> TokenRecord {
         sha256: given::digest(),
         role: Role::PlatformAdmin,
         project: None,
+        service_account: None,
         created_at: NOW,
         expires_at: None,
         revoked_at: None,

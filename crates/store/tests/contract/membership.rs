@@ -31,6 +31,7 @@ fn session(node: NodeId, of: &ReplicaRecord) -> SessionRecord {
         replica: of.id,
         address: of.address.clone(),
         since: NOW,
+        key_set_version: 1,
     }
 }
 

@@ -120,6 +120,7 @@ pub(crate) async fn a_token_is_found_by_its_digest_and_withdrawn_once(world: Wor
         sha256: given::digest(),
         role: Role::PlatformAdmin,
         project: None,
+        service_account: None,
         created_at: NOW,
         expires_at: None,
         revoked_at: None,

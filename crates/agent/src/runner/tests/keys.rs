@@ -1,13 +1,13 @@
 //! Keys: which signatures count, and that the set of them never goes back.
 
-use gpuaas_model::Code;
-use gpuaas_trust::{Authority, KeyState, SignedKeySet, SigningKeySet, TaskKey, TaskSigner};
+use gpuaas_model::{Code, KeyState};
+use gpuaas_trust::{Authority, SignedKeySet, SigningKeySet, TaskSigner};
 
 use super::world::{World, statement};
 use crate::clock::now;
 
 fn set(world: &World, version: u64, state: KeyState) -> SigningKeySet {
-    SigningKeySet { version, keys: vec![TaskKey { state, ..world.signer.public() }] }
+    SigningKeySet { version, keys: vec![world.signer.public(state)] }
 }
 
 #[tokio::test]
@@ -27,17 +27,17 @@ async fn a_signature_under_the_name_of_another_key_is_refused() {
 }
 
 #[tokio::test]
-async fn only_keys_that_are_active_or_in_grace_count() {
+async fn only_keys_that_are_neither_retired_nor_revoked_count() {
     let world = World::new().await;
-    for state in [KeyState::Staged, KeyState::Retired, KeyState::Revoked] {
+    for state in [KeyState::Retired, KeyState::Revoked] {
         world.runner.set_keys(set(&world, 6, state));
         assert_eq!(world.refusal(&statement(1)).await, Code::EnvelopeInvalid, "{state:?}");
     }
-    for (state, number) in [(KeyState::Grace, 1), (KeyState::Active, 2)] {
+    for (state, number) in [(KeyState::Staged, 1), (KeyState::Grace, 2), (KeyState::Active, 3)] {
         world.runner.set_keys(set(&world, 6, state));
         world.end(&statement(number)).await;
     }
-    assert_eq!(world.runs().await, 2);
+    assert_eq!(world.runs().await, 3);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use gpuaas_host::{
     Host,
     sandbox::{SandboxEnvironment, SandboxHost},
 };
-use gpuaas_model::{Code, TaskId, Timestamp};
+use gpuaas_model::{Code, KeyState, TaskId, Timestamp};
 use gpuaas_trust::{Authority, NodeIdentity, NodeKey, SignedKeySet, SigningKeySet, TaskSigner, TaskStatement};
 use gpuaas_wire::{
     session::{Refusal, TaskLine},
@@ -57,21 +57,21 @@ impl World {
         let host: Arc<dyn Host> = Arc::new(SandboxHost::new(environment));
         let authority = Authority::generate("cp-1", now()).unwrap();
         let signer = TaskSigner::from_seed(&[7; 32]);
-        let keys = SigningKeySet { version: 5, keys: vec![signer.public()] };
+        let keys = SigningKeySet { version: 5, keys: vec![signer.public(KeyState::Active)] };
         let runner = open(&host, &authority, keys).await.unwrap();
         Self { host, authority, signer, runner, _root: folder }
     }
 
     /// The agent starts anew on the same node.
     pub(super) async fn restart(&mut self) -> Result<(), AgentError> {
-        let keys = SigningKeySet { version: 5, keys: vec![self.signer.public()] };
+        let keys = SigningKeySet { version: 5, keys: vec![self.signer.public(KeyState::Active)] };
         self.runner = open(&self.host, &self.authority, keys).await?;
         Ok(())
     }
 
     /// The part of the agent that takes key sets.
     pub(super) fn dialer(&self) -> Dialer {
-        let keys = SigningKeySet { version: 5, keys: vec![self.signer.public()] };
+        let keys = SigningKeySet { version: 5, keys: vec![self.signer.public(KeyState::Active)] };
         let state = state(&self.authority, keys.sign(&self.authority).unwrap());
         Dialer {
             host: self.host.clone(),

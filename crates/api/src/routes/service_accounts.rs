@@ -1,0 +1,117 @@
+//! Service accounts and their tokens.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use gpuaas_api_types::{CreateServiceAccount, CreateServiceAccountToken, CreatedToken, List, Problem, ServiceAccount};
+use gpuaas_engine::{CommandError, commands::service_account};
+use gpuaas_model::{Code, Name, ProjectId};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::{auth::Authenticated, body::Body, convert, lookup, page::Params, problem::ApiProblem, state::ApiState};
+
+/// Whose.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServiceAccountParams {
+    /// The project, by name or id; the caller's own when absent.
+    project: Option<String>,
+}
+
+async fn project(state: &ApiState, caller: &gpuaas_engine::Caller, key: Option<&str>) -> Result<ProjectId, ApiProblem> {
+    lookup::caller_project(&mut state.engine.store().read().await?, caller, key).await
+}
+
+fn named(name: &str) -> Result<Name, ApiProblem> {
+    Ok(name.parse().map_err(|_| CommandError::not_found("service account", name))?)
+}
+
+/// Service accounts of a project.
+#[utoipa::path(
+    get, path = "/api/v1/service-accounts", tag = "access", security(("token" = [])), params(ServiceAccountParams),
+    extensions(
+        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found", "query_invalid"]))
+    ),
+    responses((status = 200, body = List<ServiceAccount>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn list_service_accounts(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Params(params): Params<ServiceAccountParams>,
+) -> Result<Json<List<ServiceAccount>>, ApiProblem> {
+    let project = project(&state, &caller, params.project.as_deref()).await?;
+    let accounts = service_account::list(&state.engine, &caller, project).await?;
+    Ok(Json(List::new(accounts.into_iter().map(convert::service_account).collect(), None)))
+}
+
+/// Makes a service account: a program that acts for a project.
+#[utoipa::path(
+    post, path = "/api/v1/service-accounts", tag = "access", security(("token" = [])), request_body = CreateServiceAccount,
+    extensions(
+        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account create")), ("x-audit" = json!("service_account.create")),
+        ("x-event" = json!("service_account.created")), ("x-errors" = json!(["field_invalid", "name_taken", "not_found", "query_invalid"]))
+    ),
+    responses((status = 201, body = ServiceAccount), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn create_service_account(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Body(ask): Body<CreateServiceAccount>,
+) -> Result<(StatusCode, Json<ServiceAccount>), ApiProblem> {
+    let invalid = |field: &'static str, why: String| ApiProblem::new(Code::FieldInvalid, why).about(field);
+    let name: Name = ask.name.parse().map_err(|error: gpuaas_model::NameError| invalid("name", error.to_string()))?;
+    let role = ask.role.parse().map_err(|error: String| invalid("role", error))?;
+    let project = project(&state, &caller, ask.project.as_deref()).await?;
+    let account = service_account::create(&state.engine, &caller, project, name, role).await?;
+    Ok((StatusCode::CREATED, Json(convert::service_account(account))))
+}
+
+/// Deletes a service account; its tokens are refused at once.
+#[utoipa::path(
+    delete, path = "/api/v1/service-accounts/{name}", tag = "access", security(("token" = [])),
+    params(("name" = String, Path), ServiceAccountParams),
+    extensions(
+        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account delete")), ("x-audit" = json!("service_account.delete")),
+        ("x-event" = json!("service_account.deleted")), ("x-errors" = json!(["not_found", "query_invalid"]))
+    ),
+    responses((status = 200, body = ServiceAccount), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn delete_service_account(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(name): Path<String>,
+    Params(params): Params<ServiceAccountParams>,
+) -> Result<Json<ServiceAccount>, ApiProblem> {
+    let project = project(&state, &caller, params.project.as_deref()).await?;
+    let account = service_account::delete(&state.engine, &caller, project, &named(&name)?).await?;
+    Ok(Json(convert::service_account(account)))
+}
+
+/// Makes a token for a service account; its secret is in the answer and nowhere else.
+#[utoipa::path(
+    post, path = "/api/v1/service-accounts/{name}/tokens", tag = "access", security(("token" = [])),
+    params(("name" = String, Path), ServiceAccountParams), request_body = CreateServiceAccountToken,
+    extensions(
+        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account token")), ("x-audit" = json!("token.create")),
+        ("x-event" = json!("token.created")), ("x-errors" = json!(["field_invalid", "not_found", "query_invalid"]))
+    ),
+    responses((status = 201, body = CreatedToken), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn create_service_account_token(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(name): Path<String>,
+    Params(params): Params<ServiceAccountParams>,
+    Body(ask): Body<CreateServiceAccountToken>,
+) -> Result<(StatusCode, Json<CreatedToken>), ApiProblem> {
+    let project = project(&state, &caller, params.project.as_deref()).await?;
+    let made = service_account::create_token(&state.engine, &caller, project, &named(&name)?, ask.ttl_seconds).await;
+    let (record, secret) = made?;
+    let created = CreatedToken { token: convert::token(record), secret: secret.expose().to_owned() };
+    Ok((StatusCode::CREATED, Json(created)))
+}

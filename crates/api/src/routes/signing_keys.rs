@@ -1,0 +1,38 @@
+//! The keys that sign tasks.
+
+use axum::{Json, extract::State, http::StatusCode};
+use gpuaas_api_types::{List, Problem, SigningKey};
+use gpuaas_engine::commands::keys::{self, SigningKeyView};
+
+use crate::{auth::Authenticated, convert, problem::ApiProblem, state::ApiState};
+
+/// Every key that signs or signed tasks, oldest first.
+#[utoipa::path(get, path = "/api/v1/signing-keys", tag = "platform", security(("token" = [])), extensions(
+        ("x-permission" = json!("platform.read")), ("x-cli" = json!("keys list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!([]))
+    ),
+    responses((status = 200, body = List<SigningKey>)))]
+pub(crate) async fn list_signing_keys(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+) -> Result<Json<List<SigningKey>>, ApiProblem> {
+    let keys = keys::list(&state.engine, &caller).await?;
+    Ok(Json(List::new(keys.into_iter().map(convert::signing_key).collect(), None)))
+}
+
+/// Makes a new key take the place of the one that signs: staged, active, and the old one retired once its last task has ended.
+#[utoipa::path(
+    post, path = "/api/v1/signing-keys/rotate", tag = "platform", security(("token" = [])),
+    extensions(
+        ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys rotate")), ("x-audit" = json!("keys.rotate")),
+        ("x-event" = json!("signing_key.state_changed")), ("x-errors" = json!(["state_conflict"]))
+    ),
+    responses((status = 202, body = SigningKey), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+)]
+pub(crate) async fn rotate_signing_keys(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+) -> Result<(StatusCode, Json<SigningKey>), ApiProblem> {
+    let key = keys::rotate(&state.engine, &caller).await?;
+    Ok((StatusCode::ACCEPTED, Json(convert::signing_key(SigningKeyView { key, waiting_for: None }))))
+}

@@ -1,0 +1,66 @@
+//! `gpuaas keys`.
+
+use clap::{Subcommand, ValueEnum};
+use gpuaas_api_types::SigningKey;
+use gpuaas_client::Client;
+
+use super::following::{Following, Next};
+use crate::{cli::Target, output};
+
+/// What a key is for.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Purpose {
+    /// Signs the tasks that nodes carry out
+    TaskSigning,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List the keys that sign or signed tasks, and what each waits for
+    List,
+    /// Have a new key take the place of the one in use, without a refused task
+    Rotate {
+        /// Which key
+        purpose: Purpose,
+    },
+}
+
+pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
+    match verb {
+        Verb::List => {
+            let keys = client.list_signing_keys().await?.items;
+            let columns = ["ID", "STATE", "SINCE", "WAITING FOR"];
+            output::list(target.output, &keys, &columns, row, |key| key.id.clone())
+        }
+        Verb::Rotate { purpose: Purpose::TaskSigning } => {
+            let mut key = client.rotate_signing_keys().await?;
+            if target.wait {
+                key = rotated(client, key).await?;
+            }
+            output::one(target.output, &key, |key| format!("Key {} is {}.", key.id, key.state), &key.id)
+        }
+    }
+}
+
+fn row(key: &SigningKey) -> Vec<String> {
+    let waiting_for = key.waiting_for.clone().unwrap_or_default();
+    vec![key.id.clone(), key.state.clone(), key.changed_at.clone(), waiting_for]
+}
+
+/// The key once it signs alone, told by events.
+async fn rotated(client: &Client, made: SigningKey) -> anyhow::Result<SigningKey> {
+    let mut events = Following::start(client, None, None).await?;
+    loop {
+        let keys = client.list_signing_keys().await?.items;
+        let under_way = keys.iter().any(|key| matches!(key.state.as_str(), "staged" | "grace"));
+        if let Some(key) = keys.into_iter().find(|key| key.id == made.id).filter(|_| !under_way) {
+            return Ok(key);
+        }
+        loop {
+            match events.next().await? {
+                Next::Event(event) if event.kind != "signing_key.state_changed" => {}
+                Next::Event(_) | Next::Anew => break,
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Task-signing keys that follow one another while nodes work.
+
+use gpuaas_client::{Client, ClientError};
+use gpuaas_postgres_server::Server;
+use tokio_util::sync::CancellationToken;
+
+use crate::{fleet::Fleet, world::eventually};
+
+/// Pings a node until it is told to stop; every one must succeed. Returns how many did.
+async fn ping_on(client: Client, node: &'static str, stop: CancellationToken) -> usize {
+    let mut answered = 0;
+    while !stop.is_cancelled() {
+        let ping = client.ping_node(node).await.expect("an answer");
+        assert_eq!(ping.task.state, "succeeded", "{:?}", ping.task);
+        answered += 1;
+    }
+    answered
+}
+
+async fn states(client: &Client) -> Vec<String> {
+    client.list_signing_keys().await.expect("keys").items.into_iter().map(|key| key.state).collect()
+}
+
+/// Rotates and returns when nothing is left to come by itself.
+async fn rotated(client: &Client) {
+    client.rotate_signing_keys().await.expect("accepted");
+    settled(client).await;
+}
+
+async fn settled(client: &Client) {
+    eventually("the rotation does not end", async || {
+        states(client).await.iter().all(|state| state == "active" || state == "retired")
+    })
+    .await;
+}
+
+fn code(error: ClientError) -> String {
+    match error {
+        ClientError::Problem(problem) => problem.code,
+        other => other.to_string(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_follow_one_another_under_load_without_a_refused_task() {
+    let fleet = Fleet::start(2).await;
+    let client = fleet.client();
+    let stop = CancellationToken::new();
+    let pings = ["gpu-1", "gpu-2"].map(|node| tokio::spawn(ping_on(fleet.client(), node, stop.clone())));
+    for _ in 0..3 {
+        rotated(&client).await;
+    }
+    stop.cancel();
+    for ping in pings {
+        assert!(ping.await.expect("every ping succeeded") > 0);
+    }
+    assert_eq!(states(&client).await, ["retired", "retired", "retired", "active"]);
+    let audit = client.list_audit(None, None, None, 0).await.expect("records").items;
+    let of_keys: Vec<&str> =
+        audit.iter().map(|record| record.action.as_str()).filter(|action| action.starts_with("key")).collect();
+    assert_eq!(of_keys, ["keys.rotate", "key.supersede", "key.activate", "key.retire"].repeat(3));
+    let signed_by: std::collections::BTreeSet<&str> = audit
+        .iter()
+        .filter(|record| record.action == "task.dispatch")
+        .filter_map(|record| record.metadata["key"].as_str())
+        .collect();
+    assert!(signed_by.len() > 1, "several keys signed: {signed_by:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_away_during_a_rotation_works_when_it_is_back() {
+    let mut fleet = Fleet::start(2).await;
+    let client = fleet.client();
+    fleet.kill_init(1);
+    rotated(&client).await;
+    rotated(&client).await;
+    fleet.start_init(1);
+    eventually("the node does not answer", async || {
+        client.ping_node("gpu-1").await.is_ok_and(|ping| ping.task.state == "succeeded")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_staged_key_waits_for_the_nodes_that_lack_it_and_says_which() {
+    let fleet = Fleet::start(2).await;
+    let client = fleet.client();
+    fleet.signal_agent(1, "STOP");
+    let made = client.rotate_signing_keys().await.expect("accepted");
+    let again = client.rotate_signing_keys().await.map_err(code).expect_err("one at a time");
+    assert_eq!(again, "state_conflict");
+    eventually("it is not said who is waited for", async || {
+        let keys = client.list_signing_keys().await.expect("keys").items;
+        let key = keys.iter().find(|key| key.id == made.id).expect("the new key");
+        assert_eq!(key.state, "staged", "the node that stands still has not taken it");
+        key.waiting_for.as_deref() == Some("nodes to take it: gpu-1")
+    })
+    .await;
+    fleet.signal_agent(1, "CONT");
+    settled(&client).await;
+    assert_eq!(client.ping_node("gpu-1").await.expect("an answer").task.state, "succeeded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotation_reaches_the_nodes_of_every_replica_and_outlives_the_one_that_began_it() {
+    let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
+    let url = server.fresh_database().await;
+    let mut fleet = Fleet::start_on(2, 2, Some(url)).await;
+    let survivor = fleet.client_of(0);
+    let stop = CancellationToken::new();
+    let pings = [(0, "gpu-1"), (1, "gpu-2")]
+        .map(|(replica, node)| tokio::spawn(ping_on(fleet.client_of(replica), node, stop.clone())));
+    rotated(&fleet.client_of(1)).await;
+    stop.cancel();
+    for ping in pings {
+        assert!(ping.await.expect("every ping succeeded") > 0);
+    }
+    fleet.signal_agent(1, "STOP");
+    fleet.client_of(1).rotate_signing_keys().await.expect("accepted");
+    fleet.kill_replica(1);
+    fleet.signal_agent(1, "CONT");
+    settled(&survivor).await;
+    assert_eq!(states(&survivor).await, ["retired", "retired", "active"]);
+    assert_eq!(survivor.ping_node("gpu-2").await.expect("an answer").task.state, "succeeded");
+}

@@ -1,0 +1,127 @@
+//! Service accounts: programs that act for a project, by short-lived tokens of their own.
+
+use std::time::Duration;
+
+use gpuaas_model::{AuditAction, Code, EventKind, Name, Permission, ProjectId, Role, ServiceAccountId, TokenId};
+use gpuaas_store::{ServiceAccountRecord, StoreError, TokenRecord};
+use gpuaas_trust::{ApiToken, SecretText};
+use serde_json::json;
+
+use super::{audit, token::PREFIX};
+use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
+
+/// Life of a token where none is asked for.
+const TTL_SECONDS: u64 = 3_600;
+/// Longest life of a token: what a program lost works no longer than that.
+const TTL_SECONDS_MAX: u64 = 30 * 24 * 3_600;
+
+/// Makes a service account.
+pub async fn create(
+    engine: &Engine,
+    caller: &Caller,
+    project: ProjectId,
+    name: Name,
+    role: Role,
+) -> Result<ServiceAccountRecord, CommandError> {
+    caller.must(Permission::TokensWrite)?;
+    caller.must_see(project, "project", project)?;
+    if role.is_of_platform() {
+        let detail = format!("a service account belongs to a project, and {role} does not");
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("role"));
+    }
+    if !caller.principal.role.may_grant(role) {
+        let detail = format!("a {} makes no service account that is {role}", caller.principal.role);
+        return Err(CommandError::new(Code::Forbidden, detail).about("role"));
+    }
+    let ports = engine.ports();
+    let id = ServiceAccountId::generate(&*ports.clock, &*ports.entropy);
+    let account = ServiceAccountRecord { id, project, name, role, created_at: ports.clock.now(), deleted_at: None };
+    let mut tx = engine.store().begin().await?;
+    tx.project(project).await?;
+    tx.insert_service_account(&account).await?;
+    let data = json!({ "name": account.name, "role": role });
+    let (kind, correlation) = (EventKind::ServiceAccountCreated, Some(caller.correlation));
+    platform_event(&mut tx, kind, "service_account", id.to_string(), correlation, data.clone()).await?;
+    let target = format!("service-account/{}", account.name);
+    audit(&mut tx, caller, AuditAction::ServiceAccountCreate, target, Some(project), data).await?;
+    tx.commit().await?;
+    Ok(account)
+}
+
+/// Deletes a service account; its tokens are refused from this moment on.
+pub async fn delete(
+    engine: &Engine,
+    caller: &Caller,
+    project: ProjectId,
+    name: &Name,
+) -> Result<ServiceAccountRecord, CommandError> {
+    caller.must(Permission::TokensWrite)?;
+    caller.must_see(project, "project", project)?;
+    let now = engine.ports().clock.now();
+    let mut tx = engine.store().begin().await?;
+    let account = tx.service_account_by_name(project, name).await?;
+    let withdrawn = tx.delete_service_account(&account, now).await?;
+    let data = json!({ "name": account.name, "tokens": withdrawn.len() });
+    let (kind, correlation) = (EventKind::ServiceAccountDeleted, Some(caller.correlation));
+    platform_event(&mut tx, kind, "service_account", account.id.to_string(), correlation, data.clone()).await?;
+    let target = format!("service-account/{name}");
+    audit(&mut tx, caller, AuditAction::ServiceAccountDelete, target, Some(project), data).await?;
+    tx.commit().await?;
+    Ok(ServiceAccountRecord { deleted_at: Some(now), ..account })
+}
+
+/// Makes a token for a service account, with the account's role. Its text is returned here and never again.
+pub async fn create_token(
+    engine: &Engine,
+    caller: &Caller,
+    project: ProjectId,
+    name: &Name,
+    ttl_seconds: Option<u64>,
+) -> Result<(TokenRecord, SecretText), CommandError> {
+    caller.must(Permission::TokensWrite)?;
+    caller.must_see(project, "project", project)?;
+    let ttl = ttl_seconds.unwrap_or(TTL_SECONDS);
+    if ttl == 0 || ttl > TTL_SECONDS_MAX {
+        let detail = format!("a service account's token lives between 1 and {TTL_SECONDS_MAX} seconds");
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("ttl_seconds"));
+    }
+    let ports = engine.ports();
+    let secret = ApiToken::generate(PREFIX, &*ports.entropy);
+    let now = ports.clock.now();
+    let mut tx = engine.store().begin().await?;
+    let account = tx.service_account_by_name(project, name).await?;
+    if !caller.principal.role.may_grant(account.role) {
+        let detail = format!("a {} makes no token of {}", caller.principal.role, account.role);
+        return Err(CommandError::new(Code::Forbidden, detail));
+    }
+    let token = TokenRecord {
+        id: TokenId::generate(&*ports.clock, &*ports.entropy),
+        name: format!("{}{name}", TokenRecord::OF_SERVICE_ACCOUNT),
+        sha256: secret.sha256,
+        role: account.role,
+        project: Some(project),
+        service_account: Some(account.id),
+        created_at: now,
+        expires_at: Some(now.plus(Duration::from_secs(ttl))),
+        revoked_at: None,
+    };
+    tx.insert_token(&token).await?;
+    let data = json!({ "name": token.name, "role": token.role });
+    let (id, correlation) = (token.id.to_string(), Some(caller.correlation));
+    platform_event(&mut tx, EventKind::TokenCreated, "token", id, correlation, data.clone()).await?;
+    audit(&mut tx, caller, AuditAction::TokenCreate, format!("token/{}", token.id), token.project, data).await?;
+    tx.commit().await?;
+    Ok((token, secret.text))
+}
+
+/// The service accounts of a project, by name.
+pub async fn list(
+    engine: &Engine,
+    caller: &Caller,
+    project: ProjectId,
+) -> Result<Vec<ServiceAccountRecord>, CommandError> {
+    caller.must(Permission::TokensWrite)?;
+    caller.must_see(project, "project", project)?;
+    let accounts: Result<_, StoreError> = async { engine.store().read().await?.service_accounts(project).await }.await;
+    Ok(accounts?)
+}

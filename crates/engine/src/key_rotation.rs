@@ -1,0 +1,209 @@
+//! How one task-signing key follows another without a task that any node refuses.
+//!
+//! A new key is *staged*: given to every node before it signs. It becomes *active* once every connected node has it (one that connects later is
+//! given the set before its first task), and the one before is in *grace* until the last task that it signed has ended. Then it is *retired*.
+//! Rows hold all of it: any replica takes the next step, and each gives the set to the nodes whose channels it holds.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::{StreamExt, stream};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, EventKind, KeyEvent, KeyState, StreamName, Timestamp};
+use gpuaas_store::{Change, NewAudit, Reader, SessionRecord, SigningKeyRecord, StoreError, Tx, repeated};
+use serde_json::json;
+use tokio::sync::{Notify, broadcast::error::RecvError};
+
+use crate::{engine::Engine, error::CommandError, keys::KeysError, record::platform_event};
+
+/// A staged key waits this long for nodes that are connected and do not take it. They are given it again with every connection; a node that
+/// refuses keys harms itself alone.
+const STAGED_MAX: Duration = Duration::from_secs(60);
+/// Lost hints are made up for this often.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// Nodes that are given keys at the same time.
+const GIVEN_AT_ONCE: usize = 64;
+
+/// What a process knows of the keys it tends.
+#[derive(Default)]
+pub(crate) struct KeyTending {
+    wake: Notify,
+    /// A node lacks keys, or the last task of one may have ended.
+    doubted: AtomicBool,
+    /// The version of the set after which nothing was left to do.
+    settled: AtomicU64,
+}
+
+impl KeyTending {
+    /// Has the keys looked at again.
+    pub(crate) fn doubt(&self) {
+        self.doubted.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
+}
+
+impl Engine {
+    /// Carries rotations on until the engine stops.
+    pub async fn keep_keys(self: &Arc<Self>) {
+        let mut changes = self.store().changes();
+        loop {
+            // Whatever was announced so far is about to be seen.
+            while changes.try_recv().is_ok() {}
+            let next = self.tend_keys().await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "the task-signing keys could not be tended");
+                SWEEP_EVERY
+            });
+            let due = self.ports().runtime.sleep_until(self.ports().clock.now().plus(next));
+            let woken = async {
+                loop {
+                    match changes.recv().await {
+                        Ok(Change::Event { stream: StreamName::Platform, .. } | Change::Missed) => return true,
+                        Ok(Change::Event { .. } | Change::Operation(_)) => {}
+                        Err(RecvError::Lagged(_)) => return true,
+                        Err(RecvError::Closed) => return false,
+                    }
+                }
+            };
+            tokio::select! {
+                () = self.stopping().cancelled() => return,
+                () = self.key_tending().wake.notified() => {}
+                () = due => {}
+                goes_on = woken => if !goes_on { return },
+            }
+        }
+    }
+
+    /// Gives the set to the nodes here that lack it, and takes the next step if it is due. Returns when to look again, whatever happens.
+    async fn tend_keys(&self) -> Result<Duration, KeysError> {
+        let tending = self.key_tending();
+        let (ring, set, behind) = {
+            let mut reader = self.store().read().await?;
+            let ring = self.keys().ring(&mut reader).await?;
+            let doubted = tending.doubted.swap(false, Ordering::Relaxed);
+            if !doubted && tending.settled.load(Ordering::Relaxed) == ring.version() {
+                return Ok(SWEEP_EVERY);
+            }
+            let mut behind = reader.sessions_of(self.replica()).await?;
+            behind.retain(|session| session.key_set_version < ring.version());
+            (ring, self.keys().signed_set(&mut reader).await?, behind)
+        };
+        let all_given = self.give(&set.text, set.version, behind).await?;
+        let next = self.advance_keys().await?;
+        tending.settled.store(ring.version(), Ordering::Relaxed);
+        if !all_given || ring.is_changing() {
+            // Looked at again at the latest after `next`.
+            tending.doubted.store(true, Ordering::Relaxed);
+        }
+        Ok(next)
+    }
+
+    /// True when every node took it. What some took is recorded while others still think about it.
+    async fn give(&self, text: &str, version: u64, behind: Vec<SessionRecord>) -> Result<bool, StoreError> {
+        let (asked, mut taken) = (behind.len(), 0);
+        let answers = stream::iter(behind)
+            .map(async |session| self.nodes().give_keys(session.node, text).await.then_some(session))
+            .buffer_unordered(GIVEN_AT_ONCE)
+            .filter_map(async |taken| taken)
+            .ready_chunks(GIVEN_AT_ONCE);
+        let mut answers = std::pin::pin!(answers);
+        while let Some(sessions) = answers.next().await {
+            taken += sessions.len();
+            repeated(async || {
+                let mut tx = self.store().begin().await?;
+                for session in &sessions {
+                    tx.set_session_keys(session.node, session.connection, version).await?;
+                }
+                tx.commit().await
+            })
+            .await?;
+        }
+        Ok(taken == asked)
+    }
+
+    /// Takes the next step of a rotation if it is due. Returns when to look again, whatever happens.
+    async fn advance_keys(&self) -> Result<Duration, KeysError> {
+        let mut tx = self.store().begin().await?;
+        let now = self.ports().clock.now();
+        let keys: Vec<SigningKeyRecord> = tx.signing_keys().await?.into_iter().map(|stored| stored.key).collect();
+        let of = |state| keys.iter().find(|key: &&SigningKeyRecord| key.state == state).cloned();
+        let version = tx.key_set_version().await? + 1;
+        if let Some(staged) = of(KeyState::Staged) {
+            let waited_enough = staged.changed_at.plus(STAGED_MAX);
+            if now < waited_enough && !behind(&mut tx, staged.version).await?.is_empty() {
+                return Ok(waited_enough.since(now).min(SWEEP_EVERY));
+            }
+            // The other way round two would be active for a moment, which the rows do not allow.
+            if let Some(active) = of(KeyState::Active) {
+                change(&mut tx, active, KeyEvent::Supersede, version, now).await?;
+            }
+            change(&mut tx, staged, KeyEvent::Activate, version, now).await?;
+            tx.commit().await?;
+        } else if let Some(grace) = of(KeyState::Grace) {
+            if tx.open_tasks_signed_by(&grace.key_id).await? > 0 {
+                return Ok(SWEEP_EVERY);
+            }
+            change(&mut tx, grace, KeyEvent::Retire, version, now).await?;
+            tx.commit().await?;
+        }
+        Ok(SWEEP_EVERY)
+    }
+}
+
+/// Connections of nodes that do not hold that version of the set yet.
+pub(crate) async fn behind(reader: &mut Reader, version: u64) -> Result<Vec<SessionRecord>, StoreError> {
+    let mut sessions = reader.sessions().await?;
+    sessions.retain(|session| session.key_set_version < version);
+    Ok(sessions)
+}
+
+/// Writes a key's next state, with event and audit record.
+async fn change(
+    tx: &mut Tx,
+    mut key: SigningKeyRecord,
+    event: KeyEvent,
+    version: u64,
+    now: Timestamp,
+) -> Result<(), KeysError> {
+    key.state = key.state.on(event).map_err(|error| KeysError::Unusable(error.to_string()))?;
+    key.version = version;
+    key.changed_at = now;
+    tx.update_signing_key(&key).await?;
+    announce(tx, &key).await?;
+    tx.append_audit(&NewAudit {
+        actor: "control-plane".to_owned(),
+        actor_type: ActorType::ControlPlane,
+        action: match event {
+            KeyEvent::Activate => AuditAction::KeyActivate,
+            KeyEvent::Supersede => AuditAction::KeySupersede,
+            KeyEvent::Retire => AuditAction::KeyRetire,
+            KeyEvent::Revoke => AuditAction::KeyRevoke,
+        },
+        target: format!("signing-key/{}", key.key_id),
+        project: None,
+        result: AuditResult::Accepted,
+        correlation: key.correlation,
+        metadata: json!({ "version": version }),
+    })
+    .await?;
+    Ok(())
+}
+
+/// Tells those who watch, and every replica, what a key is now.
+pub(crate) async fn announce(tx: &mut Tx, key: &SigningKeyRecord) -> Result<(), StoreError> {
+    let data = json!({ "state": key.state, "version": key.version });
+    let kind = EventKind::SigningKeyStateChanged;
+    platform_event(tx, kind, "signing_key", key.key_id.clone(), key.correlation, data).await
+}
+
+impl From<KeysError> for CommandError {
+    fn from(error: KeysError) -> Self {
+        match error {
+            KeysError::Store(error) => error.into(),
+            other => Self::new(gpuaas_model::Code::Internal, other.to_string()),
+        }
+    }
+}

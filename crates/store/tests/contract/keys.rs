@@ -1,0 +1,114 @@
+//! Task-signing keys and service accounts.
+
+use gpuaas_model::{KeyState, ProjectId, Role, ServiceAccountId, TaskState, TokenId};
+use gpuaas_store::{ServiceAccountRecord, SigningKeyRecord, Store, StoreError, StoredSigningKey, TokenRecord};
+
+use super::{
+    given,
+    world::{NOW, World},
+};
+
+fn key(key_id: &str, state: KeyState, version: u64) -> StoredSigningKey {
+    let key = SigningKeyRecord {
+        key_id: key_id.into(),
+        public: "public".into(),
+        state,
+        version,
+        created_at: NOW,
+        changed_at: NOW,
+        correlation: None,
+    };
+    StoredSigningKey { key, seed: vec![0, 255, 7] }
+}
+
+async fn insert(store: &Store, key: &StoredSigningKey) -> Result<(), StoreError> {
+    let mut tx = store.begin().await?;
+    tx.insert_signing_key(key).await?;
+    tx.commit().await
+}
+
+pub(crate) async fn one_key_is_active_and_one_staged_at_most(world: World) {
+    let store = world.open().await;
+    insert(&store, &key("one", KeyState::Active, 1)).await.unwrap();
+    insert(&store, &key("two", KeyState::Staged, 2)).await.unwrap();
+    assert!(insert(&store, &key("three", KeyState::Active, 3)).await.is_err());
+    assert!(insert(&store, &key("three", KeyState::Staged, 3)).await.is_err());
+    assert_eq!(store.read().await.unwrap().key_set_version().await.unwrap(), 2);
+}
+
+pub(crate) async fn a_key_that_signs_no_more_has_no_seed(world: World) {
+    let store = world.open().await;
+    let stored = key("one", KeyState::Active, 1);
+    insert(&store, &stored).await.unwrap();
+    assert_eq!(store.read().await.unwrap().signing_keys().await.unwrap(), [stored.clone()]);
+    let superseded = SigningKeyRecord { state: KeyState::Grace, version: 2, ..stored.key };
+    let mut tx = store.begin().await.unwrap();
+    tx.update_signing_key(&superseded).await.unwrap();
+    tx.commit().await.unwrap();
+    let kept = store.read().await.unwrap().signing_keys().await.unwrap();
+    assert_eq!(kept, [StoredSigningKey { key: superseded, seed: Vec::new() }]);
+}
+
+pub(crate) async fn open_tasks_are_counted_by_the_key_that_signed_them(world: World) {
+    let store = world.open().await;
+    let (_, node, _) = given::placed(&store, "gpu-1").await;
+    let task = given::task(&node);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_task(&task).await.unwrap();
+    assert_eq!(tx.open_tasks_signed_by("key").await.unwrap(), 1);
+    assert_eq!(tx.open_tasks_signed_by("other").await.unwrap(), 0);
+    let ended = gpuaas_store::TaskRecord { state: TaskState::Succeeded, ..task.clone() };
+    tx.update_task(&ended, task.state).await.unwrap();
+    assert_eq!(tx.open_tasks_signed_by("key").await.unwrap(), 0);
+}
+
+fn account(project: ProjectId, name: &str) -> ServiceAccountRecord {
+    ServiceAccountRecord {
+        id: ServiceAccountId::from_uuid(given::uuid()),
+        project,
+        name: given::name(name),
+        role: Role::Viewer,
+        created_at: NOW,
+        deleted_at: None,
+    }
+}
+
+pub(crate) async fn a_service_account_has_its_name_alone_until_it_is_deleted(world: World) {
+    let store = world.open().await;
+    let (project, _, _) = given::placed(&store, "gpu-1").await;
+    let (first, second) = (account(project.id, "ci"), account(project.id, "ci"));
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_service_account(&first).await.unwrap();
+    assert!(matches!(tx.insert_service_account(&second).await, Err(StoreError::NameTaken { .. })));
+    tx.delete_service_account(&first, NOW).await.unwrap();
+    tx.insert_service_account(&second).await.unwrap();
+    assert_eq!(tx.service_account_by_name(project.id, &second.name).await.unwrap(), second);
+    assert_eq!(tx.service_accounts(project.id).await.unwrap(), [second]);
+}
+
+pub(crate) async fn the_tokens_of_a_service_account_go_with_it_and_others_stay(world: World) {
+    let store = world.open().await;
+    let (project, _, _) = given::placed(&store, "gpu-1").await;
+    let account = account(project.id, "ci");
+    let token = |of: Option<ServiceAccountId>| TokenRecord {
+        id: TokenId::from_uuid(given::uuid()),
+        name: "ci".into(),
+        sha256: given::digest(),
+        role: Role::Viewer,
+        project: Some(project.id),
+        service_account: of,
+        created_at: NOW,
+        expires_at: None,
+        revoked_at: None,
+    };
+    let (held, other) = (token(Some(account.id)), token(None));
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_service_account(&account).await.unwrap();
+    tx.insert_token(&held).await.unwrap();
+    tx.insert_token(&other).await.unwrap();
+    let withdrawn = tx.delete_service_account(&account, NOW).await.unwrap();
+    assert_eq!(withdrawn.iter().map(|token| token.id).collect::<Vec<_>>(), [held.id]);
+    assert_eq!(tx.delete_service_account(&account, NOW).await.unwrap(), [], "deleting again changes nothing");
+    assert_eq!(tx.token(held.id).await.unwrap().revoked_at, Some(NOW));
+    assert_eq!(tx.token(other.id).await.unwrap().revoked_at, None);
+}
