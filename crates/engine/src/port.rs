@@ -73,6 +73,12 @@ pub trait Nodes: Send + Sync {
     /// Sets which units the node reports changes of.
     async fn observe(&self, node: NodeId, units: Vec<String>);
 
+    /// Looks again at a node that has changed: its connections here end when it may no longer connect.
+    fn readmit(&self, node: NodeId);
+
+    /// The same for every node that is connected here, when nobody knows which have changed.
+    fn readmit_all(&self);
+
     /// Counts a node as gone from now on, unless it connects.
     fn expect_back(&self, node: NodeId);
 

@@ -53,6 +53,18 @@ impl Nodes for ChannelNodes {
         self.told("asked for reports", node, async { self.0.get()?.observe(node, units).await }).await;
     }
 
+    fn readmit(&self, node: NodeId) {
+        if let Ok(channel) = self.0.get() {
+            channel.readmit(node);
+        }
+    }
+
+    fn readmit_all(&self) {
+        if let Ok(channel) = self.0.get() {
+            channel.readmit_all();
+        }
+    }
+
     fn expect_back(&self, node: NodeId) {
         if let Ok(channel) = self.0.get() {
             channel.await_return(node);
