@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use camino::Utf8PathBuf;
 use gpuaas_host::{FileSpec, Host, HostError};
 use gpuaas_model::{TaskId, Timestamp};
-use gpuaas_wire::task::TaskOutcome;
+use gpuaas_wire::{session::UNACKNOWLEDGED_MAX, task::TaskOutcome};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
@@ -88,12 +88,12 @@ impl Ledger {
         self.fence
     }
 
-    /// Tasks that have ended, for the hello.
+    /// The newest tasks that have ended, as many as a hello lists.
     pub(crate) fn ended(&self) -> Vec<TaskId> {
         let ended = |(task, (_, _, entry)): (&TaskId, &(Timestamp, u64, Entry))| {
             matches!(entry, Entry::Ended(_)).then_some(*task)
         };
-        self.entries.iter().filter_map(ended).collect()
+        self.entries.iter().rev().filter_map(ended).take(UNACKNOWLEDGED_MAX).collect()
     }
 
     /// Writes that a task is about to run. Durable when this returns.

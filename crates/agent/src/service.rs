@@ -7,9 +7,13 @@ use futures::{Stream, StreamExt, stream};
 use gpuaas_host::{Host, JournalFrom};
 use gpuaas_model::Code;
 use gpuaas_trust::{Envelope, SignedKeySet};
-use gpuaas_wire::session::{
-    BODY_BYTES_MAX, BulkRequest, ChannelEndpoints, ConnectionKind, Hello, JOURNAL_UNITS, JournalLine, JournalRequest,
-    Observe, PROTOCOL, Refusal, TUNNEL_PORT_HEADER, TUNNEL_PORTS, TaskLine, TaskRef, path,
+use gpuaas_wire::{
+    bounds::cut,
+    session::{
+        BODY_BYTES_MAX, BulkRequest, ChannelEndpoints, ConnectionKind, Hello, JOURNAL_TEXT_BYTES_MAX, JOURNAL_UNITS,
+        JournalLine, JournalRequest, Observe, PROTOCOL, Refusal, TUNNEL_PORT_HEADER, TUNNEL_PORTS, TaskLine, TaskRef,
+        path,
+    },
 };
 use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
@@ -137,7 +141,7 @@ impl Service {
         };
         let lines = self.host.journal(&ask.unit, from, ask.follow).await;
         let lines = lines.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;
-        Ok(streamed(lines.map(|line| JournalLine { at: line.at, text: line.text })))
+        Ok(streamed(lines.map(|line| JournalLine { at: line.at, text: cut(line.text, JOURNAL_TEXT_BYTES_MAX) })))
     }
 }
 

@@ -9,6 +9,24 @@ use uuid::Uuid;
 
 use crate::peers::Holder;
 
+/// The certificate of a connection whose chain and key the handshake has verified; its time and its epoch it has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Presented {
+    /// Whose it is.
+    pub identity: NodeIdentity,
+    /// The certificate itself, DER.
+    pub certificate: Vec<u8>,
+}
+
+/// What a connection that is let in may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Everything.
+    Full,
+    /// Its certificate has expired: a new one for the same key, and nothing else.
+    RenewalOnly,
+}
+
 /// A connection or request that the control plane turns away, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -38,8 +56,9 @@ pub struct ArtifactBody {
 /// Decides and records. Every method is about the one node whose certificate was verified: a node's word changes only itself.
 #[async_trait]
 pub trait ChannelBackend: Send + Sync {
-    /// Whether this identity may connect at all: known, not revoked, of the present enrollment.
-    async fn admit(&self, identity: &NodeIdentity) -> Result<(), Refused>;
+    /// Whether this identity may connect at all: known, not revoked, of the present enrollment. Asked at the beginning of every connection,
+    /// for every request of a node, and of all that stand when their node has changed. [`Code::Unavailable`] means that nobody can tell now.
+    async fn admit(&self, presented: &Presented) -> Result<Admission, Refused>;
 
     /// The node's control connection stands; it can be sent tasks from now on. Refused when that cannot be recorded.
     async fn connected(&self, node: NodeId, connection: Uuid, hello: &Hello) -> Result<(), Refused>;
@@ -59,8 +78,8 @@ pub trait ChannelBackend: Send + Sync {
     /// Two live agents use one identity; the newer was refused.
     async fn cloned(&self, node: NodeId, newer: &Hello);
 
-    /// One of the node's observed units is now like this.
-    async fn unit_changed(&self, node: NodeId, report: UnitReport);
+    /// The node's observed units are now like this, as far as they are listed. Not called again before it returns.
+    async fn units_changed(&self, node: NodeId, reports: Vec<UnitReport>);
 
     /// The signed key set to hand out at connection: its version, and JSON.
     async fn key_set(&self) -> (u64, String);
@@ -83,5 +102,5 @@ pub trait ChannelBackend: Send + Sync {
     ) -> Result<(), FetchError>;
 
     /// A new certificate for the same key.
-    async fn renew(&self, identity: &NodeIdentity, presented: &[u8], csr: &str) -> Result<String, Refused>;
+    async fn renew(&self, presented: &Presented, csr: &str) -> Result<String, Refused>;
 }

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     backend::ChannelBackend,
+    connections::Connections,
     link::Link,
     liveness::Liveness,
     peers::{PeerOptions, Peers},
@@ -72,6 +73,7 @@ pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn ChannelBackend>,
     pub(crate) liveness: Liveness,
     pub(crate) peers: Option<Peers>,
+    pub(crate) connections: Arc<Connections>,
     /// The control connection of each node that is connected here.
     sessions: Mutex<HashMap<NodeId, Session>>,
     /// Bulk connections that were asked for and did not come yet.
@@ -82,7 +84,8 @@ impl Shared {
     pub(crate) fn new(backend: Arc<dyn ChannelBackend>, options: &ChannelOptions) -> Arc<Self> {
         let liveness = Liveness::new(backend.clone(), options.unreachable_after);
         let peers = options.peers.clone().map(Peers::new);
-        Arc::new(Self { backend, liveness, peers, sessions: Mutex::default(), awaited: Mutex::default() })
+        let connections = Arc::default();
+        Arc::new(Self { backend, liveness, peers, connections, sessions: Mutex::default(), awaited: Mutex::default() })
     }
 
     pub(crate) fn session(&self, node: NodeId) -> Result<Session, ChannelError> {

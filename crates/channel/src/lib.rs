@@ -1,7 +1,7 @@
 //! The control plane's end of the node channel: nodes dial in by mutual TLS, the control plane pushes and asks over the same connection.
 //!
-//! Guarantees: a task is pushed the moment it is handed over; nothing on its way polls; every stream, line and body is bounded; a node
-//! that misbehaves loses its own connection and nothing else.
+//! Guarantees: a task is pushed the moment it is handed over; nothing on its way polls; every stream, line, body and wait is bounded; a node
+//! that misbehaves loses its own connection and nothing else; one that may no longer connect loses all of them at once.
 //!
 //! Of several replicas one holds a node's channel; the others reach the node through it, by the same requests.
 //!
@@ -9,7 +9,12 @@
 
 mod backend;
 mod channel;
+mod connections;
 mod fetch;
+mod handshakes;
+#[cfg(test)]
+mod hostile_tests;
+mod journal;
 mod lines;
 mod link;
 mod listener;
@@ -18,11 +23,12 @@ mod peer_service;
 #[cfg(test)]
 mod peer_tests;
 mod peers;
+mod reports;
 mod requests;
 mod session;
 mod tunnel;
 
-pub use backend::{ArtifactBody, ChannelBackend, FetchError, Refused};
+pub use backend::{Admission, ArtifactBody, ChannelBackend, FetchError, Presented, Refused};
 pub use channel::{Channel, ChannelError, ChannelOptions, JournalStream, TaskStream};
 pub use listener::ChannelService;
 pub use peer_service::PeerService;

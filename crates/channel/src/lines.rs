@@ -1,52 +1,83 @@
-//! Reads newline-delimited JSON from a body, with a bound on every line.
+//! Reads newline-delimited JSON from a body, with a bound on every line and, where wanted, on their pace.
+
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
+use gpuaas_wire::bounds::Said;
+use http_body::Body;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use crate::channel::ChannelError;
 
-/// The lines of `body` as values. Ends with an error when the body breaks, a line is longer than `line_bytes_max`, or one is not what
-/// it must be.
-pub(crate) fn lines<T: DeserializeOwned + Send + 'static>(
-    body: Incoming,
+/// A pace is kept over this long.
+const PACE_OVER: Duration = Duration::from_secs(1);
+
+/// How many lines are read in a second; a sender of more is read no faster, and feels it.
+#[derive(Clone, Copy)]
+pub(crate) enum Pace {
+    /// As fast as they come: somebody waits for every one of them.
+    AsTheyCome,
+    /// So many in [`PACE_OVER`]: only the newest matters.
+    AtMost(u32),
+}
+
+impl Pace {
+    /// Far above what an agent that works has to say, and far below what a control plane would notice.
+    pub(crate) const OF_REPORTS: Self = Self::AtMost(256);
+}
+
+/// The lines of `body` as values within bounds. Ends with an error when the body breaks, a line is longer than `line_bytes_max`, or one is
+/// not what it must be.
+pub(crate) fn lines<T, B>(
+    body: B,
     line_bytes_max: usize,
-) -> impl Stream<Item = Result<T, ChannelError>> + Send {
-    let state = State { body: Some(body), buffer: BytesMut::new() };
+    pace: Pace,
+) -> impl Stream<Item = Result<T, ChannelError>> + Send
+where
+    T: DeserializeOwned + Said + Send + 'static,
+    B: Body<Data = Bytes, Error: std::fmt::Display> + Send + Unpin + 'static,
+{
+    let turns = Turns { pace, taken: 0, since: Instant::now() };
+    let state = State { body: Some(body), buffer: Buffer::default(), turns };
     stream::unfold(state, move |mut state| async move {
+        state.turns.next().await;
         let item = state.next(line_bytes_max).await?;
         Some((item, state))
     })
-    .map(|line| {
-        line.and_then(|line| serde_json::from_slice(&line).map_err(|error| ChannelError::Protocol(error.to_string())))
-    })
+    .map(|line| line.and_then(|line| read(&line)))
 }
 
-struct State {
-    body: Option<Incoming>,
-    buffer: BytesMut,
+/// A value within bounds, from JSON.
+pub(crate) fn read<T: DeserializeOwned + Said>(json: &[u8]) -> Result<T, ChannelError> {
+    let said: T = serde_json::from_slice(json).map_err(|error| ChannelError::Protocol(error.to_string()))?;
+    said.within_bounds().map_err(|error| ChannelError::Protocol(error.to_string()))
 }
 
-impl State {
+struct State<B> {
+    body: Option<B>,
+    buffer: Buffer,
+    turns: Turns,
+}
+
+impl<B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin> State<B> {
     async fn next(&mut self, line_bytes_max: usize) -> Option<Result<Bytes, ChannelError>> {
         loop {
-            if let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') {
-                let line = self.buffer.split_to(end).freeze();
-                self.buffer.advance(1);
+            if let Some(line) = self.buffer.line() {
                 return Some(Ok(line));
             }
-            if self.buffer.len() > line_bytes_max {
+            if self.buffer.bytes.len() > line_bytes_max {
                 self.body = None;
-                self.buffer.clear();
+                self.buffer = Buffer::default();
                 return Some(Err(ChannelError::Protocol("a line is longer than is allowed".to_owned())));
             }
             let frame = self.body.as_mut()?.frame().await;
             match frame {
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
-                        self.buffer.extend_from_slice(&data);
+                        self.buffer.bytes.extend_from_slice(&data);
                     }
                 }
                 Some(Err(error)) => {
@@ -55,12 +86,107 @@ impl State {
                 }
                 None => {
                     self.body = None;
-                    if !self.buffer.is_empty() {
-                        self.buffer.clear();
+                    if !self.buffer.bytes.is_empty() {
+                        self.buffer = Buffer::default();
                         return Some(Err(ChannelError::Protocol("the last line has no end".to_owned())));
                     }
                 }
             }
         }
+    }
+}
+
+/// What was received and not yet handed on.
+#[derive(Default)]
+struct Buffer {
+    bytes: BytesMut,
+    /// So many of them hold no end of a line: they are not looked at again.
+    searched: usize,
+}
+
+impl Buffer {
+    /// The next line, when all of it is there.
+    fn line(&mut self) -> Option<Bytes> {
+        let Some(end) = self.bytes[self.searched..].iter().position(|&byte| byte == b'\n') else {
+            self.searched = self.bytes.len();
+            return None;
+        };
+        let line = self.bytes.split_to(self.searched + end).freeze();
+        self.bytes.advance(1);
+        self.searched = 0;
+        Some(line)
+    }
+}
+
+/// Keeps a pace.
+struct Turns {
+    pace: Pace,
+    taken: u32,
+    since: Instant,
+}
+
+impl Turns {
+    async fn next(&mut self) {
+        let Pace::AtMost(lines) = self.pace else { return };
+        if self.taken >= lines {
+            tokio::time::sleep_until(self.since + PACE_OVER).await;
+        }
+        if self.since.elapsed() >= PACE_OVER {
+            (self.taken, self.since) = (0, Instant::now());
+        }
+        self.taken += 1;
+    }
+}
+
+#[cfg(test)]
+mod hostile_tests {
+    use std::convert::Infallible;
+
+    use gpuaas_wire::session::{JournalLine, LINE_BYTES_MAX};
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    fn body(frames: Vec<Bytes>) -> impl Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static {
+        StreamBody::new(stream::iter(frames.into_iter().map(|bytes| Ok(Frame::data(bytes)))))
+    }
+
+    fn line(text: &str) -> Bytes {
+        Bytes::from(format!("{{\"at\":1,\"text\":\"{text}\"}}\n"))
+    }
+
+    #[tokio::test]
+    async fn a_line_that_comes_byte_by_byte_is_looked_at_once() {
+        let long = line(&"x".repeat(LINE_BYTES_MAX / 2));
+        let mut buffer = Buffer::default();
+        for at in 0..long.len() - 1 {
+            buffer.bytes.extend_from_slice(&long[at..=at]);
+            assert_eq!(buffer.line(), None);
+            assert_eq!(buffer.searched, at + 1, "all that is there was searched, and is not again");
+        }
+        buffer.bytes.extend_from_slice(b"\n{}\n");
+        assert_eq!(buffer.line().map(|line| line.len()), Some(long.len() - 1));
+        assert_eq!(buffer.line(), Some(Bytes::from_static(b"{}")));
+        let frames = long.iter().map(|byte| Bytes::copy_from_slice(&[*byte])).collect();
+        let began = Instant::now();
+        let read = lines::<JournalLine, _>(body(frames), LINE_BYTES_MAX, Pace::AsTheyCome).collect::<Vec<_>>().await;
+        assert!(matches!(read[..], [Ok(_)]));
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_ends_the_reading() {
+        let endless = vec![Bytes::from(vec![b'x'; 64 * 1_024]); 64];
+        let read = lines::<JournalLine, _>(body(endless), LINE_BYTES_MAX, Pace::AsTheyCome).collect::<Vec<_>>().await;
+        assert!(matches!(read[..], [Err(ChannelError::Protocol(_))]), "{read:?}");
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_lines_is_read_at_its_pace() {
+        let flood = vec![line("x"); 600];
+        let began = Instant::now();
+        let read = lines::<JournalLine, _>(body(flood), LINE_BYTES_MAX, Pace::AtMost(256)).count().await;
+        assert_eq!((read, began.elapsed().as_secs()), (600, 2), "256 at once, and as many in every second");
     }
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use gpuaas_wire::session::{BODY_BYTES_MAX, Refusal};
+use gpuaas_wire::{
+    bounds::Said,
+    session::{BODY_BYTES_MAX, Refusal},
+};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty, Full, Limited, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, client::conn::http2::SendRequest};
@@ -12,12 +15,33 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::channel::ChannelError;
+use crate::{channel::ChannelError, lines::read};
 
 /// A beat goes out when nothing was heard for this long.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
 /// An unanswered beat ends the connection after this long.
 const BEAT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes of all streams together that wait to be read: of very many narrow ones, so that none holds up the others.
+const WAITING_BYTES_MAX: u32 = 16 * 1_024 * 1_024;
+
+/// How much of each stream of a connection may wait to be read.
+#[derive(Clone, Copy)]
+pub(crate) enum Streams {
+    /// Much: a connection of few streams, whose reader is fast or wanted it so.
+    Wide,
+    /// Little: many nodes' streams share the connection, and a reader who pauses must leave room for the others.
+    Narrow,
+}
+
+impl Streams {
+    const fn waiting_bytes_max(self) -> u32 {
+        match self {
+            Self::Wide => 1_024 * 1_024,
+            Self::Narrow => 32 * 1_024,
+        }
+    }
+}
 
 /// The body of a request.
 pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -33,8 +57,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Begins HTTP/2 on a fresh connection, as its client.
-    pub(crate) async fn open<S>(stream: S) -> Result<Self, ChannelError>
+    /// Begins HTTP/2 on a fresh connection, as its client. Cancelling `ended` ends it.
+    pub(crate) async fn open<S>(stream: S, streams: Streams, ended: CancellationToken) -> Result<Self, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -43,10 +67,11 @@ impl Link {
             .keep_alive_interval(BEAT_EVERY)
             .keep_alive_timeout(BEAT_TIMEOUT)
             .keep_alive_while_idle(true)
+            .initial_stream_window_size(streams.waiting_bytes_max())
+            .initial_connection_window_size(WAITING_BYTES_MAX)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| ChannelError::Lost(error.to_string()))?;
-        let ended = CancellationToken::new();
         let end = ended.clone();
         tokio::spawn(async move {
             tokio::select! {
@@ -99,10 +124,9 @@ impl Link {
     }
 
     /// Asks for a value.
-    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ChannelError> {
+    pub(crate) async fn get<T: DeserializeOwned + Said>(&self, path: &str) -> Result<T, ChannelError> {
         let response = self.request(Method::GET, path, HeaderMap::new(), empty()).await?;
-        let bytes = collect(response.into_body()).await?;
-        serde_json::from_slice(&bytes).map_err(|error| ChannelError::Protocol(error.to_string()))
+        read(&collect(response.into_body()).await?)
     }
 
     /// Sends a value.
@@ -132,7 +156,7 @@ async fn refusal(response: Response<Incoming>) -> ChannelError {
         return ChannelError::NotConnected;
     }
     match collect(response.into_body()).await {
-        Ok(bytes) => match serde_json::from_slice::<Refusal>(&bytes) {
+        Ok(bytes) => match read::<Refusal>(&bytes) {
             Ok(refusal) => ChannelError::Refused(refusal),
             Err(_) => ChannelError::Protocol(format!("the answer was {status}")),
         },

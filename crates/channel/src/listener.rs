@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use gpuaas_model::NodeId;
+use gpuaas_model::{Code, NodeId};
 use gpuaas_trust::{ALPN_FETCH, ALPN_NODE, NodeIdentity};
 use gpuaas_wire::session::{ConnectionKind, PROTOCOL};
 use rustls::ServerConfig;
@@ -14,17 +14,18 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    backend::ChannelBackend,
+    backend::{Admission, ChannelBackend, Presented},
     channel::{Channel, ChannelError, ChannelOptions, Shared},
+    connections::Place,
     fetch,
-    requests::{give_endpoints, give_keys, observe},
+    handshakes::Handshakes,
+    reports::observe,
+    requests::{give_endpoints, give_keys},
     session::Session,
 };
 
-/// Longest time for a TLS handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Handshakes under way at once; more wait in the kernel's queue.
-const HANDSHAKES_MAX: usize = 256;
+/// Connections at once whose handshake has not ended: of a whole fleet that comes back.
+const STRANGERS_MAX: usize = 8_192;
 /// Connections of all nodes at once.
 const CONNECTIONS_MAX: usize = 20_000;
 
@@ -60,9 +61,10 @@ impl ChannelService {
         self.listener.local_addr()
     }
 
-    /// Accepts nodes until `stop` is cancelled.
+    /// Accepts nodes until `stop` is cancelled. Nobody's handshake holds up the accepting.
     pub async fn run(self, stop: CancellationToken) {
-        let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+        let handshakes = Arc::new(Handshakes::new());
+        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             let accepted = tokio::select! {
@@ -78,61 +80,58 @@ impl ChannelService {
                     continue;
                 }
             };
-            let (Ok(handshake), Ok(connection)) =
-                (handshakes.clone().acquire_owned().await, connections.clone().try_acquire_owned())
-            else {
-                tracing::warn!(%from, "too many node connections; one was dropped");
+            let Ok(stranger) = strangers.clone().try_acquire_owned() else {
+                tracing::debug!(%from, "too many handshakes wait; a connection was dropped");
                 continue;
             };
             let (channel, acceptor, stop) = (self.channel.clone(), self.acceptor.clone(), stop.clone());
+            let (handshakes, connections) = (handshakes.clone(), connections.clone());
+            let served = async move {
+                let (presented, stream) = handshakes.in_turn(shaken(acceptor, stream)).await?;
+                drop(stranger);
+                let refused = || ChannelError::Lost("there are too many connections".to_owned());
+                let _connection = connections.try_acquire_owned().map_err(|_| refused())?;
+                let place = channel.shared.connections.enter(presented).ok_or_else(refused)?;
+                serve(channel, &place, stream).await
+            };
             tokio::spawn(async move {
-                let shaken = handshake_within(acceptor, stream).await;
-                drop(handshake);
-                let served = async {
-                    match shaken {
-                        Ok((identity, stream)) => serve(channel, identity, stream).await,
-                        Err(error) => Err(error),
-                    }
-                };
                 tokio::select! {
                     () = stop.cancelled() => {}
                     result = served => if let Err(error) = result {
                         tracing::debug!(%from, %error, "a node's connection was turned away or ended");
                     }
                 }
-                drop(connection);
             });
         }
     }
 }
 
-async fn handshake_within(
-    acceptor: TlsAcceptor,
-    stream: TcpStream,
-) -> Result<(NodeIdentity, TlsStream<TcpStream>), ChannelError> {
+async fn shaken(acceptor: TlsAcceptor, stream: TcpStream) -> Result<(Presented, TlsStream<TcpStream>), ChannelError> {
     let lost = |error: &dyn std::fmt::Display| ChannelError::Lost(error.to_string());
     // Tasks are small and must leave at once.
     stream.set_nodelay(true).map_err(|error| lost(&error))?;
-    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
-        .await
-        .map_err(|_| ChannelError::Lost("the handshake took too long".to_owned()))?
-        .map_err(|error| lost(&error))?;
-    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let stream = acceptor.accept(stream).await.map_err(|error| lost(&error))?;
+    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(|der| der.to_vec());
     let certificate = certificate.ok_or_else(|| ChannelError::Lost("no client certificate".to_owned()))?;
-    let identity = NodeIdentity::of_certificate(certificate).map_err(|error| lost(&error))?;
-    Ok((identity, stream))
+    let identity = NodeIdentity::of_certificate(&certificate).map_err(|error| lost(&error))?;
+    Ok((Presented { identity, certificate }, stream))
 }
 
-async fn serve(channel: Channel, identity: NodeIdentity, stream: TlsStream<TcpStream>) -> Result<(), ChannelError> {
-    if let Err(refused) = channel.shared.backend.admit(&identity).await {
-        tracing::warn!(node = %identity.node, code = %refused.code, reason = %refused.message, "a node was refused");
-        return Err(ChannelError::Lost(refused.message));
-    }
-    match stream.get_ref().1.alpn_protocol() {
-        Some(ALPN_NODE) => serve_reversed(channel, identity, stream).await,
-        Some(ALPN_FETCH) => {
-            let presented = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(|der| der.to_vec());
-            fetch::serve(channel.shared.backend.clone(), identity, presented.unwrap_or_default(), stream).await;
+/// Serves a connection that has its place already: whatever makes its node unwelcome from here on ends it too.
+async fn serve(channel: Channel, place: &Place, stream: TlsStream<TcpStream>) -> Result<(), ChannelError> {
+    let (presented, node) = (&place.presented, place.presented.identity.node);
+    let admission = channel.shared.backend.admit(presented).await.map_err(|refused| {
+        tracing::warn!(%node, code = %refused.code, reason = %refused.message, "a node was refused");
+        ChannelError::Lost(refused.message)
+    })?;
+    match (stream.get_ref().1.alpn_protocol(), admission) {
+        (Some(ALPN_NODE), Admission::Full) => serve_reversed(channel, node, stream, &place.end).await,
+        (Some(ALPN_NODE), Admission::RenewalOnly) => {
+            tracing::info!(%node, code = %Code::CertificateExpired, "a node's certificate has expired; it must renew it first");
+            Err(ChannelError::Lost("the certificate has expired".to_owned()))
+        }
+        (Some(ALPN_FETCH), _) => {
+            fetch::serve(channel.shared.backend.clone(), presented.clone(), stream, &place.end).await;
             Ok(())
         }
         _ => Err(ChannelError::Protocol("no known application protocol".to_owned())),
@@ -141,10 +140,11 @@ async fn serve(channel: Channel, identity: NodeIdentity, stream: TlsStream<TcpSt
 
 async fn serve_reversed(
     channel: Channel,
-    identity: NodeIdentity,
+    node: NodeId,
     stream: TlsStream<TcpStream>,
+    end: &CancellationToken,
 ) -> Result<(), ChannelError> {
-    let session = Session::open(identity.node, stream).await?;
+    let session = Session::open(node, stream, end).await?;
     let _end = session.link.ended.clone().drop_guard();
     if !session.hello.protocols.contains(&PROTOCOL) {
         return Err(ChannelError::Protocol(

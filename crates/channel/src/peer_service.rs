@@ -112,10 +112,6 @@ impl PeerService {
                 self.channel.observe_here(node, units).await?;
                 Ok(Response::new(full(Bytes::new())))
             }
-            (&Method::POST, "disconnect") => {
-                self.channel.disconnect_here(node);
-                Ok(Response::new(full(Bytes::new())))
-            }
             _ => match (rest.strip_prefix("control"), rest.strip_prefix("bulk")) {
                 (Some(path), _) => hand_on(self.channel.link_here(node)?, path, request, None).await,
                 (_, Some(path)) => {

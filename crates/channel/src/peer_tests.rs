@@ -16,8 +16,8 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::{
-    ArtifactBody, Channel, ChannelBackend, ChannelError, ChannelOptions, FetchError, Holder, PeerOptions, PeerService,
-    Refused, channel::Shared, peers::Peers,
+    Admission, ArtifactBody, Channel, ChannelBackend, ChannelError, ChannelOptions, FetchError, Holder, PeerOptions,
+    PeerService, Presented, Refused, channel::Shared, peers::Peers,
 };
 
 /// A control plane without a node.
@@ -25,8 +25,8 @@ struct Empty;
 
 #[async_trait]
 impl ChannelBackend for Empty {
-    async fn admit(&self, _: &NodeIdentity) -> Result<(), Refused> {
-        Ok(())
+    async fn admit(&self, _: &Presented) -> Result<Admission, Refused> {
+        Ok(Admission::Full)
     }
 
     async fn connected(&self, _: NodeId, _: Uuid, _: &Hello) -> Result<(), Refused> {
@@ -49,7 +49,7 @@ impl ChannelBackend for Empty {
 
     async fn cloned(&self, _: NodeId, _: &Hello) {}
 
-    async fn unit_changed(&self, _: NodeId, _: UnitReport) {}
+    async fn units_changed(&self, _: NodeId, _: Vec<UnitReport>) {}
 
     async fn key_set(&self) -> (u64, String) {
         (0, String::new())
@@ -71,7 +71,7 @@ impl ChannelBackend for Empty {
         Err(FetchError::NotFound)
     }
 
-    async fn renew(&self, _: &NodeIdentity, _: &[u8], _: &str) -> Result<String, Refused> {
+    async fn renew(&self, _: &Presented, _: &str) -> Result<String, Refused> {
         Ok(String::new())
     }
 }

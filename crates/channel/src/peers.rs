@@ -15,8 +15,12 @@ use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_util::sync::CancellationToken;
 
-use crate::{channel::ChannelError, link::Link};
+use crate::{
+    channel::ChannelError,
+    link::{Link, Streams},
+};
 
 /// Longest time until another replica's connection stands.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,7 +63,7 @@ impl Peers {
         if let Some(link) = known.filter(|link| !link.ended.is_cancelled()) {
             return Ok(link.below(prefix));
         }
-        let link = self.dial(holder).await?;
+        let link = self.dial(holder, Streams::Narrow).await?;
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that ended go with the first that comes.
         shared.retain(|_, link| !link.ended.is_cancelled());
@@ -74,18 +78,18 @@ impl Peers {
 
     /// The way to a node for one stream, on a connection of its own; the holder asks the node for one as well.
     pub(crate) async fn bulk(&self, holder: &Holder, node: NodeId) -> Result<Link, ChannelError> {
-        Ok(self.dial(holder).await?.below(format!("/nodes/{node}/bulk")))
+        Ok(self.dial(holder, Streams::Wide).await?.below(format!("/nodes/{node}/bulk")))
     }
 
-    async fn dial(&self, holder: &Holder) -> Result<Link, ChannelError> {
+    async fn dial(&self, holder: &Holder, streams: Streams) -> Result<Link, ChannelError> {
         // Boxed: a handshake is large, and every request to a node would carry the room for one.
-        let dialled = tokio::time::timeout(DIAL_TIMEOUT, Box::pin(self.dialled(holder))).await;
+        let dialled = tokio::time::timeout(DIAL_TIMEOUT, Box::pin(self.dialled(holder, streams))).await;
         dialled
             .unwrap_or_else(|_| Err("it does not answer".to_owned()))
             .map_err(|error| ChannelError::Peer(format!("{} at {}: {error}", holder.replica, holder.address)))
     }
 
-    async fn dialled(&self, holder: &Holder) -> Result<Link, String> {
+    async fn dialled(&self, holder: &Holder, streams: Streams) -> Result<Link, String> {
         let stream = TcpStream::connect(&holder.address).await.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         let identity = ReplicaIdentity { control_plane: self.options.control_plane.clone(), replica: holder.replica };
@@ -93,6 +97,6 @@ impl Peers {
         let name = ServerName::try_from(identity.server_name()).map_err(|error| error.to_string())?;
         let connector = TlsConnector::from(Arc::new(self.options.tls.clone()));
         let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
-        Link::open(stream).await.map_err(|error| error.to_string())
+        Link::open(stream, streams, CancellationToken::new()).await.map_err(|error| error.to_string())
     }
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use gpuaas_model::{NodeId, TaskId};
+use gpuaas_model::{Code, NodeId, TaskId};
 use gpuaas_wire::{
     session::{
-        BulkRequest, ChannelEndpoints, Hello, JournalLine, JournalRequest, LINE_BYTES_MAX, Observe, TaskLine, TaskRef,
-        UnitLine, path,
+        BulkRequest, ChannelEndpoints, Hello, JournalLine, JournalRequest, LINE_BYTES_MAX, Observe, Refusal,
+        TUNNEL_PORTS, TaskLine, TaskRef, path,
     },
     task::{TaskFailure, TaskOutcome},
 };
@@ -15,17 +15,22 @@ use http::{HeaderMap, Method};
 
 use crate::{
     channel::{Channel, ChannelError, JournalStream, TaskStream},
-    lines::lines,
+    connections::Connection,
+    journal::of_one_request,
+    lines::{Pace, lines},
     link::{Link, full},
     peers::{Holder, Peers},
+    reports::observe,
     session::Session,
     tunnel::TunnelIo,
 };
 
 /// Longest wait for a bulk connection that was asked for.
 const BULK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time for a short request.
+/// Longest time for a short request, and for the beginning of the answer to one that streams.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Wait before rows that could not be read are read again.
+const READMIT_RETRY: Duration = Duration::from_secs(1);
 /// Nodes that are told something at once.
 const TOLD_AT_ONCE: usize = 64;
 /// How long an older connection of the same identity has to answer before a newer one takes its place.
@@ -36,7 +41,7 @@ impl Channel {
     pub async fn dispatch(&self, node: NodeId, envelope: &str) -> Result<TaskStream, ChannelError> {
         let link = self.link(node).await?;
         match link.request(Method::POST, path::TASKS, HeaderMap::new(), full(envelope.to_owned())).await {
-            Ok(response) => Ok(Box::pin(lines::<TaskLine>(response.into_body(), LINE_BYTES_MAX))),
+            Ok(response) => Ok(Box::pin(lines::<TaskLine, _>(response.into_body(), LINE_BYTES_MAX, Pace::OF_REPORTS))),
             Err(ChannelError::Refused(refusal)) => {
                 let failure = TaskFailure::new(refusal.code, refusal.message);
                 let end = TaskLine::Ended(TaskOutcome::Failed { failure });
@@ -77,21 +82,34 @@ impl Channel {
         observe(self, session, units).await
     }
 
-    /// Ends a node's channel, wherever it is: what the node may do has changed.
-    pub async fn disconnect(&self, node: NodeId) -> Result<(), ChannelError> {
-        match self.holder(node).await? {
-            None => self.disconnect_here(node),
-            Some((peers, holder)) => {
-                let link = peers.holder(&holder, node).await?;
-                within(async { link.post("/disconnect", &()).await.map(|_| ()) }).await?;
-            }
+    /// Looks again at a node that has changed: where it may no longer connect, each of its connections here ends at once.
+    pub fn readmit(&self, node: NodeId) {
+        for connection in self.shared.connections.of(node) {
+            let backend = self.shared.backend.clone();
+            tokio::spawn(async move {
+                let Connection { presented, end } = &*connection;
+                loop {
+                    match backend.admit(presented).await {
+                        Ok(_) => return,
+                        Err(refused) if refused.code == Code::Unavailable => tokio::select! {
+                            () = end.cancelled() => return,
+                            () = tokio::time::sleep(READMIT_RETRY) => {}
+                        },
+                        Err(refused) => {
+                            tracing::info!(%node, reason = %refused.message, "a node's connection is ended");
+                            end.cancel();
+                            return;
+                        }
+                    }
+                }
+            });
         }
-        Ok(())
     }
 
-    pub(crate) fn disconnect_here(&self, node: NodeId) {
-        if let Ok(session) = self.shared.session(node) {
-            session.link.ended.cancel();
+    /// Looks again at every node that is connected here: any of them may have changed.
+    pub fn readmit_all(&self) {
+        for node in self.shared.connections.nodes() {
+            self.readmit(node);
         }
     }
 
@@ -116,17 +134,22 @@ impl Channel {
 
     /// A stream to one of the allowlisted ports of the node, on a connection of its own.
     pub async fn open_tunnel(&self, node: NodeId, port: u16) -> Result<TunnelIo, ChannelError> {
-        TunnelIo::open(self.bulk(node).await?, port).await
+        if !TUNNEL_PORTS.contains(&port) {
+            let message = format!("no tunnel leads to port {port}");
+            return Err(ChannelError::Refused(Refusal { code: Code::Forbidden, message }));
+        }
+        let link = self.bulk(node).await?;
+        within(TunnelIo::open(link, port)).await
     }
 
     /// The journal of one of the node's units, on a connection of its own.
     pub async fn journal(&self, node: NodeId, request: &JournalRequest) -> Result<JournalStream, ChannelError> {
         let link = self.bulk(node).await?;
-        let response = link.post(path::JOURNAL, request).await?;
         let end = link.ended.clone().drop_guard();
-        let stream = lines::<JournalLine>(response.into_body(), LINE_BYTES_MAX);
+        let response = within(link.post(path::JOURNAL, request)).await?;
+        let stream = Box::pin(lines::<JournalLine, _>(response.into_body(), LINE_BYTES_MAX, Pace::AsTheyCome));
         // The connection lives as long as somebody reads.
-        Ok(Box::pin(stream.map(move |line| {
+        Ok(Box::pin(of_one_request(stream).map(move |line| {
             let _alive = &end;
             line
         })))
@@ -166,7 +189,7 @@ impl Channel {
         let control = self.link_here(node)?;
         let request = uuid::Uuid::new_v4().to_string();
         let arrival = self.shared.await_bulk(&request, node);
-        let asked = control.post(path::CONNECTIONS, &BulkRequest { request: request.clone() }).await;
+        let asked = within(control.post(path::CONNECTIONS, &BulkRequest { request: request.clone() })).await;
         let link = match asked {
             Ok(_) => tokio::time::timeout(BULK_TIMEOUT, arrival).await,
             Err(error) => {
@@ -200,13 +223,14 @@ impl Channel {
     }
 }
 
-async fn within(told: impl Future<Output = Result<(), ChannelError>>) -> Result<(), ChannelError> {
-    let told = tokio::time::timeout(REQUEST_TIMEOUT, told).await;
-    told.map_err(|_| ChannelError::Lost("it did not answer in time".to_owned()))?
+/// An answer, if it comes in time.
+pub(crate) async fn within<T>(answer: impl Future<Output = Result<T, ChannelError>>) -> Result<T, ChannelError> {
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer).await;
+    answer.map_err(|_| ChannelError::Lost("it did not answer in time".to_owned()))?
 }
 
 pub(crate) async fn give_keys(link: &Link, signed_set: &str) -> Result<(), ChannelError> {
-    link.request(Method::POST, path::KEYS, HeaderMap::new(), full(signed_set.to_owned())).await.map(|_| ())
+    within(link.request(Method::POST, path::KEYS, HeaderMap::new(), full(signed_set.to_owned()))).await.map(|_| ())
 }
 
 /// Tells the agent where it may connect. An older agent that does not know the question keeps to the address it has.
@@ -215,23 +239,4 @@ pub(crate) async fn give_endpoints(link: &Link, channels: Vec<String>) {
     if let Err(error) = within(given).await {
         tracing::debug!(%error, "the agent takes no endpoints");
     }
-}
-
-/// Asks for unit reports and hands each on, for as long as the connection lasts or until the agent is asked again.
-pub(crate) async fn observe(channel: &Channel, session: Session, units: Vec<String>) -> Result<(), ChannelError> {
-    let response = session.link.post(path::OBSERVE, &Observe { units }).await?;
-    let backend = channel.shared.backend.clone();
-    tokio::spawn(async move {
-        let mut reports = Box::pin(lines::<UnitLine>(response.into_body(), LINE_BYTES_MAX));
-        while let Some(report) = reports.next().await {
-            match report {
-                Ok(report) => backend.unit_changed(session.node, report).await,
-                Err(error) => {
-                    tracing::debug!(node = %session.node, %error, "unit reports ended");
-                    break;
-                }
-            }
-        }
-    });
-    Ok(())
 }

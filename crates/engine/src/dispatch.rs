@@ -5,14 +5,17 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{StreamExt, stream::BoxStream};
 use gpuaas_model::{
     AuditAction, AuditResult, Code, CorrelationId, OperationId, ProjectId, StepId, TaskId, TaskState, TaskType,
     Timestamp, WorkloadId,
 };
 use gpuaas_store::{NodeRecord, StoreError, TaskRecord, Tx};
 use gpuaas_trust::TaskStatement;
-use gpuaas_wire::task::{TaskFailure, TaskOutcome};
+use gpuaas_wire::{
+    bounds::cut,
+    task::{TaskFailure, TaskOutcome},
+};
 use serde_json::Value;
 use tokio::sync::watch::error::RecvError;
 
@@ -32,6 +35,9 @@ pub(crate) const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
 /// A node whose channel broke is asked again after this long, if it did not connect before.
 const LOST_RETRY: Duration = Duration::from_secs(2);
+
+/// How often a task's progress is taken up at most: each time is a change of rows.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 /// What a task is for.
 #[derive(Clone, Debug)]
@@ -137,21 +143,15 @@ impl Engine {
             // Marked before the push: a connection that comes while it fails is not missed.
             connections.borrow_and_update();
             let lost = match self.nodes().dispatch(task.node, &task.envelope).await {
-                Ok(mut updates) => loop {
-                    match updates.next().await {
-                        Some(Ok(TaskUpdate::Accepted)) => {}
-                        Some(Ok(TaskUpdate::Progress(said))) => progress(said.text),
-                        // A node that connected in the very moment of a key rotation is given the keys a moment later.
-                        Some(Ok(TaskUpdate::Ended(outcome))) if is_of_unknown_key(&outcome) && !keys_doubted => {
-                            keys_doubted = true;
-                            self.key_tending().doubt();
-                            break DispatchError::Lost("it does not know the key that signed the task".to_owned());
-                        }
-                        Some(Ok(TaskUpdate::Ended(outcome))) => return TaskEnd::Outcome(outcome),
-                        Some(Ok(TaskUpdate::Interrupted)) => return TaskEnd::Interrupted,
-                        Some(Err(lost)) => break lost,
-                        None => break DispatchError::Lost("it ended before the task did".to_owned()),
+                Ok(updates) => match self.follow_updates(task, updates, progress).await {
+                    // A node that connected in the very moment of a key rotation is given the keys a moment later.
+                    Ok(end) if is_of_unknown_key(&end) && !keys_doubted => {
+                        keys_doubted = true;
+                        self.key_tending().doubt();
+                        DispatchError::Lost("it does not know the key that signed the task".to_owned())
                     }
+                    Ok(end) => return end,
+                    Err(lost) => lost,
                 },
                 Err(lost) => lost,
             };
@@ -165,6 +165,35 @@ impl Engine {
                     changed = changed => ended(changed).await,
                     () = self.ports().runtime.sleep_until(self.ports().clock.now().plus(LOST_RETRY)) => {}
                 },
+            }
+        }
+    }
+
+    /// What a node says of a task, up to its end. Of what it is doing only the newest counts, every [`PROGRESS_EVERY`].
+    async fn follow_updates(
+        &self,
+        task: &TaskRecord,
+        mut updates: BoxStream<'static, Result<TaskUpdate, DispatchError>>,
+        progress: &ProgressSink,
+    ) -> Result<TaskEnd, DispatchError> {
+        let mut newest = None;
+        let mut due = self.ports().clock.now();
+        loop {
+            let update = tokio::select! {
+                update = updates.next() => update,
+                () = self.ports().runtime.sleep_until(due), if newest.is_some() => {
+                    progress(newest.take().unwrap_or_default());
+                    due = self.ports().clock.now().plus(PROGRESS_EVERY);
+                    continue;
+                }
+            };
+            match update {
+                Some(Ok(TaskUpdate::Accepted)) => {}
+                Some(Ok(TaskUpdate::Progress(said))) => newest = Some(said.text),
+                Some(Ok(TaskUpdate::Ended(outcome))) => return Ok(TaskEnd::Outcome(checked(task, outcome))),
+                Some(Ok(TaskUpdate::Interrupted)) => return Ok(TaskEnd::Interrupted),
+                Some(Err(lost)) => return Err(lost),
+                None => return Err(DispatchError::Lost("it ended before the task did".to_owned())),
             }
         }
     }
@@ -206,8 +235,17 @@ impl Engine {
     }
 }
 
-fn is_of_unknown_key(outcome: &TaskOutcome) -> bool {
-    matches!(outcome, TaskOutcome::Failed { failure } if failure.code == Code::EnvelopeInvalid)
+fn is_of_unknown_key(end: &TaskEnd) -> bool {
+    matches!(end, TaskEnd::Outcome(TaskOutcome::Failed { failure }) if failure.code == Code::EnvelopeInvalid)
+}
+
+/// The outcome, if a task of its type can have it; what a node says besides is not kept.
+fn checked(task: &TaskRecord, outcome: TaskOutcome) -> TaskOutcome {
+    outcome.of_task(task.task_type).unwrap_or_else(|why| {
+        let message = format!("the node's answer to {} is none: {why}", task.task_type);
+        let message = cut(message, TaskFailure::MESSAGE_BYTES_MAX);
+        TaskOutcome::Failed { failure: TaskFailure::new(Code::AnswerInvalid, message) }
+    })
 }
 
 /// Waits for ever once the engine goes down: whoever continues reads the task's row.

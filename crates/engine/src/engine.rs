@@ -142,9 +142,11 @@ impl Engine {
     }
 
     /// Drives every open operation until [`Engine::stop`]: those that rows name at the start, those that changes announce, and, every
-    /// [`SWEEP_EVERY`], those whose announcement was lost.
+    /// [`SWEEP_EVERY`], those whose announcement was lost. Has nodes that changed looked at again, whoever changed them.
     pub async fn run(self: &Arc<Self>) -> Result<(), StoreError> {
         let mut changes = self.store().changes();
+        // What changed before there was anybody to be told.
+        self.nodes().readmit_all();
         self.activate_open().await?;
         let mut sweep = self.next_sweep();
         loop {
@@ -152,15 +154,18 @@ impl Engine {
                 () = self.stop.cancelled() => return Ok(()),
                 change = changes.recv() => match change {
                     Ok(Change::Operation(id)) => self.activate(id),
+                    Ok(Change::Node(id)) => self.nodes().readmit(id),
                     // A node may have connected to another replica: whoever waits for one tries again.
                     Ok(Change::Event { stream: StreamName::Platform, .. }) => self.wake_waiting(),
                     Ok(Change::Event { .. }) => {}
                     Ok(Change::Missed) => {
                         self.wake_waiting();
+                        self.nodes().readmit_all();
                         self.sweep().await;
                     }
                     Err(RecvError::Lagged(missed)) => {
                         tracing::warn!(missed, "hints were missed; reading rows");
+                        self.nodes().readmit_all();
                         self.sweep().await;
                     }
                     Err(RecvError::Closed) => return Ok(()),

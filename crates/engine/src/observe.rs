@@ -3,51 +3,68 @@
 
 use std::collections::BTreeSet;
 
-use gpuaas_model::{CorrelationId, EventKind, Health, MemberState, NodeId};
+use gpuaas_model::{CorrelationId, EventKind, Fault, Health, MemberState, NodeId, ProjectId};
 use gpuaas_planner::status::{OperationView, status};
-use gpuaas_store::{MemberRecord, StoreError, Tx};
+use gpuaas_store::{MemberRecord, Reader, StoreError, Tx};
 use gpuaas_wire::task::UnitReport;
 
 use crate::{engine::Engine, record::Story, rows::WorkloadRows};
 
+/// A member as its unit's report has it.
+struct Judgement {
+    project: ProjectId,
+    member: MemberRecord,
+}
+
 impl Engine {
-    /// Takes a node's report about one of its units. Changes nothing but the members on that very node.
-    pub async fn unit_changed(&self, node: NodeId, report: &UnitReport) -> Result<(), StoreError> {
-        let mut tx = self.store().begin().await?;
-        let mut changed = false;
-        for member in tx.members_on(node).await? {
-            changed |= self.judge_member(&mut tx, member, report).await?;
+    /// Takes a node's reports about its units. Changes nothing but the members on that very node, and takes the writer's turn only when it does.
+    pub async fn units_changed(&self, node: NodeId, reports: &[UnitReport]) -> Result<(), StoreError> {
+        if self.judgements(&mut self.store().read().await?, node, reports).await?.is_empty() {
+            return Ok(());
         }
-        if changed { tx.commit().await } else { Ok(()) }
+        let mut tx = self.store().begin().await?;
+        for judged in self.judgements(&mut tx, node, reports).await? {
+            self.write_judgement(&mut tx, judged).await?;
+        }
+        tx.commit().await
     }
 
-    async fn judge_member(&self, tx: &mut Tx, member: MemberRecord, report: &UnitReport) -> Result<bool, StoreError> {
-        // While a member is on its way, its steps follow the unit themselves and know more.
-        if !matches!(member.state, MemberState::Ready { .. }) {
-            return Ok(false);
+    /// The members whose health is another by these reports.
+    async fn judgements(
+        &self,
+        reader: &mut Reader,
+        node: NodeId,
+        reports: &[UnitReport],
+    ) -> Result<Vec<Judgement>, StoreError> {
+        let mut judgements = Vec::new();
+        for member in reader.members_on(node).await? {
+            // While a member is on its way, its steps follow the unit themselves and know more.
+            if !matches!(member.state, MemberState::Ready { .. }) {
+                continue;
+            }
+            let rows = WorkloadRows::load(reader, member.workload).await?;
+            judgements.extend(self.judgement(&rows, member, reports));
         }
-        let rows = WorkloadRows::load(tx, member.workload).await?;
-        let Some(entry) = self.catalog().app(&rows.workload.app) else { return Ok(false) };
-        if !entry.app.units(&member.component_key).contains(&report.unit) {
-            return Ok(false);
-        }
-        let view = rows.view();
-        let Some(seen) = view.member(member.id) else { return Ok(false) };
-        let (health, fault) = entry.app.judge(seen, report);
-        if health == member.health
-            && fault.as_ref().map(|fault| &fault.code) == member.fault.as_ref().map(|fault| &fault.code)
-        {
-            return Ok(false);
-        }
-        let story = Story {
-            project: rows.workload.project,
-            correlation: CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy),
-        };
-        let state = member.state.name();
-        let member = tx.update_member(&MemberRecord { health, fault, ..member }, state).await?;
+        Ok(judgements)
+    }
+
+    fn judgement(&self, rows: &WorkloadRows, member: MemberRecord, reports: &[UnitReport]) -> Option<Judgement> {
+        let entry = self.catalog().app(&rows.workload.app)?;
+        let units = entry.app.units(&member.component_key);
+        let report = reports.iter().rev().find(|report| units.contains(&report.unit))?;
+        let (health, fault) = entry.app.judge(rows.view().member(member.id)?, report);
+        let code = |fault: &Option<Fault>| fault.as_ref().map(|fault| fault.code.clone());
+        let same = health == member.health && code(&fault) == code(&member.fault);
+        let member = MemberRecord { health, fault, ..member };
+        (!same).then_some(Judgement { project: rows.workload.project, member })
+    }
+
+    async fn write_judgement(&self, tx: &mut Tx, Judgement { project, member }: Judgement) -> Result<(), StoreError> {
+        let correlation = CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy);
+        let story = Story { project, correlation };
+        let member = tx.update_member(&member, member.state.name()).await?;
         story.member(tx, &member).await?;
-        self.refresh_workload(tx, &story, member.workload).await?;
-        Ok(true)
+        self.refresh_workload(tx, &story, member.workload).await
     }
 
     /// Brings a workload's status in line with its members and its newest operation.
@@ -129,7 +146,7 @@ impl Engine {
             project: workload.project,
             correlation: CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy),
         };
-        let fault = (!reachable).then(|| gpuaas_model::Fault {
+        let fault = (!reachable).then(|| Fault {
             code: CODE.to_owned(),
             class: gpuaas_model::FaultClass::Manual,
             summary: format!("{} has had no channel since {}", node.name, node.connectivity_since),

@@ -76,6 +76,12 @@ pub trait Nodes: Send + Sync {
     /// Gives the node a signed key set. False when it did not take it, or is not connected here.
     async fn give_keys(&self, node: NodeId, signed_set: &str) -> bool;
 
+    /// Looks again at a node that has changed: its connections here end when it may no longer connect.
+    fn readmit(&self, node: NodeId);
+
+    /// The same for every node that is connected here, when nobody knows which have changed.
+    fn readmit_all(&self);
+
     /// Counts a node as gone from now on, unless it connects.
     fn expect_back(&self, node: NodeId);
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gpuaas_model::{ActorType, AuditAction, AuditResult, NodeId, SecretId};
-use gpuaas_store::{NewAudit, StoreError, TaskRecord, Tx};
+use gpuaas_store::{NewAudit, Reader, StoreError, TaskRecord};
+use gpuaas_wire::task::{NamedSecrets, named_secrets};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -35,10 +36,10 @@ impl Secrets for SealedSecrets {
 }
 
 impl Engine {
-    /// The bytes of a secret that one of the node's open tasks names; for every other node it does not exist.
+    /// The bytes of a secret that one of the node's open tasks is to read; for every other node it does not exist.
     pub async fn secret_for_node(&self, node: NodeId, secret: SecretId) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         let mut tx = self.store().begin().await?;
-        let task = named_by_open_task(&mut tx, node, secret).await?;
+        let task = open_task(&mut tx, node, secret, |named| named.reads.contains(&secret)).await?;
         let record = tx.secret(secret).await?;
         let plain =
             self.keys().unseal(secret, &record.sealed).map_err(|error| StoreError::Corrupt(error.to_string()))?;
@@ -60,14 +61,14 @@ impl Engine {
 
     /// Whether one of the node's open tasks names the artifact of that digest; for every other node it does not exist.
     pub async fn names_artifact(&self, node: NodeId, sha256: &str) -> Result<bool, StoreError> {
-        let open = self.store().read().await?.open_tasks(node).await?;
+        let open = open_tasks(&mut self.store().read().await?, node).await?;
         Ok(open.iter().any(|task| names(&task.params, "sha256", sha256)))
     }
 
     /// Takes the bytes of a secret that one of the node's open tasks was told to deposit, in place of its empty record.
     pub async fn deposit_for_node(&self, node: NodeId, secret: SecretId, plain: &[u8]) -> Result<(), StoreError> {
         let mut tx = self.store().begin().await?;
-        named_by_open_task(&mut tx, node, secret).await?;
+        open_task(&mut tx, node, secret, |named| named.deposits.contains(&secret)).await?;
         let mut record = tx.secret(secret).await?;
         record.sealed = self.keys().seal(secret, plain).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         record.sha256 = gpuaas_trust::sha256_hex(plain);
@@ -76,13 +77,25 @@ impl Engine {
     }
 }
 
-/// The open task of that node whose parameters name the secret by its id.
-async fn named_by_open_task(tx: &mut Tx, node: NodeId, secret: SecretId) -> Result<TaskRecord, StoreError> {
-    let id = secret.to_string();
-    let open = tx.open_tasks(node).await?;
+/// The node's open task that may do with the secret what is asked.
+async fn open_task(
+    reader: &mut Reader,
+    node: NodeId,
+    secret: SecretId,
+    may: impl Fn(&NamedSecrets) -> bool,
+) -> Result<TaskRecord, StoreError> {
+    let open = open_tasks(reader, node).await?;
     open.into_iter()
-        .find(|task| names(&task.params, "secret_id", &id))
-        .ok_or(StoreError::NotFound { what: "secret", id })
+        .find(|task| may(&named_secrets(task.task_type, &task.params)))
+        .ok_or_else(|| StoreError::NotFound { what: "secret", id: secret.to_string() })
+}
+
+/// The node's open tasks of its present enrollment: what an earlier one was told is not for the machine that has come since.
+async fn open_tasks(reader: &mut Reader, node: NodeId) -> Result<Vec<TaskRecord>, StoreError> {
+    let epoch = reader.node(node).await?.epoch;
+    let mut open = reader.open_tasks(node).await?;
+    open.retain(|task| task.epoch == epoch);
+    Ok(open)
 }
 
 /// Whether a field of that name anywhere in the parameters holds that text.

@@ -79,6 +79,8 @@ text_enum! {
         EnrollmentForeign = "enrollment_foreign",
         /// That is no enrollment token.
         EnrollmentInvalid = "enrollment_invalid",
+        /// A node's certificate has expired: it may be renewed, and does nothing else.
+        CertificateExpired = "certificate_expired",
         /// A task envelope's signature, key or form is wrong.
         EnvelopeInvalid = "envelope_invalid",
         /// A task envelope is for another node, control plane or enrollment epoch.
@@ -93,6 +95,8 @@ text_enum! {
         TaskParamsInvalid = "task_params_invalid",
         /// The agent died in the middle of the task.
         TaskInterrupted = "task_interrupted",
+        /// What the node answered is not what a task of that type answers, or more than one may.
+        AnswerInvalid = "answer_invalid",
         /// The task did not end by its deadline.
         TaskTimedOut = "task_timed_out",
         /// The task was cancelled.
@@ -160,7 +164,7 @@ impl Code {
         match self {
             Self::BodyInvalid | Self::QueryInvalid | Self::EnrollmentInvalid => 400,
             Self::Unauthenticated => 401,
-            Self::Forbidden | Self::EnrollmentForeign => 403,
+            Self::Forbidden | Self::EnrollmentForeign | Self::CertificateExpired => 403,
             Self::RateLimited => 429,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
@@ -198,6 +202,7 @@ impl Code {
             | Self::FenceTooLow
             | Self::TaskUnknown
             | Self::TaskParamsInvalid
+            | Self::AnswerInvalid
             | Self::AccessKindUnknown => 422,
             Self::TaskInterrupted
             | Self::TaskCancelled

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gpuaas_artifacts::ArtifactStore;
-use gpuaas_channel::{ArtifactBody, ChannelBackend, FetchError, Holder, Refused};
+use gpuaas_channel::{Admission, ArtifactBody, ChannelBackend, FetchError, Holder, Presented, Refused};
 use gpuaas_engine::{Engine, SignedSet, commands::node};
 use gpuaas_model::{Code, Coded, NodeId, NodeState, SecretId};
 use gpuaas_store::{NodeRecord, StoreError};
-use gpuaas_trust::NodeIdentity;
+use gpuaas_trust::{Standing, standing};
 use gpuaas_wire::{session::Hello, task::UnitReport};
 use tokio_util::io::StreamReader;
 use uuid::Uuid;
@@ -27,8 +27,15 @@ impl Backend {
 
 #[async_trait]
 impl ChannelBackend for Backend {
-    async fn admit(&self, identity: &NodeIdentity) -> Result<(), Refused> {
+    async fn admit(&self, presented: &Presented) -> Result<Admission, Refused> {
         let refuse = |message: &str| Refused { code: Code::Forbidden, message: message.to_owned() };
+        let identity = &presented.identity;
+        let admission = match standing(&presented.certificate, self.engine.ports().clock.now()) {
+            Ok(Standing::Current) => Admission::Full,
+            Ok(Standing::RenewalOnly) => Admission::RenewalOnly,
+            Ok(Standing::Void) => return Err(refuse("this certificate has expired for too long")),
+            Err(error) => return Err(refuse(&error.to_string())),
+        };
         if identity.control_plane != self.engine.keys().control_plane() {
             return Err(refuse("this identity was given by another control plane"));
         }
@@ -44,7 +51,7 @@ impl ChannelBackend for Backend {
             return Err(refuse("this identity is of an earlier enrollment"));
         }
         match node.state {
-            NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => Ok(()),
+            NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => Ok(admission),
             NodeState::Registered | NodeState::NeedsReimage | NodeState::Retired => {
                 Err(refuse("this node may not connect in its present state"))
             }
@@ -97,9 +104,9 @@ impl ChannelBackend for Backend {
         }
     }
 
-    async fn unit_changed(&self, id: NodeId, report: UnitReport) {
-        if let Err(error) = self.engine.unit_changed(id, &report).await {
-            tracing::error!(node = %id, %error, "a unit's report could not be recorded");
+    async fn units_changed(&self, id: NodeId, reports: Vec<UnitReport>) {
+        if let Err(error) = self.engine.units_changed(id, &reports).await {
+            tracing::error!(node = %id, %error, "the reports of units could not be recorded");
         }
     }
 
@@ -137,12 +144,12 @@ impl ChannelBackend for Backend {
         self.engine.deposit_for_node(id, secret, &bytes).await.map_err(fetch_error)
     }
 
-    async fn renew(&self, identity: &NodeIdentity, presented: &[u8], csr: &str) -> Result<String, Refused> {
+    async fn renew(&self, presented: &Presented, csr: &str) -> Result<String, Refused> {
         let refuse = |message: String| Refused { code: Code::Forbidden, message };
-        if !gpuaas_trust::same_key(presented, csr).map_err(|error| refuse(error.to_string()))? {
+        if !gpuaas_trust::same_key(&presented.certificate, csr).map_err(|error| refuse(error.to_string()))? {
             return Err(refuse("a renewal keeps the key that the certificate has".to_owned()));
         }
-        let renewed = node::renew(&self.engine, identity, csr).await;
+        let renewed = node::renew(&self.engine, &presented.identity, csr).await;
         renewed.map_err(|error| Refused { code: error.code(), message: error.to_string() })
     }
 }

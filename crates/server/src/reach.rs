@@ -58,6 +58,18 @@ impl Nodes for ChannelNodes {
         given.await.inspect_err(|error| tracing::debug!(%node, %error, "the node takes no keys")).is_ok()
     }
 
+    fn readmit(&self, node: NodeId) {
+        if let Ok(channel) = self.0.get() {
+            channel.readmit(node);
+        }
+    }
+
+    fn readmit_all(&self) {
+        if let Ok(channel) = self.0.get() {
+            channel.readmit_all();
+        }
+    }
+
     fn expect_back(&self, node: NodeId) {
         if let Ok(channel) = self.0.get() {
             channel.await_return(node);

@@ -93,6 +93,7 @@ fn written(change: &Change) -> Option<String> {
     match change {
         Change::Event { stream, sequence } => Some(format!("event {stream} {sequence}")),
         Change::Operation(id) => Some(format!("operation {id}")),
+        Change::Node(id) => Some(format!("node {id}")),
         Change::Missed => None,
     }
 }
@@ -111,6 +112,7 @@ fn read(line: &str) -> Option<Change> {
     let change = match words.next()? {
         "event" => Change::Event { stream: words.next()?.parse().ok()?, sequence: words.next()?.parse().ok()? },
         "operation" => Change::Operation(words.next()?.parse().ok()?),
+        "node" => Change::Node(words.next()?.parse().ok()?),
         _ => return None,
     };
     words.next().is_none().then_some(change)
@@ -118,7 +120,7 @@ fn read(line: &str) -> Option<Change> {
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_model::{OperationId, ProjectId, StreamName};
+    use gpuaas_model::{NodeId, OperationId, ProjectId, StreamName};
 
     use super::*;
 
@@ -129,6 +131,7 @@ mod tests {
             Change::Event { stream: StreamName::Platform, sequence: 7 },
             Change::Event { stream: StreamName::Project(ProjectId::from_uuid(Uuid::from_u128(3))), sequence: 1 },
             Change::Operation(OperationId::from_uuid(Uuid::from_u128(4))),
+            Change::Node(NodeId::from_uuid(Uuid::from_u128(5))),
         ];
         let payloads = payloads(here, &hints);
         assert_eq!(payloads.len(), 1);

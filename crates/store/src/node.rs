@@ -7,7 +7,7 @@ use crate::{
     page::Page,
     query::{document, int, text, text_or_empty},
     record::NodeRecord,
-    store::{Reader, Tx},
+    store::{Change, Reader, Tx},
 };
 
 /// Which nodes.
@@ -40,7 +40,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Writes a node that was read at its present generation, and returns it at the next one.
+    /// Writes a node that was read at its present generation, and returns it at the next one. Whoever holds its connections is told.
     pub async fn update_node(&mut self, node: &NodeRecord) -> Result<NodeRecord, StoreError> {
         let next = NodeRecord { generation: node.generation + 1, ..node.clone() };
         let values = vec![
@@ -53,7 +53,10 @@ impl Tx {
         ];
         let sql = "update nodes set state = $3, connectivity = $4, generation = $5, doc = $6 where id = $1 and generation = $2";
         match self.execute(sql, values).await? {
-            1 => Ok(next),
+            1 => {
+                self.hints.push(Change::Node(node.id));
+                Ok(next)
+            }
             _ => Err(StoreError::Stale { what: "node" }),
         }
     }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use gpuaas_model::{Clock, OperationId, StreamName};
+use gpuaas_model::{Clock, NodeId, OperationId, StreamName};
 use sqlx::{Any, AnyPool, Row, Transaction, any::AnyPoolOptions};
 use tokio::sync::broadcast;
 use uuid::Uuid;
@@ -76,6 +76,8 @@ pub enum Change {
     },
     /// An operation was accepted or asked to end.
     Operation(OperationId),
+    /// A node changed, and perhaps what it may do.
+    Node(NodeId),
     /// Hints of other processes may have been lost: anything may have changed.
     Missed,
 }

@@ -12,6 +12,7 @@ mod dsse;
 mod enrollment;
 mod identity;
 mod key_set;
+mod renewal;
 mod seal;
 mod statement;
 mod tls;
@@ -23,6 +24,7 @@ pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};
 pub use enrollment::{EnrollmentError, EnrollmentString};
 pub use identity::{IdentityError, NodeIdentity, ReplicaIdentity, expires_at};
 pub use key_set::{KeySetError, SignedKeySet, SigningKeySet, TaskKey};
+pub use renewal::{RENEWAL_GRACE, Standing, standing};
 pub use seal::{SealError, SealingKey};
 pub use statement::TaskStatement;
 pub use tls::{

@@ -9,11 +9,14 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::CryptoProvider,
-    server::WebPkiClientVerifier,
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
 
-use crate::digest::{same_bytes, sha256_hex};
+use crate::{
+    digest::{same_bytes, sha256_hex},
+    renewal::RenewableClients,
+};
 
 /// The node channel, roles reversed: the control plane is the HTTP/2 client.
 pub const ALPN_NODE: &[u8] = b"gpuaas-node/1";
@@ -29,7 +32,7 @@ pub const ALPN_REPLICA: &[u8] = b"gpuaas-replica/1";
 pub struct TlsError(String);
 
 impl TlsError {
-    fn of(error: &dyn std::fmt::Display) -> Self {
+    pub(crate) fn of(error: &dyn std::fmt::Display) -> Self {
         Self(error.to_string())
     }
 }
@@ -52,13 +55,19 @@ pub fn api_server_config(chain: Chain, key: PrivateKeyDer<'static>) -> Result<Se
     Ok(config)
 }
 
-/// The channel's listener: only who holds a certificate of `authority` gets past the handshake.
+/// The channel's listener: only who holds a certificate of `authority` gets past the handshake. One that has expired may still be renewed, so
+/// whoever accepts asks for its [`Standing`](crate::Standing).
 pub fn channel_server_config(
     chain: Chain,
     key: PrivateKeyDer<'static>,
     authority: &CertificateDer<'static>,
 ) -> Result<ServerConfig, TlsError> {
-    mutual_server_config(chain, key, authority, &[ALPN_NODE, ALPN_FETCH])
+    mutual_server_config(chain, key, channel_clients(authority)?, &[ALPN_NODE, ALPN_FETCH])
+}
+
+/// Takes the certificates of `authority` alone, in their time or soon enough after it to be renewed.
+pub(crate) fn channel_clients(authority: &CertificateDer<'static>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    Ok(Arc::new(RenewableClients::of(clients_of(authority)?, authority)?))
 }
 
 /// The replicas' listener: nodes hold certificates of the same authority, so whoever accepts still looks at the identity.
@@ -67,22 +76,26 @@ pub fn replica_server_config(
     key: PrivateKeyDer<'static>,
     authority: &CertificateDer<'static>,
 ) -> Result<ServerConfig, TlsError> {
-    mutual_server_config(chain, key, authority, &[ALPN_REPLICA])
+    mutual_server_config(chain, key, clients_of(authority)?, &[ALPN_REPLICA])
+}
+
+/// Takes the certificates of `authority` alone, in their time.
+fn clients_of(authority: &CertificateDer<'static>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority)?), provider())
+        .build()
+        .map_err(|error| TlsError::of(&error))
 }
 
 fn mutual_server_config(
     chain: Chain,
     key: PrivateKeyDer<'static>,
-    authority: &CertificateDer<'static>,
+    clients: Arc<dyn ClientCertVerifier>,
     protocols: &[&[u8]],
 ) -> Result<ServerConfig, TlsError> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority)?), provider())
-        .build()
-        .map_err(|error| TlsError::of(&error))?;
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::of(&error))?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(clients)
         .with_single_cert(chain, key)
         .map_err(|error| TlsError::of(&error))?;
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();

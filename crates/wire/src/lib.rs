@@ -3,5 +3,6 @@
 //!
 //! Deliberately absent: signatures (`trust`), connections (`channel`, `agent`), and what a task does to a host (`agent`).
 
+pub mod bounds;
 pub mod session;
 pub mod task;

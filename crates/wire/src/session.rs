@@ -5,7 +5,10 @@
 use gpuaas_model::{Code, NodeId, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::task::{TaskOutcome, TaskProgress, TaskSupport, UnitReport};
+use crate::{
+    bounds::{LIST_MAX, OutOfBounds, Said, addresses, at_most, cut, name},
+    task::{TaskOutcome, TaskProgress, TaskSupport, UnitReport},
+};
 
 /// The version of this protocol; an agent and a control plane that share one can talk.
 pub const PROTOCOL: u32 = 1;
@@ -15,6 +18,14 @@ pub const LINE_BYTES_MAX: usize = 512 * 1_024;
 pub const BODY_BYTES_MAX: usize = 1_024 * 1_024;
 /// Longest secret, in bytes: a kubeconfig with its certificates is about 6 KiB.
 pub const SECRET_BYTES_MAX: usize = 64 * 1_024;
+/// Longest text of a journal's line, in bytes; the rest of a longer one is cut.
+pub const JOURNAL_TEXT_BYTES_MAX: usize = 16 * 1_024;
+/// Most of a journal that one request gets, in bytes: 64 MiB are half a million lines.
+pub const JOURNAL_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+/// Most lines that one request for a journal gets.
+pub const JOURNAL_LINES_MAX: usize = 1_000_000;
+/// Most ended tasks that a hello lists; an agent lists the newest.
+pub const UNACKNOWLEDGED_MAX: usize = 4_096;
 /// Most endpoints that an agent keeps.
 pub const CHANNEL_ENDPOINTS_MAX: usize = 16;
 /// Ports of a node that a tunnel may reach: the Kubernetes API.
@@ -224,4 +235,103 @@ pub struct RenewRequest {
 pub struct RenewResponse {
     /// Its new certificate, PEM.
     pub certificate: String,
+}
+
+impl Said for Hello {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        for (what, text) in [
+            ("the agent's version", &self.agent_version),
+            ("the agent's instance", &self.instance),
+            ("the machine's id", &self.machine_id),
+            ("the boot's id", &self.boot_id),
+        ] {
+            name(what, text)?;
+        }
+        if let ConnectionKind::Bulk { request } = &self.connection {
+            name("the connection's request", request)?;
+        }
+        at_most("protocol versions", self.protocols.len(), LIST_MAX)?;
+        addresses("the node's addresses", &self.addresses)?;
+        at_most("task types", self.support.len(), LIST_MAX)?;
+        for support in &self.support {
+            name("a task type", &support.task)?;
+            at_most("schema versions", support.schemas.len(), LIST_MAX)?;
+        }
+        at_most("unacknowledged tasks", self.unacknowledged.len(), UNACKNOWLEDGED_MAX)?;
+        Ok(self)
+    }
+}
+
+impl Said for TaskLine {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        Ok(match self {
+            Self::Progress(progress) => Self::Progress(progress.within_bounds()?),
+            Self::Ended(outcome) => Self::Ended(outcome.within_bounds()?),
+            Self::Accepted | Self::Interrupted => self,
+        })
+    }
+}
+
+impl Said for JournalLine {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        Ok(Self { text: cut(self.text, JOURNAL_TEXT_BYTES_MAX), ..self })
+    }
+}
+
+impl Said for Refusal {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        Ok(Self { message: cut(self.message, crate::bounds::SENTENCE_BYTES_MAX), ..self })
+    }
+}
+
+#[cfg(test)]
+mod hostile_tests {
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello {
+            agent_version: "0.1.0".into(),
+            protocols: vec![PROTOCOL],
+            connection: ConnectionKind::Control,
+            instance: "ab".repeat(16),
+            machine_id: "cd".repeat(16),
+            boot_id: "0198c0de-7a3b-7c11-9b54-0242ac120002".into(),
+            addresses: vec!["10.0.0.7".into(), "fd00::7".into()],
+            support: vec![TaskSupport { task: "host.noop".into(), schemas: vec![1] }],
+            fence: 1,
+            key_set_version: 1,
+            unacknowledged: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_hello_is_taken_whole_or_not_at_all() {
+        assert_eq!(hello().within_bounds(), Ok(hello()));
+        let task: TaskId = "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap();
+        let support = |task: String, schemas| TaskSupport { task, schemas };
+        let huge = [
+            Hello { addresses: vec!["10.0.0.7".into(); LIST_MAX + 1], ..hello() },
+            Hello { addresses: vec!["10.0.0.7\nserver: https://10.0.0.8".into()], ..hello() },
+            Hello { machine_id: "a".repeat(257), ..hello() },
+            Hello { agent_version: "1\u{1b}[2J".into(), ..hello() },
+            Hello { boot_id: "a".repeat(257), ..hello() },
+            Hello { instance: "a".repeat(257), ..hello() },
+            Hello { protocols: vec![1; LIST_MAX + 1], ..hello() },
+            Hello { support: vec![support("a".into(), vec![1]); LIST_MAX + 1], ..hello() },
+            Hello { support: vec![support("a".repeat(257), vec![1])], ..hello() },
+            Hello { support: vec![support("a".into(), vec![1; LIST_MAX + 1])], ..hello() },
+            Hello { unacknowledged: vec![task; UNACKNOWLEDGED_MAX + 1], ..hello() },
+            Hello { connection: ConnectionKind::Bulk { request: "a".repeat(257) }, ..hello() },
+        ];
+        for huge in huge {
+            assert!(huge.clone().within_bounds().is_err(), "{huge:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_a_journal_is_cut_and_says_so() {
+        let line = JournalLine { at: Timestamp::from_millis(1), text: "x".repeat(JOURNAL_TEXT_BYTES_MAX * 2) };
+        let taken = line.within_bounds().unwrap();
+        assert!(taken.text.len() == JOURNAL_TEXT_BYTES_MAX && taken.text.ends_with(crate::bounds::CUT_MARK));
+    }
 }

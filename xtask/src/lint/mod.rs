@@ -1,6 +1,7 @@
 //! Checks of form: those that rustfmt and clippy hold, and the rules of the house that they cannot.
 
 mod layers;
+mod merges;
 mod purity;
 mod size;
 
@@ -11,7 +12,7 @@ use crate::{shell, tools};
 /// Runs every check; a rule of the house reports all of its findings before the run fails.
 pub(crate) fn run() -> anyhow::Result<()> {
     shell::run("rustfmt", &mut shell::cargo(&["fmt", "--all", "--check"]))?;
-    let findings: Vec<String> = [layers::check()?, size::check()?, purity::check()?].concat();
+    let findings: Vec<String> = [layers::check()?, size::check()?, purity::check()?, merges::check()?].concat();
     for finding in &findings {
         eprintln!("error: {finding}");
     }

@@ -198,7 +198,6 @@ pub async fn connected(engine: &Engine, id: NodeId, connection: Uuid, hello: &He
     node.agent_version = Some(bounded(&hello.agent_version));
     node.machine_id = Some(bounded(&hello.machine_id));
     node.support.clone_from(&hello.support);
-    node.support.truncate(LABELS_MAX);
     if let Some(facts) = &mut node.facts {
         facts.addresses.clone_from(&hello.addresses);
     }

@@ -5,7 +5,9 @@
 
 mod artifact;
 mod host;
+mod result;
 mod rke2;
+mod secrets;
 
 pub use artifact::{ArtifactFetch, ArtifactFetched, ArtifactRef};
 pub use host::{
@@ -18,6 +20,9 @@ pub use rke2::{
     Rke2Uninstall, Rke2Uninstalled, UnitReport,
 };
 
+pub use secrets::{NamedSecrets, named_secrets};
+
+use crate::bounds::{OutOfBounds, SENTENCE_BYTES_MAX, Said, cut};
 use gpuaas_model::{Code, SecretId, TaskType};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -28,7 +33,17 @@ pub trait TaskSpec: Serialize + DeserializeOwned {
     /// The version of the parameters' shape.
     const SCHEMA: u32 = 1;
     /// What a success returns.
-    type Result: Serialize + DeserializeOwned;
+    type Result: Serialize + DeserializeOwned + Said;
+
+    /// The secrets whose bytes the node may read for it.
+    fn reads(&self) -> Vec<SecretId> {
+        Vec::new()
+    }
+
+    /// The secrets that the node is to bring, and may not read.
+    fn deposits(&self) -> Vec<SecretId> {
+        Vec::new()
+    }
 }
 
 /// A task type with the schema versions an agent can execute; the agent's hello lists these.
@@ -98,13 +113,42 @@ pub struct TaskFailure {
 
 impl TaskFailure {
     /// Longest message, in bytes.
-    pub const MESSAGE_BYTES_MAX: usize = 1_024;
+    pub const MESSAGE_BYTES_MAX: usize = SENTENCE_BYTES_MAX;
     /// Most journal lines in one failure.
     pub const JOURNAL_LINES_MAX: usize = 60;
 
     /// A failure without evidence of a unit.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), unit: None, journal: Vec::new() }
+    }
+}
+
+impl Said for TaskProgress {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        Ok(Self { text: cut(self.text, Self::TEXT_BYTES_MAX), percent: self.percent.map(|percent| percent.min(100)) })
+    }
+}
+
+impl Said for TaskFailure {
+    fn within_bounds(mut self) -> Result<Self, OutOfBounds> {
+        let earlier = self.journal.len().saturating_sub(Self::JOURNAL_LINES_MAX);
+        let journal = self.journal.split_off(earlier);
+        Ok(Self {
+            code: self.code,
+            message: cut(self.message, Self::MESSAGE_BYTES_MAX),
+            unit: self.unit.map(|unit| unit.within_bounds().map(Box::new)).transpose()?,
+            journal: journal.into_iter().map(Said::within_bounds).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// A result is of its task's type: [`TaskOutcome::of_task`] looks at it.
+impl Said for TaskOutcome {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        Ok(match self {
+            Self::Failed { failure } => Self::Failed { failure: failure.within_bounds()? },
+            Self::Succeeded { .. } => self,
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tasks about RKE2 on one node. Paths and unit names are RKE2's own.
 
-use gpuaas_model::{TaskType, Timestamp};
+use gpuaas_model::{SecretId, TaskType, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{ArtifactRef, SecretRef, TaskSpec};
@@ -155,7 +155,7 @@ pub struct Rke2Observation {
 #[serde(deny_unknown_fields)]
 pub struct Rke2KubeconfigRead {
     /// Where it goes.
-    pub secret_id: gpuaas_model::SecretId,
+    pub secret_id: SecretId,
 }
 
 /// It is there.
@@ -212,6 +212,10 @@ impl TaskSpec for Rke2Install {
 impl TaskSpec for Rke2Configure {
     const TYPE: TaskType = TaskType::Rke2Configure;
     type Result = Rke2Configured;
+
+    fn reads(&self) -> Vec<SecretId> {
+        std::iter::once(&self.token).chain(&self.agent_token).map(|secret| secret.secret_id).collect()
+    }
 }
 impl TaskSpec for Rke2Start {
     const TYPE: TaskType = TaskType::Rke2Start;
@@ -228,6 +232,10 @@ impl TaskSpec for Rke2Observe {
 impl TaskSpec for Rke2KubeconfigRead {
     const TYPE: TaskType = TaskType::Rke2KubeconfigRead;
     type Result = Rke2KubeconfigStored;
+
+    fn deposits(&self) -> Vec<SecretId> {
+        vec![self.secret_id]
+    }
 }
 impl TaskSpec for Rke2Uninstall {
     const TYPE: TaskType = TaskType::Rke2Uninstall;

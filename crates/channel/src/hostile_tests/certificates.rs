@@ -1,0 +1,117 @@
+//! Certificates that are not good, or no longer.
+
+use gpuaas_trust::{ALPN_FETCH, ALPN_NODE, Authority, NODE_CERTIFICATE_LIFE, RENEWAL_GRACE};
+use gpuaas_wire::session::{RenewRequest, path};
+use http::{Method, StatusCode};
+use http_body_util::BodyExt;
+use tokio::io::AsyncReadExt;
+
+use super::world::{World, ago, asked, eventually, fetching, honest, node, soon};
+use crate::link::{empty, full};
+
+const SECRET: &str = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
+
+fn seconds(duration: std::time::Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap()
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_authority_of_the_future_or_of_long_ago_is_nobodys() {
+    let world = World::listening().await;
+    let stranger = Authority::generate("cp-1", ago(100 * 24 * 3_600)).unwrap();
+    let long_ago = ago(seconds(NODE_CERTIFICATE_LIFE) + seconds(RENEWAL_GRACE) + 3_600);
+    for (whose, tls) in [
+        ("another authority's", world.shown_by(&stranger, 1, ago(0), ALPN_FETCH)),
+        ("another authority's, expired", world.shown_by(&stranger, 1, ago(26 * 3_600), ALPN_FETCH)),
+        ("of the future", world.shown(1, ago(-3_600), ALPN_FETCH)),
+        ("of long ago", world.shown(1, long_ago, ALPN_FETCH)),
+    ] {
+        let refused = async {
+            let mut sender = world.fetch(tls).await?;
+            match asked(&mut sender, Method::GET, SECRET, empty()).await {
+                (StatusCode::IM_A_TEAPOT, _) => Err("closed".to_owned()),
+                answered => Ok(answered),
+            }
+        };
+        assert!(refused.await.is_err(), "{whose}");
+    }
+    let mut good = world.fetch(fetching(&world, 1)).await.unwrap();
+    assert_eq!(asked(&mut good, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_renewed_and_everything_else_is_refused_by_name() {
+    let world = World::listening().await;
+    for made in [ago(seconds(NODE_CERTIFICATE_LIFE) + 60), ago(seconds(RENEWAL_GRACE))] {
+        let mut sender = world.fetch(world.shown(1, made, ALPN_FETCH)).await.unwrap();
+        let expired = (StatusCode::FORBIDDEN, "certificate_expired".to_owned());
+        for (method, path) in [
+            (Method::GET, SECRET),
+            (Method::PUT, SECRET),
+            (Method::GET, "/v1/artifacts/00"),
+            (Method::GET, path::RENEW),
+            (Method::POST, "/v1/nonsense"),
+        ] {
+            assert_eq!(asked(&mut sender, method, path, empty()).await, expired, "{path}");
+        }
+        let renewal = serde_json::to_vec(&RenewRequest { csr: "a request".to_owned() }).unwrap();
+        let (status, _) = asked(&mut sender, Method::POST, path::RENEW, full(renewal)).await;
+        assert_eq!(status, StatusCode::OK);
+        let mut control = world.dial(world.shown(1, made, ALPN_NODE)).await.unwrap();
+        let closed = soon("no channel for an expired certificate", control.read_to_end(&mut Vec::new())).await;
+        assert!(closed.is_err() || closed.is_ok_and(|bytes| bytes == 0), "nothing is asked on it");
+    }
+    assert_eq!(*world.rows.renewed.lock().unwrap(), 2);
+    assert!(world.rows.connected.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn every_connection_of_a_revoked_node_ends_at_once_and_nobody_elses() {
+    let world = World::listening().await;
+    let revoked = world.connected(1, honest).await;
+    let other = world.connected(2, honest).await;
+    let mut idle = world.fetch(fetching(&world, 1)).await.unwrap();
+    let mut busy = world.fetch(fetching(&world, 1)).await.unwrap();
+    assert_eq!(asked(&mut idle, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
+    let request = http::Request::get("https://control-plane/v1/artifacts/00").body(empty()).unwrap();
+    let mut artifact = busy.send_request(request).await.unwrap().into_body();
+    assert!(artifact.frame().await.is_some_and(|frame| frame.is_ok()), "an artifact without end has begun");
+
+    world.rows.revoked.lock().unwrap().insert(node(1));
+    // Before anybody was told: a request on a connection that stands is looked at by itself.
+    let refused = asked(&mut idle, Method::GET, SECRET, empty()).await;
+    assert_eq!(refused, (StatusCode::FORBIDDEN, "forbidden".to_owned()));
+
+    world.channel.readmit(node(1));
+    world.channel.readmit(node(2));
+    soon("the channel stays open", revoked).await.unwrap();
+    let broken = async { while artifact.frame().await.is_some_and(|frame| frame.is_ok()) {} };
+    soon("the artifact goes on", broken).await;
+    soon("the idle connection stays open", async {
+        while idle.ready().await.is_ok() {
+            tokio::task::yield_now().await
+        }
+    })
+    .await;
+    eventually("the session stays", || world.channel.shared.session(node(1)).is_err()).await;
+    assert!(world.channel.shared.session(node(2)).is_ok() && !other.is_finished());
+    assert!(world.channel.shared.connections.of(node(1)).is_empty());
+}
+
+#[tokio::test]
+async fn a_node_that_is_revoked_while_it_connects_does_not_slip_in() {
+    let world = World::listening().await;
+    let rows = world.rows.clone();
+    let (channel, told) = (world.channel.clone(), std::sync::atomic::AtomicBool::new(false));
+    // It is admitted already when it is asked who it is; its revocation is told before it has a session.
+    let lie = move |path: String, _: http::Request<hyper::body::Incoming>| {
+        if path == path::HELLO && !told.swap(true, std::sync::atomic::Ordering::SeqCst) {
+            rows.revoked.lock().unwrap().insert(node(1));
+            channel.readmit(node(1));
+        }
+        None
+    };
+    let serving = world.serving(1, gpuaas_wire::session::ConnectionKind::Control, lie).await;
+    soon("the channel stays open", serving).await.unwrap();
+    eventually("the session stays", || world.channel.shared.session(node(1)).is_err()).await;
+}

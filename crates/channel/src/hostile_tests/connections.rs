@@ -1,0 +1,114 @@
+//! More connections than are good, and slower ones.
+
+use std::time::Duration;
+
+use gpuaas_wire::session::{ConnectionKind, Hello, path};
+use http::{Method, StatusCode};
+use tokio::{io::AsyncReadExt, net::TcpStream, time::Instant};
+
+use super::world::{World, asked, eventually, fetching, hello, honest, json, node, soon};
+use crate::{connections::CONNECTIONS_PER_NODE_MAX, handshakes::HANDSHAKES_MAX, link::empty};
+
+const SECRET: &str = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
+
+#[tokio::test]
+async fn handshakes_that_never_end_keep_no_honest_node_out() {
+    let world = World::listening().await;
+    let mut silent = Vec::new();
+    for _ in 0..HANDSHAKES_MAX + 64 {
+        silent.push(TcpStream::connect(world.address).await.unwrap());
+    }
+    let began = Instant::now();
+    world.connected(1, honest).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let first = &mut silent[0];
+    let ended = soon("a handshake that does nothing goes on", first.read(&mut [0])).await;
+    assert!(ended.is_err() || ended.is_ok_and(|bytes| bytes == 0));
+}
+
+#[tokio::test]
+async fn a_node_gets_its_share_of_connections_and_others_still_get_theirs() {
+    let world = World::listening().await;
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS_PER_NODE_MAX {
+        let mut sender = world.fetch(fetching(&world, 1)).await.unwrap();
+        assert_eq!(asked(&mut sender, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
+        held.push(sender);
+    }
+    let refused = async {
+        let mut one_more = world.fetch(fetching(&world, 1)).await?;
+        let (status, why) = asked(&mut one_more, Method::GET, SECRET, empty()).await;
+        if status == StatusCode::IM_A_TEAPOT { Err(why) } else { Ok(status) }
+    };
+    assert!(refused.await.is_err(), "it has as many as it may");
+    world.connected(2, honest).await;
+    held.truncate(CONNECTIONS_PER_NODE_MAX / 2);
+    eventually("places stay taken", || world.channel.shared.connections.of(node(1)).len() == held.len()).await;
+    let mut again = world.fetch(fetching(&world, 1)).await.unwrap();
+    assert_eq!(asked(&mut again, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn of_two_live_agents_with_one_identity_the_newer_is_refused_and_told_of() {
+    let world = World::listening().await;
+    let older = world.connected(1, honest).await;
+    let clone = |path: String, _| {
+        (path == path::HELLO).then(|| {
+            let answer = json(&hello(ConnectionKind::Control, "clone"));
+            Box::pin(async { answer }) as futures::future::BoxFuture<'static, _>
+        })
+    };
+    let newer = world.serving(1, ConnectionKind::Control, clone).await;
+    soon("the clone is served", newer).await.unwrap();
+    let clones: Vec<String> = world.rows.clones.lock().unwrap().iter().map(|hello| hello.instance.clone()).collect();
+    assert_eq!(clones, ["clone"]);
+    assert!(!older.is_finished());
+    assert_eq!(world.channel.shared.session(node(1)).unwrap().hello.instance, "one");
+}
+
+#[tokio::test]
+async fn an_agent_that_is_gone_gives_its_place_to_the_newer_at_once() {
+    let world = World::listening().await;
+    // It answers once, when it connects, and never again: its machine was switched off.
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let gone = move |path: String, _| {
+        let again = path == path::HELLO && asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > 0;
+        again.then(|| Box::pin(std::future::pending()) as futures::future::BoxFuture<'static, _>)
+    };
+    let older = world.connected(1, gone).await;
+    let newcomer = |path: String, _| {
+        (path == path::HELLO).then(|| {
+            let answer = json(&hello(ConnectionKind::Control, "two"));
+            Box::pin(async { answer }) as futures::future::BoxFuture<'static, _>
+        })
+    };
+    let began = Instant::now();
+    let _newer = world.connected(1, newcomer).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    soon("the older stays", older).await.unwrap();
+    assert_eq!(world.channel.shared.session(node(1)).unwrap().hello.instance, "two");
+    assert!(world.rows.clones.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_node_whose_hello_is_of_absurd_size_does_not_connect() {
+    let world = World::listening().await;
+    let control = || hello(ConnectionKind::Control, "one");
+    let task = "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap();
+    let absurd = [
+        Hello { addresses: vec!["10.0.0.7".into(); 10_000], ..control() },
+        Hello { unacknowledged: vec![task; 20_000], ..control() },
+        Hello { machine_id: "a".repeat(500_000), ..control() },
+        Hello { agent_version: "a".repeat(2_000_000), ..control() },
+    ];
+    for absurd in absurd {
+        let lie = move |path: String, _| {
+            let answer = (path == path::HELLO).then(|| json(&absurd))?;
+            Some(Box::pin(async { answer }) as futures::future::BoxFuture<'static, _>)
+        };
+        let serving = world.serving(1, ConnectionKind::Control, lie).await;
+        soon("it is served", serving).await.unwrap();
+    }
+    assert!(world.rows.connected.lock().unwrap().is_empty());
+    world.connected(1, honest).await;
+}

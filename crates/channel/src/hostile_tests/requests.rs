@@ -1,0 +1,156 @@
+//! What a node makes of what it is asked.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{StreamExt, future::BoxFuture, stream};
+use gpuaas_model::Timestamp;
+use gpuaas_wire::{
+    session::{ConnectionKind, JournalRequest, path},
+    task::UnitReport,
+};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Incoming;
+use tokio::time::Instant;
+
+use super::world::{World, eventually, honest, node, soon};
+use crate::{ChannelError, link::Body};
+
+const UNIT: &str = "rke2-server.service";
+
+fn report(active: &str, number: i64) -> UnitReport {
+    UnitReport {
+        unit: UNIT.to_owned(),
+        active: active.to_owned(),
+        sub: "running".to_owned(),
+        result: "success".to_owned(),
+        n_restarts: 0,
+        exec_main_status: 0,
+        since: Timestamp::from_millis(number),
+    }
+}
+
+fn journal() -> JournalRequest {
+    JournalRequest { unit: UNIT.to_owned(), since: None, tail: None, follow: true }
+}
+
+/// Answers a path with nothing, ever.
+fn silent_on(paths: &'static [&'static str]) -> impl super::world::Lie {
+    move |path: String, _: Request<Incoming>| {
+        paths.contains(&path.as_str()).then(|| Box::pin(std::future::pending()) as BoxFuture<'static, Response<Body>>)
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_never_answers_holds_up_no_request_for_long() {
+    let world = Arc::new(World::listening().await);
+    // The first stands still when it is given keys, before it has a session.
+    let no_keys = world.serving(1, ConnectionKind::Control, silent_on(&[path::KEYS])).await;
+    world.connected(2, silent_on(&[path::OBSERVE, path::CONNECTIONS])).await;
+    let of = world.clone();
+    let stands_still_later = move |path: String, request: Request<Incoming>| {
+        let of = of.clone();
+        (path == path::CONNECTIONS).then(|| {
+            Box::pin(async move {
+                of.open_asked(3, request, silent_on(&[path::TUNNEL, path::JOURNAL])).await;
+                Response::new(crate::link::empty())
+            }) as BoxFuture<'static, Response<Body>>
+        })
+    };
+    world.connected(3, stands_still_later).await;
+    let channel = &world.channel;
+    let ask = journal();
+    let all = Box::pin(async {
+        tokio::join!(
+            async { no_keys.await.unwrap() },
+            async { channel.observe(node(2), vec![UNIT.to_owned()]).await.unwrap_err() },
+            async { channel.journal(node(2), &ask).await.err().unwrap() },
+            async { channel.open_tunnel(node(3), 6_443).await.err().unwrap() },
+            async { channel.journal(node(3), &ask).await.err().unwrap() },
+        )
+    });
+    let ((), observe, bulk, tunnel, journal) = soon("a request goes on for ever", all).await;
+    let late = ChannelError::Lost("it did not answer in time".to_owned());
+    assert_eq!([observe, bulk, tunnel, journal], [late.clone(), late.clone(), late.clone(), late]);
+    eventually("connections for the requests stay", || world.channel.shared.connections.of(node(3)).len() == 1).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_was_asked_of_another_node_is_dropped() {
+    let world = Arc::new(World::listening().await);
+    world.connected(2, honest).await;
+    let of = world.clone();
+    let given_away = move |path: String, request: Request<Incoming>| {
+        let of = of.clone();
+        (path == path::CONNECTIONS).then(|| {
+            Box::pin(async move {
+                // Node 2 answers what node 1 was asked.
+                of.open_asked(2, request, honest).await;
+                Response::new(crate::link::empty())
+            }) as BoxFuture<'static, Response<Body>>
+        })
+    };
+    world.connected(1, given_away).await;
+    let refused = soon("it waits for ever", world.channel.journal(node(1), &journal())).await;
+    assert_eq!(refused.err(), Some(ChannelError::Lost("the node opened no further connection".to_owned())));
+    eventually("the connection stays", || world.channel.shared.connections.of(node(2)).len() == 1).await;
+}
+
+#[tokio::test]
+async fn no_tunnel_is_asked_for_to_a_port_that_is_not_allowed() {
+    let world = World::listening().await;
+    world.connected(1, honest).await;
+    for port in [22, 0, 2_379, 10_250] {
+        let refused = world.channel.open_tunnel(node(1), port).await.err();
+        assert!(matches!(refused, Some(ChannelError::Refused(_))), "{port}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_reports_is_handed_on_rarely_and_its_last_word_arrives() {
+    const FLOOD: i64 = 600;
+    let world = World::listening().await;
+    let flooding = |path: String, _: Request<Incoming>| {
+        (path == path::OBSERVE).then(|| {
+            let report = |number| report(if number % 2 == 0 { "active" } else { "failed" }, number);
+            let others =
+                stream::iter(["nobody-asked.service"]).map(move |unit| UnitReport { unit: unit.into(), ..report(0) });
+            let lines = others.chain(stream::iter((1..=FLOOD).map(report))).map(|report| {
+                let mut line = serde_json::to_vec(&report).unwrap();
+                line.push(b'\n');
+                Ok(Frame::data(Bytes::from(line)))
+            });
+            let body = StreamBody::new(lines.chain(stream::pending())).boxed_unsync();
+            Box::pin(async move { Response::new(body) }) as BoxFuture<'static, Response<Body>>
+        })
+    };
+    world.connected(1, flooding).await;
+    let began = Instant::now();
+    world.channel.observe(node(1), vec![UNIT.to_owned()]).await.unwrap();
+    let last = Timestamp::from_millis(FLOOD);
+    let arrived = || world.rows.reports.lock().unwrap().last().is_some_and(|(_, reports)| reports[0].since == last);
+    eventually("the last report does not arrive", arrived).await;
+    let handed_on = world.rows.reports.lock().unwrap().clone();
+    let most = began.elapsed().as_millis() / 250 + 2;
+    assert!(handed_on.len() as u128 <= most, "{} times in {:?}", handed_on.len(), began.elapsed());
+    assert!(handed_on.iter().all(|(_, reports)| reports.len() == 1 && reports[0].unit == UNIT));
+    assert!(handed_on[0].0 - began < Duration::from_secs(1), "the first comes at once");
+}
+
+#[tokio::test]
+async fn reports_that_were_asked_for_before_end_when_others_are_asked_for() {
+    let world = World::listening().await;
+    let endless = |path: String, _: Request<Incoming>| {
+        (path == path::OBSERVE).then(|| {
+            let body = StreamBody::new(stream::pending::<Result<Frame<Bytes>, std::io::Error>>()).boxed_unsync();
+            Box::pin(async move { Response::new(body) }) as BoxFuture<'static, Response<Body>>
+        })
+    };
+    world.connected(1, endless).await;
+    let session = world.channel.shared.session(node(1)).unwrap();
+    let first = session.observed_anew();
+    world.channel.observe(node(1), vec![UNIT.to_owned()]).await.unwrap();
+    assert!(first.is_cancelled());
+}

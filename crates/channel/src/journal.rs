@@ -1,0 +1,64 @@
+//! A node's journal, as much of it as one request gets.
+
+use futures::{Stream, StreamExt, stream};
+use gpuaas_wire::session::{JOURNAL_BYTES_MAX, JOURNAL_LINES_MAX, JournalLine};
+
+use crate::channel::ChannelError;
+
+/// The lines up to the limits of a request; where there are more, the last one says so.
+pub(crate) fn of_one_request(
+    lines: impl Stream<Item = Result<JournalLine, ChannelError>> + Send + Unpin,
+) -> impl Stream<Item = Result<JournalLine, ChannelError>> + Send {
+    let room = Room { bytes: JOURNAL_BYTES_MAX, lines: JOURNAL_LINES_MAX };
+    stream::unfold(Some((lines, room)), |state| async move {
+        let (mut lines, mut room) = state?;
+        match lines.next().await? {
+            Ok(line) if !room.takes(&line) => {
+                let text = format!("[cut: one request gets at most {} MiB of a journal]", JOURNAL_BYTES_MAX >> 20);
+                Some((Ok(JournalLine { text, ..line }), None))
+            }
+            said => Some((said, Some((lines, room)))),
+        }
+    })
+}
+
+/// What a request may still get.
+struct Room {
+    bytes: usize,
+    lines: usize,
+}
+
+impl Room {
+    fn takes(&mut self, line: &JournalLine) -> bool {
+        let left = self.bytes.checked_sub(line.text.len()).zip(self.lines.checked_sub(1));
+        if let Some((bytes, lines)) = left {
+            *self = Self { bytes, lines };
+        }
+        left.is_some()
+    }
+}
+
+#[cfg(test)]
+mod hostile_tests {
+    use gpuaas_model::Timestamp;
+    use gpuaas_wire::session::JOURNAL_TEXT_BYTES_MAX;
+
+    use super::*;
+
+    async fn got(text_bytes: usize) -> (usize, String) {
+        let line = JournalLine { at: Timestamp::from_millis(1), text: "x".repeat(text_bytes) };
+        let endless = stream::repeat_with(move || Ok(line.clone()));
+        let counted = of_one_request(endless).fold((0, String::new()), |(count, _), line| async move {
+            (count + 1, line.map(|line| line.text).unwrap_or_default())
+        });
+        counted.await
+    }
+
+    #[tokio::test]
+    async fn an_endless_journal_ends_with_a_line_that_says_so() {
+        let (lines, last) = got(JOURNAL_TEXT_BYTES_MAX).await;
+        assert_eq!(lines, JOURNAL_BYTES_MAX / JOURNAL_TEXT_BYTES_MAX + 1);
+        assert_eq!(last, "[cut: one request gets at most 64 MiB of a journal]");
+        assert_eq!(got(1).await.0, JOURNAL_LINES_MAX + 1, "lines without text count too");
+    }
+}

@@ -1,0 +1,164 @@
+//! What a node's certificate is still good for once its time is over: renewal alone, for a while, so that an outage strands no fleet.
+
+use std::{sync::Arc, time::Duration};
+
+use gpuaas_model::Timestamp;
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    server::danger::{ClientCertVerified, ClientCertVerifier},
+};
+use rustls_pki_types::{CertificateDer, UnixTime};
+
+use crate::{
+    identity::{IdentityError, expires_at},
+    tls::TlsError,
+};
+
+/// How long after its end a certificate may still be renewed.
+pub const RENEWAL_GRACE: Duration = Duration::from_secs(30 * 24 * 3_600);
+
+/// What a certificate whose chain was verified is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// All that its identity may do.
+    Current,
+    /// Its time is over: it may be renewed, and nothing else.
+    RenewalOnly,
+    /// Nothing.
+    Void,
+}
+
+/// What a certificate is good for at `now`, by its end alone.
+pub fn standing(certificate: &[u8], now: Timestamp) -> Result<Standing, IdentityError> {
+    let end = expires_at(certificate)?;
+    Ok(match end {
+        end if now <= end => Standing::Current,
+        end if now <= end.plus(RENEWAL_GRACE) => Standing::RenewalOnly,
+        _ => Standing::Void,
+    })
+}
+
+/// Takes what `in_time` takes, and what it would have taken at its end when that is no longer ago than [`RENEWAL_GRACE`].
+#[derive(Debug)]
+pub(crate) struct RenewableClients {
+    in_time: Arc<dyn ClientCertVerifier>,
+    /// An authority whose own time is over renews nobody.
+    authority_ends: Timestamp,
+}
+
+impl RenewableClients {
+    pub(crate) fn of(in_time: Arc<dyn ClientCertVerifier>, authority: &CertificateDer<'_>) -> Result<Self, TlsError> {
+        let authority_ends = expires_at(authority).map_err(|error| TlsError::of(&error))?;
+        Ok(Self { in_time, authority_ends })
+    }
+
+    /// The moment at which an expired certificate is looked at instead of now.
+    fn end_of(&self, certificate: &CertificateDer<'_>, now: UnixTime) -> Option<UnixTime> {
+        let now = Timestamp::from_millis(i64::try_from(now.as_secs().checked_mul(1_000)?).ok()?);
+        let renewable = now <= self.authority_ends && standing(certificate, now).ok()? == Standing::RenewalOnly;
+        let end = u64::try_from(expires_at(certificate).ok()?.as_millis()).ok()?;
+        renewable.then(|| UnixTime::since_unix_epoch(Duration::from_millis(end)))
+    }
+}
+
+impl ClientCertVerifier for RenewableClients {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.in_time.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        match self.in_time.verify_client_cert(end_entity, intermediates, now) {
+            Err(
+                late @ Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }),
+            ) => {
+                let end = self.end_of(end_entity, now).ok_or(late)?;
+                self.in_time.verify_client_cert(end_entity, intermediates, end)
+            }
+            verdict => verdict,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.in_time.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.in_time.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.in_time.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod hostile_tests {
+    use rustls_pki_types::pem::PemObject;
+
+    use super::*;
+    use crate::{
+        authority::{Authority, NODE_CERTIFICATE_LIFE, NodeKey},
+        identity::NodeIdentity,
+        tls::channel_clients,
+    };
+
+    const MADE: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+    fn node_certificate(authority: &Authority) -> CertificateDer<'static> {
+        let node = "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap();
+        let identity = NodeIdentity { control_plane: "cp-1".into(), node, epoch: 3 };
+        let request = NodeKey::generate().unwrap().request_pem().unwrap();
+        let pem = authority.issue_node(&request, &identity, MADE).unwrap();
+        CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
+    }
+
+    fn taken(trusted: &Authority, certificate: &CertificateDer<'_>, at: Timestamp) -> bool {
+        let at = UnixTime::since_unix_epoch(Duration::from_millis(at.as_millis().unsigned_abs()));
+        channel_clients(trusted.certificate()).unwrap().verify_client_cert(certificate, &[], at).is_ok()
+    }
+
+    #[test]
+    fn an_expired_certificate_is_let_in_for_thirty_days_and_is_good_for_renewal_alone() {
+        let authority = Authority::generate("cp-1", MADE).unwrap();
+        let certificate = node_certificate(&authority);
+        let end = MADE.plus(NODE_CERTIFICATE_LIFE);
+        let (second, last) = (Duration::from_secs(1), end.plus(RENEWAL_GRACE));
+        for (at, let_in, good_for) in [
+            (MADE, true, Standing::Current),
+            (end, true, Standing::Current),
+            (end.plus(second), true, Standing::RenewalOnly),
+            (last, true, Standing::RenewalOnly),
+            (last.plus(second), false, Standing::Void),
+        ] {
+            assert_eq!(taken(&authority, &certificate, at), let_in, "{at}");
+            assert_eq!(standing(&certificate, at), Ok(good_for), "{at}");
+        }
+    }
+
+    #[test]
+    fn neither_a_strangers_expired_certificate_nor_one_of_the_future_is_let_in() {
+        let (authority, stranger) =
+            (Authority::generate("cp-1", MADE).unwrap(), Authority::generate("cp-1", MADE).unwrap());
+        let late = MADE.plus(NODE_CERTIFICATE_LIFE).plus(Duration::from_secs(60));
+        assert!(!taken(&authority, &node_certificate(&stranger), late));
+        assert!(!taken(&authority, &node_certificate(&stranger), MADE));
+        let early = Timestamp::from_millis(MADE.as_millis() - 3_600_000);
+        assert!(!taken(&authority, &node_certificate(&authority), early));
+    }
+}

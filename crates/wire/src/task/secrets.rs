@@ -1,0 +1,75 @@
+//! What a task's node may do with which secret.
+
+use gpuaas_model::{SecretId, TaskType};
+use serde_json::Value;
+
+use super::{
+    ArtifactFetch, Inspect, Noop, Preflight, Residue, Rke2Configure, Rke2Install, Rke2KubeconfigRead, Rke2Observe,
+    Rke2Start, Rke2Stop, Rke2Uninstall, TaskSpec,
+};
+
+/// The secrets that a task names. What it deposits it may not read, and what it reads it may not replace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamedSecrets {
+    /// Whose bytes its node may read.
+    pub reads: Vec<SecretId>,
+    /// Whose bytes its node is to bring.
+    pub deposits: Vec<SecretId>,
+}
+
+/// The secrets that a task of that type with these parameters names; none when they are not the type's parameters.
+pub fn named_secrets(task: TaskType, params: &Value) -> NamedSecrets {
+    match task {
+        TaskType::Noop => named::<Noop>(params),
+        TaskType::Inspect => named::<Inspect>(params),
+        TaskType::Preflight => named::<Preflight>(params),
+        TaskType::ArtifactFetch => named::<ArtifactFetch>(params),
+        TaskType::Rke2Install => named::<Rke2Install>(params),
+        TaskType::Rke2Configure => named::<Rke2Configure>(params),
+        TaskType::Rke2Start => named::<Rke2Start>(params),
+        TaskType::Rke2Stop => named::<Rke2Stop>(params),
+        TaskType::Rke2Observe => named::<Rke2Observe>(params),
+        TaskType::Rke2KubeconfigRead => named::<Rke2KubeconfigRead>(params),
+        TaskType::Rke2Uninstall => named::<Rke2Uninstall>(params),
+        TaskType::Residue => named::<Residue>(params),
+    }
+}
+
+fn named<T: TaskSpec>(params: &Value) -> NamedSecrets {
+    let task = serde_json::from_value::<T>(params.clone());
+    task.map(|task| NamedSecrets { reads: task.reads(), deposits: task.deposits() }).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod hostile_tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ONE: &str = "0198c0de-7a3b-7c11-9b54-0242ac120001";
+    const TWO: &str = "0198c0de-7a3b-7c11-9b54-0242ac120002";
+
+    fn ids(texts: &[&str]) -> Vec<SecretId> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_a_task_reads_it_may_not_deposit_and_the_other_way_round() {
+        let secret = |id: &str| json!({ "secret_id": id, "sha256": "0".repeat(64) });
+        let configure = json!({ "role": "server", "config": "", "token": secret(ONE), "agent_token": secret(TWO) });
+        let named = named_secrets(TaskType::Rke2Configure, &configure);
+        assert_eq!(named, NamedSecrets { reads: ids(&[ONE, TWO]), deposits: Vec::new() });
+        let read = json!({ "secret_id": ONE });
+        let named = named_secrets(TaskType::Rke2KubeconfigRead, &read);
+        assert_eq!(named, NamedSecrets { reads: Vec::new(), deposits: ids(&[ONE]) });
+    }
+
+    #[test]
+    fn parameters_of_another_type_name_no_secret() {
+        let read = json!({ "secret_id": ONE });
+        for &task in TaskType::ALL {
+            let named = named_secrets(task, &read);
+            assert_eq!(named != NamedSecrets::default(), task == TaskType::Rke2KubeconfigRead, "{task}");
+        }
+    }
+}

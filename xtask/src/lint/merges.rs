@@ -1,0 +1,34 @@
+//! No file keeps the marks of a merge that was not finished.
+
+use crate::shell;
+
+/// What begins such a line; each is written in two halves, so that this file has none.
+const MARKS: [&str; 3] = [concat!("<<<<", "<<< "), concat!(">>>>", ">>> "), concat!("||||", "||| ")];
+
+/// Every line that begins with a mark.
+pub(super) fn check() -> anyhow::Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for file in shell::files()? {
+        // What is no text holds no merge.
+        let Ok(text) = std::fs::read_to_string(shell::root().join(&file)) else { continue };
+        findings
+            .extend(marked(&text).map(|line| format!("merge: {file}:{line} holds the mark of an unfinished merge")));
+    }
+    Ok(findings)
+}
+
+fn marked(text: &str) -> impl Iterator<Item = usize> {
+    let is_marked = |line: &str| MARKS.iter().any(|mark| line.starts_with(mark));
+    text.lines().enumerate().filter(move |(_, line)| is_marked(line)).map(|(number, _)| number + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_at_the_beginning_of_a_line_are_found_and_others_are_text() {
+        let text = format!("one\n{}HEAD\ntwo\n=======\n{}branch\n see {}x\n", MARKS[0], MARKS[1], MARKS[0]);
+        assert_eq!(marked(&text).collect::<Vec<_>>(), [2, 5]);
+    }
+}
