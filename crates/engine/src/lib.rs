@@ -21,6 +21,7 @@ mod record;
 mod replicas;
 mod rows;
 mod secrets;
+mod seen;
 mod settle;
 mod step;
 
@@ -30,3 +31,4 @@ pub use engine::{Endpoints, Engine, EngineParts};
 pub use error::CommandError;
 pub use keys::{Keys, SignedTask};
 pub use secrets::SealedSecrets;
+pub use seen::Seen;
