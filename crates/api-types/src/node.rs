@@ -83,11 +83,13 @@ pub struct NodeFacts {
 #[serde(deny_unknown_fields)]
 pub struct RegisterNode {
     /// 1 to 63 of a-z, 0-9 and -.
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub name: String,
-    /// Where it stands.
+    /// Where it stands: 1 to 63 of letters, digits and . _ -, with a letter or digit at both ends.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(min_length = 1, max_length = 63, pattern = "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")]
     pub region: Option<String>,
-    /// What operators say of it.
+    /// What operators say of it: at most 64, of names of 1 to 63 letters, digits and . _ - / and values of at most 253 printable characters.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
 }
@@ -142,8 +144,10 @@ pub struct Allocation {
 #[serde(deny_unknown_fields)]
 pub struct CreateAllocation {
     /// The project's name or id.
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub project: String,
     /// The node's name or id.
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub node: String,
 }
 

@@ -46,6 +46,7 @@ pub struct Project {
 #[serde(deny_unknown_fields)]
 pub struct CreateProject {
     /// 1 to 63 of a-z, 0-9 and -.
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub name: String,
 }
 
@@ -75,15 +76,19 @@ pub struct Token {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
-    /// What the audit calls its holder.
+    /// What the audit calls its holder: 1 to 100 printable characters.
+    #[schema(min_length = 1, max_length = 100)]
     pub name: String,
     /// `platform-admin`, `platform-operator`, `project-admin`, `project-member` or `viewer`.
+    #[schema(pattern = "^(platform-admin|platform-operator|project-admin|project-member|viewer)$")]
     pub role: String,
     /// The project's name or id; the caller's own when absent; needed for the roles of a project.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub project: Option<String>,
     /// Its life in seconds; 30 days when absent, a year at most.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(minimum = 1, maximum = 31_536_000)]
     pub ttl_seconds: Option<u64>,
 }
 
@@ -119,11 +124,14 @@ pub struct ServiceAccount {
 #[serde(deny_unknown_fields)]
 pub struct CreateServiceAccount {
     /// 1 to 63 of a-z, 0-9 and -.
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub name: String,
     /// `project-admin`, `project-member` or `viewer`.
+    #[schema(pattern = "^(project-admin|project-member|viewer)$")]
     pub role: String,
     /// The project's name or id; the caller's own when absent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub project: Option<String>,
 }
 
@@ -133,6 +141,7 @@ pub struct CreateServiceAccount {
 pub struct CreateServiceAccountToken {
     /// Its life in seconds; an hour when absent, 30 days at most.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(minimum = 1, maximum = 2_592_000)]
     pub ttl_seconds: Option<u64>,
 }
 

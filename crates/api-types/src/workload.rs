@@ -55,11 +55,14 @@ pub struct Artifact {
 #[serde(deny_unknown_fields)]
 pub struct ImportRelease {
     /// The app's slug.
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub app: String,
     /// The release's version; what the release says itself when absent, else the last part of its source.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9.+~-]+$")]
     pub version: Option<String>,
     /// A folder of the control plane's machine by its absolute path, or an `https` URL; laid out like a release of the app.
+    #[schema(min_length = 1, max_length = 4096)]
     pub source: String,
 }
 
@@ -175,18 +178,24 @@ pub struct Member {
 pub struct Deploy {
     /// The project, by name or id; the caller's own when absent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub project: Option<String>,
     /// The app's slug.
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub app: String,
     /// The version; the newest imported one when absent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9.+~-]+$")]
     pub version: Option<String>,
     /// 1 to 63 of a-z, 0-9 and -.
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub name: String,
     /// Where, in the app's own shape.
+    #[schema(value_type = Object)]
     pub placement: Value,
     /// Settings, in the app's own shape.
     #[serde(default)]
+    #[schema(value_type = Option<Object>)]
     pub config: Value,
 }
 
@@ -195,6 +204,7 @@ pub struct Deploy {
 #[serde(deny_unknown_fields)]
 pub struct AddMembers {
     /// Where, in the app's own shape.
+    #[schema(value_type = Object)]
     pub placement: Value,
 }
 
@@ -282,15 +292,19 @@ pub struct Step {
 pub struct AskAccess {
     /// `direct` or `break-glass`; the server's default when absent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(pattern = "^(direct|break-glass)$")]
     pub kind: Option<String>,
     /// `cluster-admin` or `cluster-view`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(pattern = "^(cluster-admin|cluster-view)$")]
     pub role: Option<String>,
-    /// Life in seconds.
+    /// Life in seconds: at least ten minutes, at most thirty days; of break-glass at most an hour.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(minimum = 600, maximum = 2_592_000)]
     pub ttl_seconds: Option<u64>,
-    /// Why; needed for break-glass.
+    /// Why, in at most 500 printable characters; needed for break-glass.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(max_length = 500)]
     pub reason: Option<String>,
 }
 

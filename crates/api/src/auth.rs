@@ -12,6 +12,7 @@ use gpuaas_model::{Code, Principal};
 use crate::{
     correlation,
     document::{self, Needs},
+    limits::{self, PeerAddress},
     problem::ApiProblem,
     state::ApiState,
 };
@@ -26,22 +27,30 @@ impl FromRequestParts<ApiState> for Authenticated {
         // Whoever came past the check of rights was looked up there.
         let principal = match parts.extensions.get::<Principal>() {
             Some(known) => known.clone(),
-            None => principal(&parts.headers, state).await?,
+            None => principal(&parts.headers, parts.extensions.get().copied(), state).await?,
         };
         Ok(Self(Caller { principal, correlation: correlation::current_id(state) }))
     }
 }
 
-/// Whose token the request carries.
-pub(crate) async fn principal(headers: &HeaderMap, state: &ApiState) -> Result<Principal, ApiProblem> {
+/// Whose token the request carries, which came from there.
+pub(crate) async fn principal(
+    headers: &HeaderMap,
+    from: Option<PeerAddress>,
+    state: &ApiState,
+) -> Result<Principal, ApiProblem> {
     let refuse =
         |why: &str| ApiProblem::new(Code::Unauthenticated, why).then("send a valid token as `Authorization: Bearer …`");
     let header = headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("no token was sent"))?;
     let secret = header.to_str().ok().and_then(|header| header.strip_prefix("Bearer "));
     let secret = secret.ok_or_else(|| refuse("the Authorization header holds no bearer token"))?;
     let sha256 = gpuaas_trust::sha256_hex(secret.trim().as_bytes());
+    state.limits.may_look_up(from, &sha256)?;
     let token = state.engine.store().read().await?.token_by_sha256(&sha256).await?;
     let now = state.engine.ports().clock.now();
+    let is_good =
+        token.as_ref().is_some_and(|token| token.revoked_at.is_none() && token.expires_at.is_none_or(|at| at > now));
+    state.limits.looked_up(from, &sha256, is_good);
     let token = token.ok_or_else(|| refuse("this token is unknown"))?;
     if token.revoked_at.is_some() {
         return Err(refuse("this token was revoked"));
@@ -65,12 +74,12 @@ pub(crate) async fn rights(State(state): State<ApiState>, mut request: Request, 
         }
         Some(Needs::Permission(permission)) => permission,
     };
-    let principal = match principal(request.headers(), &state).await {
+    let principal = match principal(request.headers(), limits::sender(&request), &state).await {
         Ok(principal) => principal,
         Err(refused) => return refused.into_response(),
     };
-    if let Some(refused) = state.limits.refuse_token(principal.token) {
-        return refused;
+    if let Err(refused) = state.limits.count_token(principal.token) {
+        return ApiProblem::from(refused).into_response();
     }
     let caller = Caller { principal, correlation: correlation::current_id(&state) };
     if let Err(refused) = caller.must(needed) {

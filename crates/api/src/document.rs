@@ -1,20 +1,26 @@
-//! The OpenAPI document.
+//! The OpenAPI document. What it does not say, no operation answers.
+
+mod common;
+pub(crate) mod enrollment;
+mod parameters;
+mod schema;
 
 use std::{collections::HashMap, sync::OnceLock};
 
 use axum::http::Method;
-use gpuaas_model::{AuditAction, Code, Permission, Role};
+use gpuaas_model::{AuditAction, Permission};
 use utoipa::{
     Modify, OpenApi,
-    openapi::path::Operation,
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "GPUaaS", description = "The control plane of a GPU cloud."),
+    info(title = "GPUaaS", description = "The control plane of a GPU cloud. Every error is a problem document (RFC 9457) with a stable code: \
+        beyond what operations say, a path that is not here is answered 404 `not_found`, and a method that a path does not have 405 \
+        `method_not_allowed`, with `Allow`. A request that is no HTTP is answered 400 without a body."),
     components(schemas(gpuaas_api_types::Problem)),
-    modifiers(&Bearer)
+    modifiers(&Bearer, &Shared)
 )]
 struct Base;
 
@@ -29,6 +35,14 @@ impl Modify for Bearer {
     }
 }
 
+struct Shared;
+
+impl Modify for Shared {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        parameters::describe(document.components.get_or_insert_default());
+    }
+}
+
 /// The document without its routes.
 pub(crate) fn base() -> utoipa::openapi::OpenApi {
     Base::openapi()
@@ -37,32 +51,14 @@ pub(crate) fn base() -> utoipa::openapi::OpenApi {
 /// The whole document.
 pub fn document() -> utoipa::openapi::OpenApi {
     let mut document = crate::routes::routes().into_openapi();
+    let mut problems = common::Responses::new();
     for item in document.paths.paths.values_mut() {
-        let methods = [&mut item.get, &mut item.post, &mut item.put, &mut item.delete, &mut item.patch];
-        methods.into_iter().flatten().for_each(with_common_errors);
+        item.get.iter_mut().for_each(|operation| common::complete(operation, false, &mut problems));
+        let mutating = [&mut item.post, &mut item.put, &mut item.delete, &mut item.patch];
+        mutating.into_iter().flatten().for_each(|operation| common::complete(operation, true, &mut problems));
     }
+    document.components.get_or_insert_default().responses = problems;
     document
-}
-
-/// Adds the codes that every operation of its kind can answer with.
-fn with_common_errors(operation: &mut Operation) {
-    let needs_token = operation.security.is_some();
-    let takes_body = operation.request_body.is_some();
-    let Some(extensions) = operation.extensions.as_mut() else { return };
-    let permission: Option<Permission> =
-        extensions.get("x-permission").and_then(|said| said.as_str()).and_then(|said| said.parse().ok());
-    let is_denied_to_some = permission.is_some_and(|permission| Role::ALL.iter().any(|role| !role.allows(permission)));
-    let Some(serde_json::Value::Array(codes)) = extensions.get_mut("x-errors") else { return };
-    let mut add = |when: bool, code: Code| codes.extend(when.then(|| code.as_str().into()));
-    add(needs_token, Code::Unauthenticated);
-    add(is_denied_to_some, Code::Forbidden);
-    add(takes_body, Code::BodyInvalid);
-    add(takes_body, Code::BodyTooLarge);
-    add(takes_body, Code::MediaTypeUnsupported);
-    add(takes_body && needs_token, Code::IdempotencyKeyReused);
-    add(true, Code::RateLimited);
-    add(true, Code::Unavailable);
-    add(true, Code::Internal);
 }
 
 /// What an operation's own description says of it; the description is what counts.
@@ -72,6 +68,12 @@ pub(crate) struct Declared {
     pub(crate) needs: Needs,
     /// What the audit calls it, when it changes something.
     pub(crate) audit: Option<AuditAction>,
+    /// Whether it changes something.
+    pub(crate) mutates: bool,
+    /// Whether it takes a body.
+    pub(crate) takes_body: bool,
+    /// Whether it compares its object with `If-Match`.
+    pub(crate) compares: bool,
 }
 
 /// What an operation needs.
@@ -105,7 +107,109 @@ fn read() -> HashMap<(String, String), Declared> {
                 None => Needs::Unsaid,
             };
             let audit = operation["x-audit"].as_str().and_then(|action| action.parse().ok());
-            ((method.to_uppercase(), path.clone()), Declared { needs, audit })
+            let parameters = operation["parameters"].as_array().into_iter().flatten();
+            let compares = parameters.filter_map(|of| of["$ref"].as_str()).any(|of| of.ends_with("/IfMatch"));
+            (
+                (method.to_uppercase(), path.clone()),
+                Declared {
+                    needs,
+                    audit,
+                    mutates: method != "get",
+                    takes_body: operation["requestBody"].is_object(),
+                    compares,
+                },
+            )
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use gpuaas_model::Code;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn whole() -> Value {
+        serde_json::to_value(document()).unwrap()
+    }
+
+    /// Method, path and description of every operation.
+    fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
+        let paths = document["paths"].as_object().unwrap().iter();
+        paths
+            .flat_map(|(path, item)| {
+                item.as_object().unwrap().iter().map(move |(method, of)| (method.as_str(), path.as_str(), of))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_operation_says_each_status_that_its_codes_travel_under_and_no_range_of_them() {
+        let document = whole();
+        for (method, path, operation) in operations(&document) {
+            let codes: Vec<Code> = operation["x-errors"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|code| code.as_str().unwrap().parse().unwrap())
+                .collect();
+            let mut wanted: BTreeSet<String> = codes.iter().map(|code| code.status().to_string()).collect();
+            wanted.insert("431".to_owned());
+            let responses = operation["responses"].as_object().unwrap();
+            let said: BTreeSet<String> =
+                responses.keys().filter(|status| *status >= &"400".to_owned()).cloned().collect();
+            assert_eq!(said, wanted, "{method} {path}");
+            for status in ["429", "500", "503"] {
+                assert!(said.contains(status), "{method} {path} lacks {status}");
+            }
+            for reference in responses.values().filter_map(|response| response["$ref"].as_str()) {
+                assert!(document.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_problem_names_the_codes_that_it_may_carry() {
+        let document = whole();
+        let problem = &document["components"]["responses"]["unauthenticated"];
+        let codes = problem.pointer("/content/application~1problem+json/schema/allOf/1/properties/code/enum");
+        assert_eq!(codes, Some(&serde_json::json!(["unauthenticated"])));
+        assert!(problem["headers"]["WWW-Authenticate"].is_object() && problem["headers"]["Correlation-Id"].is_object());
+    }
+
+    #[test]
+    fn every_text_in_a_path_or_query_says_what_it_may_be() {
+        let document = whole();
+        for (method, path, operation) in operations(&document) {
+            let parameters = operation["parameters"].as_array().into_iter().flatten();
+            for parameter in parameters.filter(|of| of["in"] == "path" || of["in"] == "query") {
+                let schema = &parameter["schema"];
+                let bounded = match schema["type"].as_str() {
+                    Some("string") => ["enum", "format", "pattern", "maxLength"].iter().any(|by| !schema[by].is_null()),
+                    Some("integer") => schema["maximum"].is_number() && schema["minimum"].is_number(),
+                    Some("boolean") => true,
+                    _ => false,
+                };
+                assert!(bounded, "{method} {path}: {parameter}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_body_refuses_unknown_fields_and_says_so() {
+        let document = whole();
+        let mut bodies = 0;
+        for (method, path, operation) in
+            operations(&document).into_iter().filter(|(.., of)| of["requestBody"].is_object())
+        {
+            let schema = operation.pointer("/requestBody/content/application~1json/schema").unwrap();
+            let schema = schema["$ref"].as_str().map_or(schema, |of| document.pointer(&of[1..]).unwrap());
+            assert_eq!(schema["additionalProperties"], false, "{method} {path}");
+            bodies += 1;
+        }
+        assert!(bodies >= 9, "{bodies}");
+    }
 }

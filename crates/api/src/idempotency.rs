@@ -19,17 +19,17 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use gpuaas_model::{Code, SecretId, Timestamp, TokenId};
+use gpuaas_model::{Code, Principal, SecretId, Timestamp, TokenId};
 use gpuaas_store::IdempotencyRecord;
 
-use crate::{auth, body::BODY_BYTES_MAX, problem::ApiProblem, state::ApiState};
+use crate::{auth, body, limits, problem::ApiProblem, state::ApiState};
 
 /// The client's key.
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Says that an answer was given before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Longest key, in bytes.
-const KEY_BYTES_MAX: usize = 128;
+pub(crate) const KEY_BYTES_MAX: usize = 128;
 /// Longest answer that is remembered, in bytes; a kubeconfig is about 6 KiB.
 const ANSWER_BYTES_MAX: usize = 1_024 * 1_024;
 /// How long an answer is remembered: longer than any script retries.
@@ -72,13 +72,15 @@ async fn keyed(state: &ApiState, key: &HeaderValue, request: Request, next: Next
     let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
     let key = key.ok_or_else(|| {
         let detail = format!("an idempotency key has 1 to {KEY_BYTES_MAX} printable characters");
-        ApiProblem::new(Code::QueryInvalid, detail).about("Idempotency-Key")
+        ApiProblem::new(Code::QueryInvalid, detail).about("Idempotency-Key").then("send for example a fresh UUID")
     })?;
-    let token = auth::principal(request.headers(), state).await?.token;
+    let from = limits::sender(&request);
+    let token = match request.extensions().get::<Principal>() {
+        Some(known) => known.token,
+        None => auth::principal(request.headers(), from, state).await?.token,
+    };
     let (parts, body) = request.into_parts();
-    let body = to_bytes(body, BODY_BYTES_MAX).await.map_err(|_| {
-        ApiProblem::new(Code::BodyTooLarge, format!("the body is longer than {BODY_BYTES_MAX} bytes, or broke off"))
-    })?;
+    let body = body::read(body).await?;
     let line = format!("{} {}\n", parts.method, parts.uri);
     let asked = Asked { token, key, sha256: gpuaas_trust::sha256_hex(&[line.as_bytes(), &body].concat()) };
     let lock = state.under_way.lock(token, key);

@@ -1,41 +1,52 @@
 //! How often one may ask: per address before anything is looked up, per token after. Bounded memory, whoever knocks.
 //!
+//! Whoever offers tokens that are none, or enrollment tokens, is held to a pace of its own; a token that was good a moment ago is looked up all
+//! the same, so that nobody can lock out those who share an address with him.
+//!
 //! Deliberately absent: health and metrics, which probes ask for, and nodes' own connections, which have limits of their own.
 
 use std::{
-    hash::Hash,
-    net::IpAddr,
+    collections::HashSet,
+    net::{IpAddr, Ipv6Addr},
     num::NonZeroU32,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderValue, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use governor::{
-    NotUntil, Quota, RateLimiter,
-    clock::{Clock as _, DefaultClock, QuantaInstant},
-    state::keyed::DashMapStateStore,
-};
+use gpuaas_engine::port::Runtime;
 use gpuaas_model::{Code, TokenId};
 
-use crate::{problem::ApiProblem, state::ApiState};
+use crate::{pace::Pace, problem::ApiProblem, state::ApiState};
 
-/// Addresses or tokens whose pace is remembered at once. What is beyond them shares one pace.
-const KEYS_MAX: usize = 10_000;
-/// Seconds of the pace that may be asked for at once.
-const BURST_SECONDS: u32 = 4;
+/// Tokens that are no tokens, a second and address; also enrollment tokens.
+const FAILURES_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(10).expect("it is not zero");
+/// Enrollments a second and address: two hundred machines behind one address may come at once.
+const ENROLLMENTS_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(50).expect("it is not zero");
+/// Digests of tokens that were good, kept at once.
+const GOOD_MAX: usize = 10_000;
+/// What of an IPv6 address tells its holder: a network of this many bits is the least that anybody is given.
+const IPV6_NETWORK_BITS: u32 = 64;
 
-/// How often room is made, in requests that find none.
-const LOOK_EVERY: u32 = 1_000;
+/// Whose request it is, as the listener saw it: an address, or the network that somebody was given whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeerAddress(IpAddr);
 
-/// Whose request it is, as the listener saw it.
-#[derive(Clone, Copy, Debug)]
-pub struct PeerAddress(pub IpAddr);
+impl PeerAddress {
+    /// The holder of an address.
+    pub fn of(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => {
+                Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - IPV6_NETWORK_BITS))).into()
+            }
+        })
+    }
+}
 
 /// How often one may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,84 +67,167 @@ impl Paces {
 
 /// The paces as they are kept.
 pub(crate) struct Limits {
-    tokens: Keyed<TokenId>,
-    addresses: Keyed<IpAddr>,
+    tokens: Pace<TokenId>,
+    addresses: Pace<PeerAddress>,
+    failures: Pace<PeerAddress>,
+    enrollments: Pace<PeerAddress>,
+    good: Mutex<HashSet<String>>,
+    runtime: Arc<dyn Runtime>,
 }
 
 impl Limits {
-    pub(crate) fn new(paces: Paces) -> Self {
-        Self { tokens: Keyed::new(paces.per_token), addresses: Keyed::new(paces.per_address) }
-    }
-
-    /// Counts a request of a token, or gives its refusal.
-    pub(crate) fn refuse_token(&self, token: TokenId) -> Option<Response> {
-        self.tokens.check(&token).err().map(|wait| refused("this token", wait))
-    }
-}
-
-/// A pace per key.
-struct Keyed<K: Hash + Eq + Clone> {
-    each: RateLimiter<K, DashMapStateStore<K>, DefaultClock>,
-    rest: governor::DefaultDirectRateLimiter,
-    /// Requests that came while there was no room.
-    beyond: AtomicU32,
-}
-
-impl<K: Hash + Eq + Clone> Keyed<K> {
-    fn new(pace: NonZeroU32) -> Self {
-        let quota =
-            Quota::per_second(pace).allow_burst(pace.saturating_mul(NonZeroU32::MIN.saturating_add(BURST_SECONDS - 1)));
-        Self { each: RateLimiter::dashmap(quota), rest: RateLimiter::direct(quota), beyond: AtomicU32::new(0) }
-    }
-
-    fn check(&self, key: &K) -> Result<(), Duration> {
-        let wait = |not_until: NotUntil<QuantaInstant>| not_until.wait_time_from(DefaultClock::default().now());
-        if self.each.len() >= KEYS_MAX {
-            // Those that have rested for a whole burst are as good as new. To look at all of them for every request would be a gift.
-            if self.beyond.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY) {
-                self.each.retain_recent();
-            }
-            return self.rest.check().map_err(wait);
+    pub(crate) fn new(paces: Paces, runtime: Arc<dyn Runtime>) -> Self {
+        Self {
+            tokens: Pace::per_second(paces.per_token),
+            addresses: Pace::per_second(paces.per_address),
+            failures: Pace::per_second(FAILURES_PER_ADDRESS),
+            enrollments: Pace::per_second(ENROLLMENTS_PER_ADDRESS),
+            good: Mutex::default(),
+            runtime,
         }
-        self.each.check_key(key).map_err(wait)
     }
+
+    /// Counts a request of a token.
+    pub(crate) fn count_token(&self, token: TokenId) -> Result<(), TooOften> {
+        self.tokens.take(&token, self.runtime.elapsed()).map_err(|wait| TooOften { who: "this token asks", wait })
+    }
+
+    /// Counts a request of an address.
+    fn count_address(&self, from: PeerAddress) -> Result<(), TooOften> {
+        let taken = self.addresses.take(&from, self.runtime.elapsed());
+        taken.map_err(|wait| TooOften { who: "this address asks", wait })
+    }
+
+    /// Refuses to look a token up for an address that offered too many that were none.
+    pub(crate) fn may_look_up(&self, from: Option<PeerAddress>, sha256: &str) -> Result<(), TooOften> {
+        let was_good = || self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(sha256);
+        let looked = from.map_or(Ok(()), |from| self.failures.look(&from, self.runtime.elapsed()));
+        looked.or_else(|wait| if was_good() { Ok(()) } else { Err(TooOften { who: GUESSES, wait }) })
+    }
+
+    /// Learns what became of a look-up.
+    pub(crate) fn looked_up(&self, from: Option<PeerAddress>, sha256: &str, is_good: bool) {
+        let mut good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_good {
+            if good.len() >= GOOD_MAX {
+                good.clear();
+            }
+            if !good.contains(sha256) {
+                good.insert(sha256.to_owned());
+            }
+            return;
+        }
+        good.remove(sha256);
+        drop(good);
+        self.failed(from);
+    }
+
+    /// Counts an enrollment, or refuses it.
+    pub(crate) fn count_enrollment(&self, from: Option<PeerAddress>) -> Result<(), TooOften> {
+        let Some(from) = from else { return Ok(()) };
+        let now = self.runtime.elapsed();
+        self.failures.look(&from, now).map_err(|wait| TooOften { who: GUESSES, wait })?;
+        self.enrollments.take(&from, now).map_err(|wait| TooOften { who: "this address enrolls", wait })
+    }
+
+    /// Counts a credential that was none.
+    pub(crate) fn failed(&self, from: Option<PeerAddress>) {
+        if let Some(from) = from {
+            // Beyond its pace it is refused before the next look-up.
+            let _ = self.failures.take(&from, self.runtime.elapsed());
+        }
+    }
+}
+
+const GUESSES: &str = "this address offers credentials that are none";
+
+/// Who asked too often, and how long to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooOften {
+    who: &'static str,
+    wait: Duration,
+}
+
+impl From<TooOften> for ApiProblem {
+    fn from(refused: TooOften) -> Self {
+        let seconds = refused.wait.as_secs() + 1;
+        let problem = Self::new(Code::RateLimited, format!("{} too often", refused.who));
+        problem.then(format!("try again after {seconds} s")).after(seconds)
+    }
+}
+
+/// Who sent a request, where the listener said it.
+pub(crate) fn sender(request: &Request) -> Option<PeerAddress> {
+    request.extensions().get().copied()
 }
 
 /// Counts a request of an address.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let address = request.extensions().get::<PeerAddress>().map(|address| address.0);
-    match address.map(|address| state.limits.addresses.check(&address)) {
-        Some(Err(wait)) => refused("this address", wait),
-        Some(Ok(())) | None => next.run(request).await,
+    match sender(&request).map_or(Ok(()), |from| state.limits.count_address(from)) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => ApiProblem::from(refused).into_response(),
     }
-}
-
-fn refused(who: &str, wait: Duration) -> Response {
-    let seconds = wait.as_secs() + 1;
-    let mut response = ApiProblem::new(Code::RateLimited, format!("{who} asks too often"))
-        .then(format!("try again after {seconds} s"))
-        .into_response();
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    response
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::{FutureExt, future::BoxFuture};
+    use gpuaas_model::Timestamp;
+
     use super::*;
 
-    #[test]
-    fn a_key_is_held_to_its_pace_and_others_are_not() {
-        let keyed: Keyed<u64> = Keyed::new(NonZeroU32::MIN);
-        assert!((0..BURST_SECONDS).all(|_| keyed.check(&1).is_ok()));
-        assert!(keyed.check(&1).is_err_and(|wait| wait <= Duration::from_secs(1)));
-        assert!(keyed.check(&2).is_ok());
+    /// A clock that moves when it is told to.
+    #[derive(Default)]
+    struct Stopped(Mutex<Duration>);
+
+    impl Runtime for Stopped {
+        fn spawn(&self, _: &'static str, _: BoxFuture<'static, ()>) {}
+
+        fn elapsed(&self) -> Duration {
+            *self.0.lock().unwrap()
+        }
+
+        fn sleep_until(&self, _: Timestamp) -> BoxFuture<'static, ()> {
+            std::future::ready(()).boxed()
+        }
+    }
+
+    fn address(last: u8) -> PeerAddress {
+        PeerAddress::of([192, 0, 2, last].into())
     }
 
     #[test]
-    fn keys_without_number_share_one_pace_and_take_no_memory() {
-        let keyed: Keyed<u64> = Keyed::new(NonZeroU32::MIN);
-        let refused = (0..3 * KEYS_MAX as u64).filter(|key| keyed.check(key).is_err()).count();
-        assert!(keyed.each.len() <= KEYS_MAX, "{}", keyed.each.len());
-        assert!(refused > 0, "whoever is beyond shares one pace");
+    fn whoever_guesses_tokens_is_not_looked_up_for_a_while_and_the_good_ones_of_its_address_are() {
+        let clock = Arc::new(Stopped::default());
+        let limits = Limits::new(Paces::USUAL, clock.clone());
+        let (guesser, other) = (Some(address(1)), Some(address(2)));
+        limits.looked_up(guesser, "good", true);
+        let guessed = (0..1_000).take_while(|_| {
+            limits.looked_up(guesser, "guess", false);
+            limits.may_look_up(guesser, "guess").is_ok()
+        });
+        assert_eq!(guessed.count(), 4 * FAILURES_PER_ADDRESS.get() as usize - 1);
+        assert!(limits.may_look_up(guesser, "good").is_ok() && limits.may_look_up(other, "guess").is_ok());
+        assert!(limits.count_enrollment(guesser).is_err() && limits.count_enrollment(other).is_ok());
+        limits.looked_up(guesser, "good", false);
+        assert!(limits.may_look_up(guesser, "good").is_err(), "a token that was revoked is no longer good");
+        *clock.0.lock().unwrap() += Duration::from_secs(1);
+        assert!(limits.may_look_up(guesser, "guess").is_ok());
+    }
+
+    #[test]
+    fn two_hundred_machines_enroll_at_once_and_a_loop_does_not() {
+        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
+        let enrolled = (0..1_000).filter(|_| limits.count_enrollment(Some(address(1))).is_ok()).count();
+        assert_eq!(enrolled, 200);
+        assert!(limits.count_enrollment(Some(address(2))).is_ok());
+    }
+
+    #[test]
+    fn a_network_of_ipv6_has_one_holder_and_an_address_in_disguise_is_itself() {
+        let of = |text: &str| PeerAddress::of(text.parse().unwrap());
+        assert_eq!(of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::2"));
+        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8:0:2::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
     }
 }

@@ -2,17 +2,23 @@
 
 use gpuaas_engine::Caller;
 use gpuaas_engine::CommandError;
-use gpuaas_model::{Code, NodeId, ProjectId, WorkloadId};
+use gpuaas_model::{Code, Name, NodeId, ProjectId, WorkloadId};
 use gpuaas_store::{AllocationFilter, NodeRecord, ProjectRecord, Reader, WorkloadRecord};
 
 use crate::problem::ApiProblem;
+
+/// Whether anything can be called so. What cannot be is not looked for: a database has texts of its own that it does not take.
+fn is_name(key: &str) -> bool {
+    key.parse::<Name>().is_ok()
+}
 
 /// The node of that name or id.
 pub(crate) async fn node(reader: &mut Reader, key: &str) -> Result<NodeRecord, ApiProblem> {
     if let Ok(id) = key.parse::<NodeId>() {
         return Ok(reader.node(id).await?);
     }
-    Ok(reader.node_by_name(key).await?.ok_or_else(|| CommandError::not_found("node", key))?)
+    let found = if is_name(key) { reader.node_by_name(key).await? } else { None };
+    Ok(found.ok_or_else(|| CommandError::not_found("node", key))?)
 }
 
 /// The node of that name or id, if the caller's project holds it; what the caller does not see looks absent.
@@ -31,7 +37,8 @@ pub(crate) async fn project(reader: &mut Reader, key: &str) -> Result<ProjectRec
     if let Ok(id) = key.parse::<ProjectId>() {
         return Ok(reader.project(id).await?);
     }
-    Ok(reader.project_by_name(key).await?.ok_or_else(|| CommandError::not_found("project", key))?)
+    let found = if is_name(key) { reader.project_by_name(key).await? } else { None };
+    Ok(found.ok_or_else(|| CommandError::not_found("project", key))?)
 }
 
 /// The workload of that id, or of that name in the caller's project; what the caller does not see looks absent.
@@ -45,7 +52,7 @@ pub(crate) async fn workload(
         Ok(id) => Some(reader.workload(id).await?),
         Err(_) => {
             let project = caller_project(reader, caller, project_key).await?;
-            reader.workload_by_name(project, key).await?
+            if is_name(key) { reader.workload_by_name(project, key).await? } else { None }
         }
     };
     let found = found.filter(|workload| caller.principal.sees(workload.project));

@@ -1,15 +1,15 @@
 //! Which part of a list is asked for.
 
-use axum::{
-    extract::{FromRequestParts, Query},
-    http::request::Parts,
-};
+use axum::{extract::FromRequestParts, http::request::Parts};
 use gpuaas_model::{Code, Timestamp};
 use gpuaas_store::Page;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use utoipa::IntoParams;
 
-use crate::{problem::ApiProblem, state::ApiState};
+use crate::{json::bounded, problem::ApiProblem, state::ApiState};
+
+/// Longest text that is looked for, in bytes.
+pub(crate) const TEXT_BYTES_MAX: usize = 256;
 
 /// Query parameters, refused with a sentence.
 pub(crate) struct Params<T>(pub(crate) T);
@@ -18,8 +18,13 @@ impl<T: DeserializeOwned> FromRequestParts<ApiState> for Params<T> {
     type Rejection = ApiProblem;
 
     async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiProblem> {
-        let query = Query::<T>::try_from_uri(&parts.uri);
-        query.map(|Query(value)| Self(value)).map_err(|error| ApiProblem::new(Code::QueryInvalid, error.body_text()))
+        let said = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
+        serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(said)).map(Self).map_err(|error| {
+            let field = error.path().to_string();
+            let refused = ApiProblem::new(Code::QueryInvalid, bounded(&error.into_inner().to_string()));
+            // A dot stands for the query as a whole.
+            if field == "." { refused } else { refused.about(bounded(&field)) }
+        })
     }
 }
 
@@ -70,6 +75,17 @@ pub(crate) fn cursor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
             Err(serde::de::Error::custom("the cursor is none that a page gave"))
         }
         ours => Ok(ours),
+    }
+}
+
+/// A text that is looked for: short, and printable.
+pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    match text {
+        Some(long) if long.len() > TEXT_BYTES_MAX || long.chars().any(char::is_control) => {
+            Err(serde::de::Error::custom(format!("a text has at most {TEXT_BYTES_MAX} printable characters")))
+        }
+        plain => Ok(plain),
     }
 }
 

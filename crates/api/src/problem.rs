@@ -13,42 +13,58 @@ use crate::{correlation, refusals::Refused};
 
 /// An error on its way out. Its correlation id is the request's.
 #[derive(Debug)]
-pub struct ApiProblem(CommandError);
+pub struct ApiProblem {
+    error: CommandError,
+    /// Seconds to wait before trying again.
+    retry_after: Option<u64>,
+}
 
 impl ApiProblem {
     /// A refusal with its one sentence.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self(CommandError::new(code, detail))
+        CommandError::new(code, detail).into()
     }
 
     /// The same error with what the caller can do.
     #[must_use]
     pub fn then(self, next: impl Into<String>) -> Self {
-        Self(self.0.then(next))
+        Self { error: self.error.then(next), ..self }
+    }
+
+    /// What is wrong.
+    #[cfg(test)]
+    pub(crate) fn cause(&self) -> &CommandError {
+        &self.error
+    }
+
+    /// The same error with the seconds to wait before trying again.
+    #[must_use]
+    pub(crate) fn after(self, seconds: u64) -> Self {
+        Self { retry_after: Some(seconds), ..self }
     }
 
     /// The same error about a field.
     #[must_use]
     pub fn about(self, field: impl Into<String>) -> Self {
-        Self(self.0.about(field))
+        Self { error: self.error.about(field), ..self }
     }
 }
 
 impl From<CommandError> for ApiProblem {
     fn from(error: CommandError) -> Self {
-        Self(error)
+        Self { error, retry_after: None }
     }
 }
 
 impl From<StoreError> for ApiProblem {
     fn from(error: StoreError) -> Self {
-        Self(error.into())
+        CommandError::from(error).into()
     }
 }
 
 impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response {
-        let code = self.0.code();
+        let code = self.error.code();
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let reason = |reason: &gpuaas_model::Reason| ProblemReason {
             field: reason.field.clone(),
@@ -61,20 +77,36 @@ impl IntoResponse for ApiProblem {
             title: status.canonical_reason().unwrap_or("Error").to_owned(),
             status: status.as_u16(),
             code: code.to_string(),
-            detail: self.0.to_string(),
-            field: self.0.field(),
-            next: self.0.next(),
+            detail: self.error.to_string(),
+            field: self.error.field(),
+            next: self.error.next().or_else(|| usual_next(code).map(str::to_owned)),
             correlation_id: correlation::current(),
-            errors: self.0.reasons().iter().map(reason).collect(),
+            errors: self.error.reasons().iter().map(reason).collect(),
         };
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let media_type = HeaderValue::from_static("application/problem+json");
         let mut response = (status, [(header::CONTENT_TYPE, media_type)], body).into_response();
         response.extensions_mut().insert(Refused(code));
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+/// What a caller can do about an error that does not say it by itself.
+const fn usual_next(code: Code) -> Option<&'static str> {
+    match code {
+        Code::NotFound => Some("look at what there is: the operation that lists it"),
+        Code::BodyInvalid | Code::FieldInvalid => Some("compare it with the operation's schema: /api/docs"),
+        Code::QueryInvalid => Some("compare it with the operation's parameters: /api/docs"),
+        Code::StateConflict => Some("look at its present state"),
+        Code::Forbidden => Some("see docs/roles.md, and ask whoever gave you the token"),
+        Code::Internal => Some("report it with the correlation id"),
+        _ => None,
     }
 }
 

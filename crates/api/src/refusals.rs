@@ -1,6 +1,6 @@
 //! The audit of what was refused: a mutation that a known principal asked for and did not get.
 //!
-//! What nobody known asked for is not recorded here: whoever knocks could fill the store. Accepted mutations are recorded by their commands, in
+//! What nobody known asked for is not recorded here, nor what was asked for too often: whoever knocks could fill the store. Accepted mutations are recorded by their commands, in
 //! the transaction of the change.
 
 use axum::{
@@ -13,7 +13,7 @@ use gpuaas_model::{ActorType, AuditAction, AuditResult, Code};
 use gpuaas_store::{NewAudit, StoreError};
 use serde_json::json;
 
-use crate::{auth, correlation, document, state::ApiState};
+use crate::{auth, correlation, document, limits, state::ApiState};
 
 /// Longest target that is recorded, in bytes: it is what the client made of it.
 const TARGET_BYTES_MAX: usize = 256;
@@ -28,11 +28,13 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
     let action = route.and_then(|route| action_of(request.method(), &route));
     let is_dry_run = request.uri().query().is_some_and(|query| query.contains("dry_run"));
     let Some(action) = action.filter(|_| !is_dry_run) else { return next.run(request).await };
-    let (headers, target) = (request.headers().clone(), target_of(request.uri().path()));
+    let (headers, from, target) =
+        (request.headers().clone(), limits::sender(&request), target_of(request.uri().path()));
     let response = next.run(request).await;
     if let Some(&Refused(code)) = response.extensions().get::<Refused>()
         && response.status().is_client_error()
-        && let Ok(principal) = auth::principal(&headers, &state).await
+        && !matches!(code, Code::Unauthenticated | Code::RateLimited)
+        && let Ok(principal) = auth::principal(&headers, from, &state).await
     {
         let record = NewAudit {
             actor: principal.name,

@@ -26,13 +26,14 @@ pub struct ApiState {
 impl ApiState {
     /// Over that engine, what imports releases, and the way to its nodes' journals.
     pub fn new(engine: Arc<Engine>, importer: Importer, journals: Arc<dyn Journals>, paces: Paces) -> Self {
+        let limits = Arc::new(Limits::new(paces, engine.ports().runtime.clone()));
         Self {
             engine,
             importer: Arc::new(importer),
             journals,
             metrics: Metrics::new(),
             under_way: Arc::default(),
-            limits: Arc::new(Limits::new(paces)),
+            limits,
         }
     }
 }

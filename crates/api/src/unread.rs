@@ -14,7 +14,7 @@ use std::{
 use axum::{
     body::{Body, Bytes},
     extract::{Request, State},
-    http::{Version, header},
+    http::{HeaderValue, StatusCode, Version, header},
     middleware::Next,
     response::Response,
 };
@@ -36,8 +36,11 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
     }
     let (parts, body) = request.into_parts();
     let body = Lent(Arc::new(Mutex::new(body)));
-    let response = next.run(Request::from_parts(parts, Body::new(body.clone()))).await;
-    if !response.status().is_success() {
+    let mut response = next.run(Request::from_parts(parts, Body::new(body.clone()))).await;
+    // Whoever was too slow already gets no more time: the connection ends with the answer.
+    if response.status() == StatusCode::REQUEST_TIMEOUT {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    } else if !response.status().is_success() {
         let ports = state.engine.ports();
         tokio::select! {
             () = drain(body) => {}

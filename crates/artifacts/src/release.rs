@@ -100,7 +100,7 @@ impl Checking {
 
     fn look_through(&self, file: &ImportedFile) -> Result<(), ArtifactError> {
         let (name, path) = (&file.name, self.folder.join(&file.name));
-        let (found, length) = digest::of_file(&path).map_err(|error| ArtifactError::disk(&path, error))?;
+        let (found, length) = digest::of_file(&path).map_err(|error| unreadable(name, &error))?;
         if found == file.sha256 {
             return archive::look_through(name, &path);
         }
@@ -142,7 +142,7 @@ impl Checking {
             std::fs::File::open(&path)?.take(limit).read_to_end(&mut text)?;
             Ok(String::from_utf8_lossy(&text).into_owned())
         };
-        read().map_err(|error| ArtifactError::disk(&path, error))
+        read().map_err(|error| unreadable(name, &error))
     }
 
     /// `None` without a marker; a marker that says nothing is one.
@@ -153,6 +153,11 @@ impl Checking {
             Err(error) => Err(error),
         }
     }
+}
+
+/// A file of the release that is there and is not to be had: for whoever imports it, not for us, to mend.
+fn unreadable(name: &str, error: &io::Error) -> ArtifactError {
+    ArtifactError::Malformed { name: name.to_owned(), why: format!("it cannot be read: {error}") }
 }
 
 #[derive(Default, Deserialize)]

@@ -108,6 +108,9 @@ pub(crate) enum Command {
     /// What was done, by whom
     #[command(subcommand)]
     Audit(commands::audit::Verb),
+    /// Help for those who help you
+    #[command(subcommand)]
+    Support(commands::support::Verb),
     /// Control planes that you work with
     #[command(subcommand)]
     Context(commands::context::Verb),

@@ -78,6 +78,12 @@ impl Client {
         self.value(self.send(Method::GET, path, None::<&()>, "application/json").await?).await
     }
 
+    /// Asks for a text.
+    pub(crate) async fn text(&self, path: &str) -> Result<String, ClientError> {
+        let bytes = self.bytes(self.send(Method::GET, path, None::<&()>, "text/plain").await?).await?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// Sends a value and returns another.
     pub(crate) async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
         self.value(self.send(Method::POST, path, Some(body), "application/json").await?).await

@@ -22,6 +22,7 @@ mod record;
 mod replicas;
 mod rows;
 mod secrets;
+mod seen;
 mod settle;
 mod step;
 
@@ -31,3 +32,4 @@ pub use engine::{Endpoints, Engine, EngineParts};
 pub use error::CommandError;
 pub use keys::{KeyRing, Keys, KeysError, SignedSet, SignedTask};
 pub use secrets::SealedSecrets;
+pub use seen::Seen;

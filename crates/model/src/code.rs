@@ -21,6 +21,8 @@ text_enum! {
         BodyInvalid = "body_invalid",
         /// The body is longer than the named limit.
         BodyTooLarge = "body_too_large",
+        /// The body did not arrive in the time that the named limit gives it.
+        BodyTooSlow = "body_too_slow",
         /// The body is not JSON by its own word.
         MediaTypeUnsupported = "media_type_unsupported",
         /// A field holds something impossible.
@@ -29,6 +31,8 @@ text_enum! {
         QueryInvalid = "query_invalid",
         /// The same idempotency key came with another body.
         IdempotencyKeyReused = "idempotency_key_reused",
+        /// The object is no longer as the caller saw it.
+        PreconditionFailed = "precondition_failed",
         /// The name is in use.
         NameTaken = "name_taken",
         /// Another mutating operation runs on this workload.
@@ -168,6 +172,7 @@ impl Code {
             Self::RateLimited => 429,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
+            Self::BodyTooSlow => 408,
             Self::NameTaken
             | Self::OperationInProgress
             | Self::StateConflict
@@ -176,6 +181,7 @@ impl Code {
             | Self::DataDirInUse
             | Self::AddressInUse => 409,
             Self::EnrollmentUsed | Self::EnrollmentExpired => 410,
+            Self::PreconditionFailed => 412,
             Self::BodyTooLarge => 413,
             Self::MediaTypeUnsupported => 415,
             Self::FieldInvalid
@@ -224,10 +230,10 @@ impl Code {
         match self.status() {
             401 | 403 => ExitStatus::Unauthorized,
             404 => ExitStatus::NotFound,
-            409 => ExitStatus::Conflict,
+            409 | 412 => ExitStatus::Conflict,
             400 | 405 | 410 | 413 | 415 | 422 => ExitStatus::Refused,
             502 | 503 => ExitStatus::Unreachable,
-            504 => ExitStatus::TimedOut,
+            408 | 504 => ExitStatus::TimedOut,
             _ => ExitStatus::Failed,
         }
     }

@@ -11,15 +11,15 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use rustls::ServerConfig;
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use crate::shares::Shares;
+
 /// Longest time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections at once.
-const CONNECTIONS_MAX: usize = 4_096;
 /// Longest time for the headers of a request, also for the first byte of the next one on a connection that is kept.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest headers of a request, in bytes.
@@ -52,7 +52,7 @@ fn bounded() -> auto::Builder<TokioExecutor> {
 /// Serves until `stop`, then lets requests under way end.
 pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, router: Router, stop: CancellationToken) {
     let acceptor = TlsAcceptor::from(tls);
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let shares = Shares::default();
     let graceful = Arc::new(GracefulShutdown::new());
     loop {
         let accepted = tokio::select! {
@@ -67,9 +67,13 @@ pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, router:
                 continue;
             }
         };
-        let Ok(permit) = connections.clone().try_acquire_owned() else {
-            tracing::warn!(%from, "too many connections; one was dropped");
-            continue;
+        let address = PeerAddress::of(from.ip());
+        let share = match shares.take(address) {
+            Ok(share) => share,
+            Err(error) => {
+                tracing::warn!(%from, %error, "a connection was dropped");
+                continue;
+            }
         };
         let (acceptor, router, watcher) = (acceptor.clone(), router.clone(), graceful.watcher());
         tokio::spawn(async move {
@@ -77,7 +81,7 @@ pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, router:
             let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
             let builder = bounded();
             let service = router.map_request(move |mut request: Request<Incoming>| {
-                request.extensions_mut().insert(PeerAddress(from.ip()));
+                request.extensions_mut().insert(address);
                 request
             });
             let service = TowerToHyperService::new(service);
@@ -85,7 +89,7 @@ pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, router:
             if let Err(error) = watcher.watch(connection).await {
                 tracing::debug!(%from, %error, "a connection broke");
             }
-            drop(permit);
+            drop(share);
         });
     }
     if let Ok(graceful) = Arc::try_unwrap(graceful) {

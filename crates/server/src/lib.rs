@@ -13,6 +13,7 @@ mod options;
 pub mod ports;
 mod reach;
 mod replicas;
+mod shares;
 
 pub use backup::{BackupError, Manifest, backup, restore};
 pub use data_dir::write_private;

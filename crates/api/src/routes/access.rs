@@ -6,7 +6,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessGranted, AskAccess, Problem};
+use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessGranted, AskAccess};
 use gpuaas_engine::{
     CommandError,
     commands::access::{self, AccessAsk},
@@ -24,7 +24,7 @@ use crate::{auth::Authenticated, body::Body, page::Params, problem::ApiProblem, 
         ("x-permission" = json!("project.read")), ("x-cli" = json!("workload access")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found"]))
     ),
-    responses((status = 200, body = AccessAnswer), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = AccessAnswer))
 )]
 pub(crate) async fn get_access(
     State(state): State<ApiState>,
@@ -44,7 +44,7 @@ pub(crate) async fn get_access(
         ("x-permission" = json!("access.view")), ("x-cli" = json!("workload kubeconfig")), ("x-audit" = json!("access.deliver")), ("x-event" = json!("access.delivered")),
         ("x-errors" = json!(["not_found", "access_kind_unknown", "field_invalid", "cluster_not_ready", "cluster_unreachable"]))
     ),
-    responses((status = 201, body = AccessGranted), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, body = AccessGranted))
 )]
 pub(crate) async fn deliver_kubeconfig(
     State(state): State<ApiState>,
@@ -74,7 +74,7 @@ pub(crate) async fn deliver_kubeconfig(
         ("x-permission" = json!("access.take")), ("x-cli" = json!("workload revoke-access")), ("x-audit" = json!("access.revoke")), ("x-event" = json!("access.revoked")),
         ("x-errors" = json!(["not_found", "cluster_unreachable"]))
     ),
-    responses((status = 200, body = AccessGrant), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = AccessGrant))
 )]
 pub(crate) async fn revoke_access(
     State(state): State<ApiState>,

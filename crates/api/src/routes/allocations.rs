@@ -5,7 +5,7 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
-use gpuaas_api_types::{Allocation, CreateAllocation, List, Problem};
+use gpuaas_api_types::{Allocation, CreateAllocation, List};
 use gpuaas_engine::{CommandError, commands::allocation};
 use gpuaas_model::AllocationId;
 use gpuaas_store::{AllocationFilter, AllocationRecord, Reader};
@@ -48,7 +48,7 @@ pub(crate) struct AllocationParams {
         ("x-permission" = json!("project.read")), ("x-cli" = json!("allocation list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
-    responses((status = 200, body = List<Allocation>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = List<Allocation>))
 )]
 pub(crate) async fn list_allocations(
     State(state): State<ApiState>,
@@ -76,7 +76,7 @@ pub(crate) async fn list_allocations(
         ("x-permission" = json!("allocations.write")), ("x-cli" = json!("allocation create")), ("x-audit" = json!("allocation.create")), ("x-event" = json!("allocation.changed")),
         ("x-errors" = json!(["not_found", "node_unavailable"]))
     ),
-    responses((status = 201, body = Allocation), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, body = Allocation))
 )]
 pub(crate) async fn create_allocation(
     State(state): State<ApiState>,
@@ -99,7 +99,7 @@ pub(crate) async fn create_allocation(
         ("x-permission" = json!("allocations.write")), ("x-cli" = json!("allocation release")), ("x-audit" = json!("allocation.release")), ("x-event" = json!("allocation.changed")),
         ("x-errors" = json!(["not_found", "allocation_in_use", "state_conflict"]))
     ),
-    responses((status = 200, body = Allocation), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = Allocation))
 )]
 pub(crate) async fn release_allocation(
     State(state): State<ApiState>,

@@ -4,7 +4,7 @@ use axum::{
     Json,
     extract::{Path, State},
 };
-use gpuaas_api_types::{App, List, PlacementOption, Problem, ProblemReason};
+use gpuaas_api_types::{App, List, PlacementOption, ProblemReason};
 use gpuaas_engine::{AppEntry, CommandError, commands::placement};
 use gpuaas_store::{Reader, StoreError};
 
@@ -18,7 +18,7 @@ use crate::{auth::Authenticated, convert, lookup, page::Params, problem::ApiProb
         ("x-permission" = json!("project.read")), ("x-cli" = json!("app list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
-    responses((status = 200, body = List<App>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = List<App>))
 )]
 pub(crate) async fn list_apps(
     State(state): State<ApiState>,
@@ -39,7 +39,7 @@ pub(crate) async fn list_apps(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("app show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found"]))
     ),
-    responses((status = 200, body = App), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = App))
 )]
 pub(crate) async fn get_app(
     State(state): State<ApiState>,
@@ -58,7 +58,7 @@ pub(crate) async fn get_app(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("app placement-options")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
-    responses((status = 200, body = List<PlacementOption>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = List<PlacementOption>))
 )]
 pub(crate) async fn placement_options(
     State(state): State<ApiState>,

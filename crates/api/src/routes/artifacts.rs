@@ -1,7 +1,7 @@
 //! Releases that are imported for apps.
 
 use axum::{Json, extract::State, http::StatusCode};
-use gpuaas_api_types::{Artifact, ImportRelease, List, Problem};
+use gpuaas_api_types::{Artifact, ImportRelease, List};
 use gpuaas_engine::commands::artifact::{self, VerifiedRelease};
 use gpuaas_model::Coded;
 use gpuaas_store::ArtifactRecord;
@@ -29,7 +29,7 @@ pub(crate) async fn list_artifacts(
         ("x-permission" = json!("artifacts.write")), ("x-cli" = json!("artifact import")), ("x-audit" = json!("artifact.import")), ("x-event" = json!("artifact.imported")),
         ("x-errors" = json!(["not_found", "field_invalid", "artifact_digest_mismatch", "artifact_truncated", "artifact_unsafe_path", "artifact_unlisted", "artifact_missing"]))
     ),
-    responses((status = 201, body = List<Artifact>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, body = List<Artifact>))
 )]
 pub(crate) async fn import_artifacts(
     State(state): State<ApiState>,

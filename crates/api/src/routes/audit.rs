@@ -1,7 +1,7 @@
 //! The audit.
 
 use axum::{Json, extract::State};
-use gpuaas_api_types::{AuditEntry, List, Problem};
+use gpuaas_api_types::{AuditEntry, List};
 use gpuaas_store::AuditFilter;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -18,8 +18,12 @@ const LIMIT_MAX: u32 = 1_000;
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditParams {
     /// By this actor.
+    #[serde(default, deserialize_with = "crate::page::text")]
+    #[param(value_type = Option<String>)]
     actor: Option<String>,
     /// About this target, for example `node/gpu-07`.
+    #[serde(default, deserialize_with = "crate::page::text")]
+    #[param(value_type = Option<String>)]
     target: Option<String>,
     /// Of this action, for example `task.dispatch`.
     action: Option<String>,
@@ -40,7 +44,7 @@ pub(crate) struct AuditParams {
         ("x-permission" = json!("audit.read")), ("x-cli" = json!("audit list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["query_invalid"]))
     ),
-    responses((status = 200, body = List<AuditEntry>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = List<AuditEntry>))
 )]
 pub(crate) async fn list_audit(
     State(state): State<ApiState>,

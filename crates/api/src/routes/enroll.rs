@@ -1,24 +1,38 @@
 //! Where agents redeem their enrollment tokens. The token in the body is the credential; no other is asked for.
 
-use axum::{Json, extract::State};
-use gpuaas_api_types::Problem;
+use axum::{Extension, Json, extract::State};
 use gpuaas_engine::commands::node;
+use gpuaas_model::{Code, Coded};
 use gpuaas_wire::session::{EnrollRequest, EnrollResponse};
 
-use crate::{body::Body, correlation, problem::ApiProblem, state::ApiState};
+use crate::{body::Body, correlation, document::enrollment, limits::PeerAddress, problem::ApiProblem, state::ApiState};
 
 /// Redeems an enrollment token for a certificate. For node agents.
 #[utoipa::path(
-    post, path = "/api/v1/enroll", tag = "nodes", request_body = serde_json::Value,
+    post, path = "/api/v1/enroll", tag = "nodes", request_body(content = inline(enrollment::Asked)),
     extensions(
         ("x-permission" = json!("none: the enrollment token is the credential")), ("x-cli" = json!("none: for node agents")), ("x-audit" = json!("node.enroll")), ("x-event" = json!("node.enrolled")),
-        ("x-errors" = json!(["enrollment_used", "enrollment_expired", "enrollment_foreign", "enrollment_invalid", "field_invalid"]))
+        ("x-errors" = json!(["enrollment_used", "enrollment_expired", "enrollment_foreign", "enrollment_invalid", "not_found", "field_invalid", "state_conflict"]))
     ),
-    responses((status = 200, body = serde_json::Value), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = inline(enrollment::Given)))
 )]
 pub(crate) async fn enroll(
     State(state): State<ApiState>,
+    from: Option<Extension<PeerAddress>>,
     Body(ask): Body<EnrollRequest>,
 ) -> Result<Json<EnrollResponse>, ApiProblem> {
-    Ok(Json(node::redeem(&state.engine, correlation::current_id(&state), ask).await?))
+    let from = from.map(|Extension(from)| from);
+    state.limits.count_enrollment(from)?;
+    let redeemed = node::redeem(&state.engine, correlation::current_id(&state), ask).await;
+    if let Err(refused) = &redeemed
+        && is_no_credential(refused.code())
+    {
+        state.limits.failed(from);
+    }
+    Ok(Json(redeemed?))
+}
+
+/// A token that opens nothing. One that was used, or superseded, was ours: whoever repeats it does not guess.
+fn is_no_credential(code: Code) -> bool {
+    matches!(code, Code::EnrollmentInvalid | Code::EnrollmentForeign)
 }

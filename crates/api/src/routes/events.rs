@@ -12,7 +12,7 @@ use axum::{
     },
 };
 use futures::{Stream, stream};
-use gpuaas_api_types::{Event, List, Problem};
+use gpuaas_api_types::{Event, List};
 use gpuaas_engine::Caller;
 use gpuaas_model::{Code, StreamName};
 use gpuaas_store::{Change, EventRecord, Store};
@@ -59,7 +59,7 @@ pub(crate) struct EventParams {
         ("x-permission" = json!("project.read")), ("x-cli" = json!("event list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
-    responses((status = 200, body = List<Event>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, content((List<Event> = "application/json"), (String = "text/event-stream"))))
 )]
 pub(crate) async fn list_events(
     State(state): State<ApiState>,

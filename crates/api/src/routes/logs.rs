@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::StreamExt;
-use gpuaas_api_types::{LogLine, Problem};
+use gpuaas_api_types::LogLine;
 use gpuaas_engine::commands::logs;
 use gpuaas_model::{Code, Timestamp};
 use gpuaas_wire::session::{JournalLine, JournalRequest};
@@ -41,6 +41,7 @@ pub(crate) struct LogParams {
     /// Only of the last so many seconds.
     since_seconds: Option<u64>,
     /// At most so many of the last lines, up to 10,000; 100 when no beginning is asked for.
+    #[param(maximum = 10_000)]
     tail: Option<u32>,
     /// Go on with new lines.
     #[serde(default, deserialize_with = "flag")]
@@ -57,8 +58,7 @@ pub(crate) struct LogParams {
         ("x-errors" = json!(["not_found", "field_invalid", "query_invalid", "node_unreachable"]))
     ),
     responses(
-        (status = 200, content((String = "text/plain"), (LogLine = "application/x-ndjson"))),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")
+        (status = 200, content((String = "text/plain"), (LogLine = "application/x-ndjson")))
     )
 )]
 pub(crate) async fn read_logs(

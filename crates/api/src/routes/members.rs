@@ -6,13 +6,15 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use gpuaas_api_types::{AddMembers, List, Member, Problem, Started};
+use gpuaas_api_types::{AddMembers, List, Member, Started};
 use gpuaas_engine::commands::workload;
 use gpuaas_model::WorkloadId;
 use gpuaas_store::Reader;
 
 use super::workloads::{DryRunParams, ProjectParams, find, preview, started};
-use crate::{auth::Authenticated, body::Body, page::Params, problem::ApiProblem, shown, state::ApiState};
+use crate::{
+    auth::Authenticated, body::Body, etag::IfMatch, page::Params, problem::ApiProblem, shown, state::ApiState,
+};
 
 /// A workload's members, removed ones included.
 #[utoipa::path(
@@ -22,7 +24,7 @@ use crate::{auth::Authenticated, body::Body, page::Params, problem::ApiProblem, 
         ("x-permission" = json!("project.read")), ("x-cli" = json!("workload members")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found"]))
     ),
-    responses((status = 200, body = List<Member>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = List<Member>))
 )]
 pub(crate) async fn list_members(
     State(state): State<ApiState>,
@@ -40,11 +42,10 @@ pub(crate) async fn list_members(
     params(("workload" = String, Path, description = "name or id"), DryRunParams),
     extensions(
         ("x-permission" = json!("workloads.write")), ("x-cli" = json!("workload add-member")), ("x-audit" = json!("workload.add_member")), ("x-event" = json!("operation.started")),
-        ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict", "placement_invalid", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "agent_too_old"]))
+        ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict", "precondition_failed", "placement_invalid", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "agent_too_old"]))
     ),
     responses(
-        (status = 202, body = Started), (status = 200, body = gpuaas_api_types::Preview, description = "of a dry run"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")
+        (status = 202, body = Started), (status = 200, body = gpuaas_api_types::Preview, description = "of a dry run")
     )
 )]
 pub(crate) async fn add_members(
@@ -52,15 +53,16 @@ pub(crate) async fn add_members(
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
     Params(params): Params<DryRunParams>,
+    IfMatch(seen): IfMatch,
     Body(ask): Body<AddMembers>,
 ) -> Result<Response, ApiProblem> {
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
     if params.dry_run {
         let app = state.engine.store().read().await?.workload(id).await?.app;
-        let drafted = workload::preview_add_member(&state.engine, &caller, id, ask.placement).await?;
+        let drafted = workload::preview_add_member(&state.engine, &caller, id, &seen, ask.placement).await?;
         return Ok(Json(preview(&state, &app, drafted).await?).into_response());
     }
-    let accepted = workload::add_member(&state.engine, &caller, id, ask.placement).await?;
+    let accepted = workload::add_member(&state.engine, &caller, id, &seen, ask.placement).await?;
     let answer: (StatusCode, Json<Started>) = started(&state, accepted).await?;
     Ok(answer.into_response())
 }

@@ -22,15 +22,13 @@ mod tokens;
 mod whoami;
 mod workloads;
 
-use axum::{Json, Router, extract::DefaultBodyLimit, middleware, response::IntoResponse, routing::get};
+use axum::{Json, Router, middleware, response::IntoResponse, routing::get};
 use gpuaas_model::Code;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    auth,
-    body::BODY_BYTES_MAX,
-    correlation, document, idempotency, limits, metrics,
+    auth, body, correlation, document, etag, idempotency, limits, metrics,
     problem::{self, ApiProblem},
     refusals,
     state::ApiState,
@@ -87,12 +85,14 @@ pub fn router(state: ApiState) -> Router {
         .merge(reader::router())
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn(body::refuse_unasked))
+        .layer(middleware::from_fn(etag::refuse_unasked))
         .layer(middleware::from_fn_with_state(state.clone(), idempotency::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), auth::rights))
         .layer(middleware::from_fn_with_state(state.clone(), refusals::middleware))
         .layer(middleware::map_response(problem::explained))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn_with_state(state.clone(), body::in_time))
         .layer(middleware::from_fn_with_state(state.clone(), unread::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), limits::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), metrics::middleware));

@@ -4,8 +4,9 @@ use axum::{
     Json,
     extract::{Path, State},
     http::StatusCode,
+    response::Response,
 };
-use gpuaas_api_types::{List, Node, Ping, Problem, RegisterNode, RegisteredNode};
+use gpuaas_api_types::{List, Node, Ping, RegisterNode, RegisteredNode};
 use gpuaas_engine::commands::{node, ping};
 use gpuaas_model::Code;
 use gpuaas_store::{NodeFilter, NodeRecord};
@@ -17,7 +18,9 @@ use super::projects::name;
 use crate::{
     auth::Authenticated,
     body::Body,
-    convert, lookup,
+    convert,
+    etag::{Held, IfMatch},
+    lookup,
     page::{PageParams, Params},
     problem::ApiProblem,
     state::ApiState,
@@ -49,7 +52,7 @@ pub(crate) struct NodeParams {
         ("x-permission" = json!("platform.read")), ("x-cli" = json!("node list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["query_invalid"]))
     ),
-    responses((status = 200, body = List<Node>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = List<Node>))
 )]
 pub(crate) async fn list_nodes(
     State(state): State<ApiState>,
@@ -74,7 +77,7 @@ pub(crate) async fn list_nodes(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node register")), ("x-audit" = json!("node.register")), ("x-event" = json!("node.registered")),
         ("x-errors" = json!(["field_invalid", "name_taken"]))
     ),
-    responses((status = 201, body = RegisteredNode), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, body = RegisteredNode))
 )]
 pub(crate) async fn register_node(
     State(state): State<ApiState>,
@@ -92,15 +95,16 @@ pub(crate) async fn register_node(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("node show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found"]))
     ),
-    responses((status = 200, body = Node), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = Node, headers(("ETag" = String, description = "for `If-Match` and `If-None-Match`"))))
 )]
 pub(crate) async fn get_node(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
-) -> Result<Json<Node>, ApiProblem> {
+    held: Held,
+) -> Result<Response, ApiProblem> {
     let node = lookup::visible_node(&mut state.engine.store().read().await?, &caller, &key).await?;
-    Ok(Json(convert::node(node)))
+    held.or_send(node.generation, &convert::node(node))
 }
 
 /// Issues a new enrollment string; earlier ones of this node stop working.
@@ -109,17 +113,18 @@ pub(crate) async fn get_node(
     params(("node" = String, Path, description = "name or id")),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node enroll")), ("x-audit" = json!("node.enrollment_create")), ("x-event" = json!("node.enrollment_issued")),
-        ("x-errors" = json!(["not_found", "state_conflict"]))
+        ("x-errors" = json!(["not_found", "state_conflict", "precondition_failed"]))
     ),
-    responses((status = 201, body = RegisteredNode), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, body = RegisteredNode))
 )]
 pub(crate) async fn issue_enrollment(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
+    IfMatch(seen): IfMatch,
 ) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
     let id = find(&state, &key).await?.id;
-    Ok((StatusCode::CREATED, shown(node::issue_enrollment(&state.engine, &caller, id).await?)))
+    Ok((StatusCode::CREATED, shown(node::issue_enrollment(&state.engine, &caller, id, &seen).await?)))
 }
 
 /// Sends a signed no-op and waits for its result.
@@ -130,7 +135,7 @@ pub(crate) async fn issue_enrollment(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node ping")), ("x-audit" = json!("node.ping")), ("x-event" = json!("task.changed")),
         ("x-errors" = json!(["not_found", "node_unreachable"]))
     ),
-    responses((status = 200, body = Ping), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = Ping))
 )]
 pub(crate) async fn ping_node(
     State(state): State<ApiState>,
@@ -149,17 +154,18 @@ pub(crate) async fn ping_node(
     params(("node" = String, Path, description = "name or id")),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node reset")), ("x-audit" = json!("node.reset")), ("x-event" = json!("node.state_changed")),
-        ("x-errors" = json!(["not_found", "state_conflict"]))
+        ("x-errors" = json!(["not_found", "state_conflict", "precondition_failed"]))
     ),
-    responses((status = 200, body = RegisteredNode), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = RegisteredNode))
 )]
 pub(crate) async fn reset_node(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
+    IfMatch(seen): IfMatch,
 ) -> Result<Json<RegisteredNode>, ApiProblem> {
     let id = find(&state, &key).await?.id;
-    Ok(shown(node::reset(&state.engine, &caller, id).await?))
+    Ok(shown(node::reset(&state.engine, &caller, id, &seen).await?))
 }
 
 async fn find(state: &ApiState, key: &str) -> Result<NodeRecord, ApiProblem> {

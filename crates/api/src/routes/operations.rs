@@ -4,7 +4,7 @@ use axum::{
     Json,
     extract::{Path, State},
 };
-use gpuaas_api_types::{List, Operation, OperationDetail, Problem};
+use gpuaas_api_types::{List, Operation, OperationDetail};
 use gpuaas_engine::{CommandError, commands::operation};
 use gpuaas_model::OperationId;
 use gpuaas_store::OperationFilter;
@@ -50,7 +50,7 @@ pub(crate) struct OperationParams {
         ("x-permission" = json!("project.read")), ("x-cli" = json!("operation list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
-    responses((status = 200, body = List<Operation>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = List<Operation>))
 )]
 pub(crate) async fn list_operations(
     State(state): State<ApiState>,
@@ -78,7 +78,7 @@ pub(crate) async fn list_operations(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("operation show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found"]))
     ),
-    responses((status = 200, body = OperationDetail), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = OperationDetail))
 )]
 pub(crate) async fn get_operation(
     State(state): State<ApiState>,
@@ -100,7 +100,7 @@ pub(crate) async fn get_operation(
         ("x-permission" = json!("operations.control")), ("x-cli" = json!("operation cancel")), ("x-audit" = json!("operation.cancel")), ("x-event" = json!("operation.ended")),
         ("x-errors" = json!(["not_found", "state_conflict"]))
     ),
-    responses((status = 200, body = Operation), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = Operation))
 )]
 pub(crate) async fn cancel_operation(
     State(state): State<ApiState>,

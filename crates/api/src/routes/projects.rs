@@ -1,7 +1,7 @@
 //! Projects.
 
 use axum::{Json, extract::State, http::StatusCode};
-use gpuaas_api_types::{CreateProject, List, Problem, Project};
+use gpuaas_api_types::{CreateProject, List, Project};
 use gpuaas_engine::commands::project;
 use gpuaas_model::{Code, Name};
 
@@ -30,7 +30,7 @@ pub(crate) async fn list_projects(
         ("x-permission" = json!("projects.write")), ("x-cli" = json!("project create")), ("x-audit" = json!("project.create")), ("x-event" = json!("project.created")),
         ("x-errors" = json!(["field_invalid", "name_taken"]))
     ),
-    responses((status = 201, body = Project), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, body = Project))
 )]
 pub(crate) async fn create_project(
     State(state): State<ApiState>,
@@ -43,6 +43,7 @@ pub(crate) async fn create_project(
 
 /// A name from a request.
 pub(crate) fn name(text: &str) -> Result<Name, ApiProblem> {
-    text.parse()
-        .map_err(|error: gpuaas_model::NameError| ApiProblem::new(Code::FieldInvalid, error.to_string()).about("name"))
+    text.parse().map_err(|error: gpuaas_model::NameError| {
+        ApiProblem::new(Code::FieldInvalid, error.to_string()).about("name").then("choose a name like gpu-07 or train")
+    })
 }

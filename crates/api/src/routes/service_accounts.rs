@@ -5,7 +5,7 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
-use gpuaas_api_types::{CreateServiceAccount, CreateServiceAccountToken, CreatedToken, List, Problem, ServiceAccount};
+use gpuaas_api_types::{CreateServiceAccount, CreateServiceAccountToken, CreatedToken, List, ServiceAccount};
 use gpuaas_engine::{CommandError, commands::service_account};
 use gpuaas_model::{Code, Name, ProjectId};
 use serde::Deserialize;
@@ -37,7 +37,7 @@ fn named(name: &str) -> Result<Name, ApiProblem> {
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
-    responses((status = 200, body = List<ServiceAccount>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = List<ServiceAccount>))
 )]
 pub(crate) async fn list_service_accounts(
     State(state): State<ApiState>,
@@ -56,7 +56,7 @@ pub(crate) async fn list_service_accounts(
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account create")), ("x-audit" = json!("service_account.create")),
         ("x-event" = json!("service_account.created")), ("x-errors" = json!(["field_invalid", "name_taken", "not_found", "query_invalid"]))
     ),
-    responses((status = 201, body = ServiceAccount), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, body = ServiceAccount))
 )]
 pub(crate) async fn create_service_account(
     State(state): State<ApiState>,
@@ -79,7 +79,7 @@ pub(crate) async fn create_service_account(
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account delete")), ("x-audit" = json!("service_account.delete")),
         ("x-event" = json!("service_account.deleted")), ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
-    responses((status = 200, body = ServiceAccount), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = ServiceAccount))
 )]
 pub(crate) async fn delete_service_account(
     State(state): State<ApiState>,
@@ -100,7 +100,7 @@ pub(crate) async fn delete_service_account(
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account token")), ("x-audit" = json!("token.create")),
         ("x-event" = json!("token.created")), ("x-errors" = json!(["field_invalid", "not_found", "query_invalid"]))
     ),
-    responses((status = 201, body = CreatedToken), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, body = CreatedToken))
 )]
 pub(crate) async fn create_service_account_token(
     State(state): State<ApiState>,

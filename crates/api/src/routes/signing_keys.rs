@@ -1,7 +1,7 @@
 //! The keys that sign tasks.
 
 use axum::{Json, extract::State, http::StatusCode};
-use gpuaas_api_types::{List, Problem, SigningKey};
+use gpuaas_api_types::{List, SigningKey};
 use gpuaas_engine::commands::keys::{self, SigningKeyView};
 
 use crate::{auth::Authenticated, convert, problem::ApiProblem, state::ApiState};
@@ -27,7 +27,7 @@ pub(crate) async fn list_signing_keys(
         ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys rotate")), ("x-audit" = json!("keys.rotate")),
         ("x-event" = json!("signing_key.state_changed")), ("x-errors" = json!(["state_conflict"]))
     ),
-    responses((status = 202, body = SigningKey), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 202, body = SigningKey))
 )]
 pub(crate) async fn rotate_signing_keys(
     State(state): State<ApiState>,

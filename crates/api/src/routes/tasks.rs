@@ -4,7 +4,7 @@ use axum::{
     Json,
     extract::{Path, State},
 };
-use gpuaas_api_types::{List, Problem, Task};
+use gpuaas_api_types::{List, Task};
 use gpuaas_engine::{Caller, CommandError};
 use gpuaas_model::TaskId;
 use gpuaas_store::{TaskFilter, TaskRecord};
@@ -48,7 +48,7 @@ pub(crate) struct TaskParams {
         ("x-permission" = json!("project.read")), ("x-cli" = json!("task list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
-    responses((status = 200, body = List<Task>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = List<Task>))
 )]
 pub(crate) async fn list_tasks(
     State(state): State<ApiState>,
@@ -82,7 +82,7 @@ pub(crate) async fn list_tasks(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("task show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found"]))
     ),
-    responses((status = 200, body = Task), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = Task))
 )]
 pub(crate) async fn get_task(
     State(state): State<ApiState>,

@@ -5,7 +5,7 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
-use gpuaas_api_types::{CreateToken, CreatedToken, List, Problem, Token};
+use gpuaas_api_types::{CreateToken, CreatedToken, List, Token};
 use gpuaas_engine::{
     CommandError,
     commands::token::{self, NewToken},
@@ -35,7 +35,7 @@ pub(crate) async fn list_tokens(
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("token create")), ("x-audit" = json!("token.create")), ("x-event" = json!("token.created")),
         ("x-errors" = json!(["field_invalid", "not_found"]))
     ),
-    responses((status = 201, body = CreatedToken), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, body = CreatedToken))
 )]
 pub(crate) async fn create_token(
     State(state): State<ApiState>,
@@ -63,7 +63,7 @@ pub(crate) async fn create_token(
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("token revoke")), ("x-audit" = json!("token.revoke")), ("x-event" = json!("token.revoked")),
         ("x-errors" = json!(["not_found"]))
     ),
-    responses((status = 200, body = Token), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = Token))
 )]
 pub(crate) async fn revoke_token(
     State(state): State<ApiState>,

@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use gpuaas_api_types::{Deploy, List, PlannedMember, PlannedStep, Preview, Problem, Started, Workload, WorkloadDetail};
+use gpuaas_api_types::{Deploy, List, PlannedMember, PlannedStep, Preview, Started, Workload, WorkloadDetail};
 use gpuaas_engine::{
     Caller, CommandError,
     commands::workload::{self, Accepted},
@@ -22,6 +22,7 @@ use super::{nodes::parsed, projects::name};
 use crate::{
     auth::Authenticated,
     body::Body,
+    etag::{Held, IfMatch},
     lookup,
     page::{PageParams, Params, flag},
     problem::ApiProblem,
@@ -63,6 +64,8 @@ pub(crate) struct WorkloadParams {
     /// With this health.
     health: Option<String>,
     /// Of this app.
+    #[serde(default, deserialize_with = "crate::page::text")]
+    #[param(value_type = Option<String>)]
     app: Option<String>,
     /// In this section: `needs_attention`, `active`, `stopped` or `history`.
     section: Option<String>,
@@ -83,7 +86,7 @@ pub(crate) struct WorkloadParams {
         ("x-permission" = json!("project.read")), ("x-cli" = json!("workload list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
-    responses((status = 200, body = List<Workload>), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = List<Workload>))
 )]
 pub(crate) async fn list_workloads(
     State(state): State<ApiState>,
@@ -161,11 +164,10 @@ async fn counts(reader: &mut Reader, project: Option<ProjectId>) -> Result<BTree
     post, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), request_body = Deploy, params(DryRunParams),
     extensions(
         ("x-permission" = json!("workloads.write")), ("x-cli" = json!("workload deploy")), ("x-audit" = json!("workload.deploy")), ("x-event" = json!("workload.requested")),
-        ("x-errors" = json!(["not_found", "field_invalid", "name_taken", "placement_invalid", "server_required", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "version_unknown", "config_refused", "agent_too_old"]))
+        ("x-errors" = json!(["not_found", "field_invalid", "name_taken", "state_conflict", "placement_invalid", "server_required", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "version_unknown", "config_refused", "agent_too_old"]))
     ),
     responses(
-        (status = 202, body = Started), (status = 200, body = Preview, description = "of a dry run"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")
+        (status = 202, body = Started), (status = 200, body = Preview, description = "of a dry run")
     )
 )]
 pub(crate) async fn deploy_workload(
@@ -204,20 +206,22 @@ pub(crate) async fn deploy_workload(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("workload show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
     ),
-    responses((status = 200, body = WorkloadDetail), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, body = WorkloadDetail, headers(("ETag" = String, description = "for `If-Match` and `If-None-Match`"))))
 )]
 pub(crate) async fn get_workload(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
     Params(params): Params<ProjectParams>,
-) -> Result<Json<WorkloadDetail>, ApiProblem> {
+    held: Held,
+) -> Result<Response, ApiProblem> {
     let mut reader = state.engine.store().read().await?;
     let record = lookup::workload(&mut reader, &caller, params.project.as_deref(), &key).await?;
     let members = super::members::members(&mut reader, record.id).await?;
     let operation = reader.newest_operation(record.id).await?.map(|operation| operation.id.to_string());
+    let revision = record.revision;
     let workload = shown::workload(&mut reader, record, state.engine.ports().clock.now()).await?;
-    Ok(Json(WorkloadDetail { workload, members, operation }))
+    held.or_send(revision, &WorkloadDetail { workload, members, operation })
 }
 
 /// Removes a workload from all of its nodes.
@@ -226,18 +230,19 @@ pub(crate) async fn get_workload(
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
     extensions(
         ("x-permission" = json!("workloads.write")), ("x-cli" = json!("workload decommission")), ("x-audit" = json!("workload.decommission")), ("x-event" = json!("operation.started")),
-        ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict"]))
+        ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict", "precondition_failed"]))
     ),
-    responses((status = 202, body = Started), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 202, body = Started))
 )]
 pub(crate) async fn decommission_workload(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
     Params(params): Params<ProjectParams>,
+    IfMatch(seen): IfMatch,
 ) -> Result<(StatusCode, Json<Started>), ApiProblem> {
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
-    started(&state, workload::decommission(&state.engine, &caller, id).await?).await
+    started(&state, workload::decommission(&state.engine, &caller, id, &seen).await?).await
 }
 
 /// Tries again what needs attention.
@@ -246,18 +251,19 @@ pub(crate) async fn decommission_workload(
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
     extensions(
         ("x-permission" = json!("operations.control")), ("x-cli" = json!("workload resume")), ("x-audit" = json!("workload.resume")), ("x-event" = json!("operation.started")),
-        ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict"]))
+        ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict", "precondition_failed"]))
     ),
-    responses((status = 202, body = Started), (status = "4XX", body = Problem, content_type = "application/problem+json"))
+    responses((status = 202, body = Started))
 )]
 pub(crate) async fn resume_workload(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
     Params(params): Params<ProjectParams>,
+    IfMatch(seen): IfMatch,
 ) -> Result<(StatusCode, Json<Started>), ApiProblem> {
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
-    started(&state, workload::resume(&state.engine, &caller, id).await?).await
+    started(&state, workload::resume(&state.engine, &caller, id, &seen).await?).await
 }
 
 pub(super) async fn find(

@@ -16,6 +16,7 @@ pub(crate) mod replica;
 mod sandbox;
 pub(crate) mod server;
 pub(crate) mod service_account;
+pub(crate) mod support;
 pub(crate) mod task;
 pub(crate) mod token;
 mod watching;
@@ -56,6 +57,7 @@ async fn typed(target: &mut Target, command: Command, settings: &[Setting]) -> a
         Command::Token(verb) => token::run(&connect(target)?, target, verb).await?,
         Command::ServiceAccount(verb) => service_account::run(&connect(target)?, target, verb).await?,
         Command::Keys(verb) => keys::run(&connect(target)?, target, verb).await?,
+        Command::Support(verb) => support::run(&connect(target)?, target, verb).await?,
         Command::App(verb) => app::run(&connect(target)?, target, verb).await?,
         Command::Artifact(verb) => artifact::run(&connect(target)?, target, verb).await?,
         Command::Workload(verb) => return workload::run(&connect(target)?, target, verb).await,

@@ -1,63 +1,25 @@
 //! Every operation asked for by every role: what each may, and what looks absent.
 
 use gpuaas_api_types::{CreateProject, CreateToken};
-use gpuaas_model::{Permission, Role};
+use gpuaas_model::Role;
 use http::Method;
-use serde_json::{Map, Value};
 
 use crate::{
+    operations::{Operation, operations},
     raw::{Answer, send},
     world::Platform,
 };
 
 /// Somebody who asks.
-struct Who {
-    called: String,
+pub(crate) struct Who {
+    pub(crate) called: String,
     /// Absent for somebody without a token.
-    role: Option<Role>,
-    bearer: Option<String>,
-}
-
-struct Operation {
-    name: String,
-    method: Method,
-    path: String,
-    /// Absent for an operation that asks for no token.
-    needs: Option<Permission>,
-    takes_project: bool,
-}
-
-fn operations() -> Vec<Operation> {
-    let document = include_str!("../../../../docs/openapi.json");
-    let document: Value = serde_json::from_str(document).expect("JSON");
-    let empty = Map::new();
-    let paths = document["paths"].as_object().expect("paths").iter();
-    let all = paths.flat_map(|(path, item)| item.as_object().unwrap_or(&empty).iter().map(move |one| (path, one)));
-    all.map(|(path, (method, operation))| {
-        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
-        let said = operation["x-permission"].as_str().expect("every operation says what it needs");
-        Operation {
-            name: operation["operationId"].as_str().expect("a name").to_owned(),
-            method: method.to_uppercase().parse().expect("a method"),
-            path: with_nobodys_ids(path),
-            needs: said.parse().ok(),
-            takes_project: parameters.iter().any(|of| of["in"] == "query" && of["name"] == "project"),
-        }
-    })
-    .collect()
-}
-
-/// The path with ids of the right form that nothing has.
-fn with_nobodys_ids(path: &str) -> String {
-    let parts = path.split('/').map(|part| match part.starts_with('{') {
-        true => "0198c0de-0000-7000-8000-000000000000",
-        false => part,
-    });
-    parts.collect::<Vec<_>>().join("/")
+    pub(crate) role: Option<Role>,
+    pub(crate) bearer: Option<String>,
 }
 
 async fn ask(platform: &Platform, operation: &Operation, who: &Who, query: &str) -> Answer {
-    let path = format!("{}{query}", operation.path);
+    let path = format!("{}{query}", operation.path_of_nobody());
     let mut headers = vec![("content-type", "application/json")];
     headers.extend(who.bearer.as_deref().map(|bearer| ("authorization", bearer)));
     let body = if operation.method == Method::GET { "" } else { "{}" };

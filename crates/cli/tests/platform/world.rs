@@ -97,6 +97,11 @@ impl Platform {
         serde_json::from_slice(&output.stdout).expect("JSON on stdout")
     }
 
+    /// A file of the test's own.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     pub(crate) fn ready(&self) -> Value {
         serde_json::from_slice(&std::fs::read(&self.ready_file).expect("a ready file")).expect("JSON")
     }

@@ -30,6 +30,9 @@ const BREAK_GLASS_TTL_SECONDS_MAX: u64 = 3_600;
 /// Shortest life that Kubernetes' TokenRequest grants.
 const TTL_SECONDS_MIN: u64 = 600;
 
+/// Longest reason, in bytes.
+const REASON_BYTES_MAX: usize = 500;
+
 /// How the cluster can be reached and by which credentials.
 #[derive(Clone, Debug)]
 pub struct AccessAnswer {
@@ -217,6 +220,11 @@ fn checked(ask: &AccessAsk, most: &str) -> Result<(&'static AccessKind, String, 
     if !(TTL_SECONDS_MIN..=kind.ttl_seconds_max).contains(&ttl_seconds) {
         let range = format!("between {TTL_SECONDS_MIN} and {} seconds", kind.ttl_seconds_max);
         return Err(CommandError::new(Code::FieldInvalid, format!("{} lives {range}", kind.name)).about("ttl_seconds"));
+    }
+    let reason = ask.reason.as_deref().unwrap_or_default();
+    if reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
+        let detail = format!("a reason has at most {REASON_BYTES_MAX} printable characters");
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("reason").then("say it in one line"));
     }
     let reasoned = ask.reason.as_deref().is_some_and(|reason| !reason.trim().is_empty());
     if kind.name == BREAK_GLASS && !reasoned {

@@ -13,7 +13,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::audit;
-use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
+use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event, seen::Seen};
 
 /// How long an enrollment string works.
 const ENROLLMENT_TTL: Duration = Duration::from_secs(15 * 60);
@@ -21,6 +21,10 @@ const ENROLLMENT_TTL: Duration = Duration::from_secs(15 * 60);
 const TOKEN_PREFIX: &str = "gpuaas-enroll";
 /// Most labels of a node.
 const LABELS_MAX: usize = 64;
+/// Longest region and longest name of a label, in bytes.
+const WORD_BYTES_MAX: usize = 63;
+/// Longest value of a label, in bytes.
+const LABEL_BYTES_MAX: usize = 253;
 /// Longest text that a node says of itself and that is kept, in bytes.
 const NODE_TEXT_BYTES_MAX: usize = 256;
 
@@ -33,10 +37,7 @@ pub async fn register(
     labels: BTreeMap<String, String>,
 ) -> Result<(NodeRecord, SecretText), CommandError> {
     caller.must(Permission::NodesWrite)?;
-    if labels.len() > LABELS_MAX {
-        let detail = format!("a node has at most {LABELS_MAX} labels");
-        return Err(CommandError::new(Code::FieldInvalid, detail).about("labels"));
-    }
+    check(region.as_deref(), &labels)?;
     let ports = engine.ports();
     let now = ports.clock.now();
     let node = NodeRecord {
@@ -67,15 +68,54 @@ pub async fn register(
     Ok((node, string))
 }
 
+/// What operators say of a machine is shown in lists and on pages: words, and short lines.
+fn check(region: Option<&str>, labels: &BTreeMap<String, String>) -> Result<(), CommandError> {
+    let refuse = |field: String, detail: String| {
+        Err(CommandError::new(Code::FieldInvalid, detail).about(field).then("shorten it, or leave it out"))
+    };
+    let word = |text: &str, more: &[u8]| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || more.contains(&byte);
+        let ends = [text.bytes().next(), text.bytes().next_back()];
+        let ends_well = ends.iter().all(|end| end.is_some_and(|byte| byte.is_ascii_alphanumeric()));
+        ends_well && text.len() <= WORD_BYTES_MAX && text.bytes().all(plain)
+    };
+    if region.is_some_and(|region| !word(region, b"._-")) {
+        return refuse(
+            "region".to_owned(),
+            format!(
+                "a region has 1 to {WORD_BYTES_MAX} of letters, digits and . _ -, with a letter or digit at both ends"
+            ),
+        );
+    }
+    if labels.len() > LABELS_MAX {
+        return refuse("labels".to_owned(), format!("a node has at most {LABELS_MAX} labels"));
+    }
+    for (name, value) in labels {
+        if !word(name, b"._-/") {
+            let detail = format!(
+                "a label's name has 1 to {WORD_BYTES_MAX} of letters, digits and . _ - /, with a letter or digit at both ends"
+            );
+            return refuse("labels".to_owned(), detail);
+        }
+        if value.len() > LABEL_BYTES_MAX || value.chars().any(char::is_control) {
+            let detail = format!("a label's value has at most {LABEL_BYTES_MAX} printable characters");
+            return refuse(format!("labels.{name}"), detail);
+        }
+    }
+    Ok(())
+}
+
 /// Issues a new enrollment string; earlier ones of this node stop working.
 pub async fn issue_enrollment(
     engine: &Engine,
     caller: &Caller,
     id: NodeId,
+    seen: &Seen,
 ) -> Result<(NodeRecord, SecretText), CommandError> {
     caller.must(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
+    seen.must_hold(&node.name, node.generation)?;
     if !matches!(node.state, NodeState::Registered | NodeState::Enrolled) {
         return Err(CommandError::new(
             Code::StateConflict,
@@ -170,10 +210,16 @@ pub async fn channels(engine: &Engine, reader: &mut Reader) -> Result<Vec<String
 }
 
 /// Puts a node back into use after its machine was reimaged; it must enroll anew.
-pub async fn reset(engine: &Engine, caller: &Caller, id: NodeId) -> Result<(NodeRecord, SecretText), CommandError> {
+pub async fn reset(
+    engine: &Engine,
+    caller: &Caller,
+    id: NodeId,
+    seen: &Seen,
+) -> Result<(NodeRecord, SecretText), CommandError> {
     caller.must(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
     let mut node = tx.node(id).await?;
+    seen.must_hold(&node.name, node.generation)?;
     node.state = node.state.on(NodeEvent::Reset)?;
     // Whatever still holds a certificate of the time before is nobody now.
     node.epoch += 1;

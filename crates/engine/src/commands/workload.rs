@@ -18,6 +18,7 @@ use crate::{
     error::CommandError,
     record::Story,
     rows::WorkloadRows,
+    seen::Seen,
     settle::sealed,
 };
 
@@ -85,10 +86,11 @@ pub async fn add_member(
     engine: &Engine,
     caller: &Caller,
     id: WorkloadId,
+    seen: &Seen,
     intent: Value,
 ) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let (mut rows, plan, placed) = draft_members(engine, caller, &mut tx, id, &intent).await?;
+    let (mut rows, plan, placed) = draft_members(engine, caller, &mut tx, (id, seen), &intent).await?;
     let added = rows.members.split_off(rows.members.len() - placed.len());
     tx.insert_members(&added).await?;
     rows.members.extend(added);
@@ -101,17 +103,23 @@ pub async fn preview_add_member(
     engine: &Engine,
     caller: &Caller,
     id: WorkloadId,
+    seen: &Seen,
     intent: Value,
 ) -> Result<Preview, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let (_, plan, placed) = draft_members(engine, caller, &mut tx, id, &intent).await?;
+    let (_, plan, placed) = draft_members(engine, caller, &mut tx, (id, seen), &intent).await?;
     Ok(Preview { plan, placed })
 }
 
 /// Accepts the removal of a workload from all of its nodes. Possible in every state but the last.
-pub async fn decommission(engine: &Engine, caller: &Caller, id: WorkloadId) -> Result<Accepted, CommandError> {
+pub async fn decommission(
+    engine: &Engine,
+    caller: &Caller,
+    id: WorkloadId,
+    seen: &Seen,
+) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let mut rows = visible(caller, &mut tx, id, Permission::WorkloadsWrite).await?;
+    let mut rows = visible(caller, &mut tx, (id, seen), Permission::WorkloadsWrite).await?;
     if rows.workload.lifecycle == Lifecycle::Decommissioned {
         return Err(CommandError::new(
             Code::StateConflict,
@@ -127,9 +135,9 @@ pub async fn decommission(engine: &Engine, caller: &Caller, id: WorkloadId) -> R
 }
 
 /// Accepts a new try of what needs attention: the same kind of operation, for the members that are not yet as they should be.
-pub async fn resume(engine: &Engine, caller: &Caller, id: WorkloadId) -> Result<Accepted, CommandError> {
+pub async fn resume(engine: &Engine, caller: &Caller, id: WorkloadId, seen: &Seen) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let rows = visible(caller, &mut tx, id, Permission::OperationsControl).await?;
+    let rows = visible(caller, &mut tx, (id, seen), Permission::OperationsControl).await?;
     let newest = tx.newest_operation(id).await?;
     let ended = newest.filter(|operation| operation.state.is_final() && operation.state != OperationState::Succeeded);
     let Some(failed) = ended else {
@@ -197,10 +205,10 @@ async fn draft_members(
     engine: &Engine,
     caller: &Caller,
     tx: &mut Tx,
-    id: WorkloadId,
+    (id, seen): (WorkloadId, &Seen),
     intent: &Value,
 ) -> Result<(WorkloadRows, Plan, Vec<Placed>), CommandError> {
-    let mut rows = visible(caller, tx, id, Permission::WorkloadsWrite).await?;
+    let mut rows = visible(caller, tx, (id, seen), Permission::WorkloadsWrite).await?;
     if rows.workload.lifecycle != Lifecycle::Running {
         return Err(CommandError::new(
             Code::StateConflict,
@@ -303,16 +311,17 @@ fn app_of<'a>(engine: &'a Engine, rows: &WorkloadRows) -> Result<&'a dyn App, Co
     entry.map(|entry| &*entry.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))
 }
 
-/// A workload that the caller sees and may do that to.
+/// A workload that the caller sees and may do that to, if it is as it was seen.
 async fn visible(
     caller: &Caller,
     tx: &mut Tx,
-    id: WorkloadId,
+    (id, seen): (WorkloadId, &Seen),
     permission: Permission,
 ) -> Result<WorkloadRows, CommandError> {
     let rows = WorkloadRows::load(tx, id).await?;
     caller.must_see(rows.workload.project, "workload", id)?;
     caller.must(permission)?;
+    seen.must_hold(&rows.workload.name, rows.workload.revision)?;
     Ok(rows)
 }
 

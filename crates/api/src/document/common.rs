@@ -1,0 +1,164 @@
+//! What operations have in common, completed from what each says of itself: headers that it takes, codes that it answers with, and one response
+//! for every status that they travel under.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gpuaas_model::{Code, Permission, Role};
+use serde_json::Value;
+use utoipa::openapi::{
+    AllOfBuilder, Content, Header, Object, ObjectBuilder, Ref, RefOr, Response, ResponseBuilder, Schema, Type,
+    path::Operation,
+};
+
+use super::parameters;
+
+/// Answers that several operations give, each described once.
+pub(super) type Responses = BTreeMap<String, RefOr<Response>>;
+
+/// Completes the description of an operation; `shared` holds what it refers to.
+pub(super) fn complete(operation: &mut Operation, mutates: bool, shared: &mut Responses) {
+    let kind = Kind::of(operation, mutates);
+    let codes = kind.codes(operation);
+    parameters::complete(operation, &kind);
+    // Errors are said by their codes alone.
+    operation.responses.responses.retain(|status, _| status.starts_with('2'));
+    for (status, response) in &mut operation.responses.responses {
+        if let RefOr::T(response) = response {
+            describe_success(status, response);
+        }
+    }
+    if kind.is_tagged {
+        let unchanged = ResponseBuilder::new().description("It is as the ETag in `If-None-Match` says.");
+        operation.responses.responses.insert("304".to_owned(), unchanged.build().into());
+    }
+    for response in operation.responses.responses.values_mut() {
+        if let RefOr::T(response) = response {
+            response.headers.insert("Correlation-Id".to_owned(), RefOr::Ref(Ref::new(parameters::ECHOED)));
+        }
+    }
+    let mut by_status: BTreeMap<u16, BTreeSet<&str>> = BTreeMap::new();
+    codes.iter().for_each(|code| {
+        by_status.entry(code.status()).or_default().insert(code.as_str());
+    });
+    let mut refer = |status: u16, name: String, response: Response| {
+        let reference = Ref::new(format!("#/components/responses/{name}"));
+        operation.responses.responses.insert(status.to_string(), RefOr::Ref(reference));
+        shared.insert(name, response.into());
+    };
+    for (status, codes) in by_status {
+        let name = codes.iter().copied().collect::<Vec<_>>().join(".");
+        refer(status, name, problem(status, codes));
+    }
+    // The protocol's own refusal, before any operation is known.
+    let refused = ResponseBuilder::new().description("The headers are longer than 64 KiB. Without a body.");
+    refer(431, "headers_too_large".to_owned(), refused.build());
+    let extensions = operation.extensions.get_or_insert_default();
+    extensions.insert("x-errors".to_owned(), codes.iter().map(|code| Value::from(code.as_str())).collect());
+}
+
+/// What matters of an operation for what it shares with others.
+pub(super) struct Kind {
+    pub(super) mutates: bool,
+    pub(super) needs_token: bool,
+    /// Whether its own object is compared with `If-Match`.
+    pub(super) compares: bool,
+    /// Whether its answer carries an ETag.
+    pub(super) is_tagged: bool,
+    takes_body: bool,
+    /// Whether it reads a path or a query that can be wrong.
+    reads_address: bool,
+    is_denied_to_some: bool,
+}
+
+impl Kind {
+    fn of(operation: &Operation, mutates: bool) -> Self {
+        let permission: Option<Permission> =
+            said(operation, "x-permission").and_then(Value::as_str).and_then(|permission| permission.parse().ok());
+        let is_tagged = |response: &RefOr<Response>| matches!(response, RefOr::T(response) if response.headers.contains_key("ETag"));
+        Self {
+            mutates,
+            needs_token: operation.security.is_some(),
+            compares: own_codes(operation).contains(&Code::PreconditionFailed),
+            is_tagged: operation.responses.responses.get("200").is_some_and(is_tagged),
+            takes_body: operation.request_body.is_some(),
+            reads_address: operation.parameters.as_ref().is_some_and(|parameters| !parameters.is_empty()),
+            is_denied_to_some: permission
+                .is_some_and(|permission| Role::ALL.iter().any(|role| !role.allows(permission))),
+        }
+    }
+
+    /// Whether an idempotency key is looked at; for that the body is read, whether the operation takes one or not.
+    pub(super) fn takes_key(&self) -> bool {
+        self.mutates && self.needs_token
+    }
+
+    /// The operation's own codes, and those of its kind.
+    fn codes(&self, operation: &Operation) -> Vec<Code> {
+        let mut codes = own_codes(operation);
+        let mut add = |when: bool, code: Code| {
+            if when && !codes.contains(&code) {
+                codes.push(code);
+            }
+        };
+        add(self.needs_token, Code::Unauthenticated);
+        add(self.is_denied_to_some, Code::Forbidden);
+        add(self.reads_address || self.mutates, Code::QueryInvalid);
+        // Also of those that take none: one that says something is refused.
+        add(self.mutates, Code::BodyInvalid);
+        add(self.mutates, Code::BodyTooLarge);
+        add(self.mutates, Code::BodyTooSlow);
+        add(self.takes_body, Code::MediaTypeUnsupported);
+        add(self.takes_key(), Code::IdempotencyKeyReused);
+        add(self.mutates, Code::PreconditionFailed);
+        add(true, Code::RateLimited);
+        add(true, Code::Unavailable);
+        add(true, Code::Internal);
+        codes
+    }
+}
+
+fn said<'a>(operation: &'a Operation, extension: &str) -> Option<&'a Value> {
+    operation.extensions.as_ref()?.get(extension)
+}
+
+fn own_codes(operation: &Operation) -> Vec<Code> {
+    let codes = said(operation, "x-errors").and_then(Value::as_array).into_iter().flatten();
+    codes.filter_map(|code| code.as_str()?.parse().ok()).collect()
+}
+
+fn describe_success(status: &str, response: &mut Response) {
+    if response.description.is_empty() {
+        let description = match status {
+            "201" => "Made.",
+            "202" => "Accepted: it is carried out from now on.",
+            _ => "The answer.",
+        };
+        response.description = description.to_owned();
+    }
+}
+
+/// The response under `status`, which one of `codes` explains.
+fn problem(status: u16, codes: BTreeSet<&str>) -> Response {
+    let code = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(codes.iter().copied()));
+    let schema = AllOfBuilder::new()
+        .item(Ref::from_schema_name("Problem"))
+        .item(ObjectBuilder::new().property("code", code))
+        .build();
+    let description = codes.iter().map(|code| format!("`{code}`")).collect::<Vec<_>>().join(", ");
+    let mut response = ResponseBuilder::new()
+        .description(description)
+        .content("application/problem+json", Content::new(Some(Schema::AllOf(schema))))
+        .build();
+    let header = |description: &str| -> RefOr<Header> {
+        let mut header = Header::new(Object::with_type(Type::String));
+        header.description = Some(description.to_owned());
+        header.into()
+    };
+    response.headers.insert("Correlation-Id".to_owned(), RefOr::Ref(Ref::new(parameters::ECHOED)));
+    match status {
+        401 => response.headers.insert("WWW-Authenticate".to_owned(), header("`Bearer`.")),
+        429 => response.headers.insert("Retry-After".to_owned(), header("Seconds to wait.")),
+        _ => None,
+    };
+    response
+}

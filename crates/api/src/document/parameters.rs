@@ -1,0 +1,72 @@
+//! What operations of a kind take besides their own queries: headers, and the parts of their paths; and the header that every answer carries.
+
+use utoipa::openapi::{
+    Components, Header, KnownFormat, ObjectBuilder, Ref, RefOr, Required, SchemaFormat, Type,
+    path::{Operation, Parameter, ParameterBuilder, ParameterIn},
+};
+
+use super::{common::Kind, schema};
+use crate::idempotency::KEY_BYTES_MAX;
+
+/// Where the echoed correlation id is described.
+pub(super) const ECHOED: &str = "#/components/headers/CorrelationId";
+
+/// Texts of entity tags, as RFC 9110 has them: `*`, or a list of them.
+const TAGS: &str = r#"^(\*|(W/)?"[!#-~]*"(, *(W/)?"[!#-~]*")*)$"#;
+
+/// Adds the headers that an operation of that kind takes, and says what those of its path and query look like.
+pub(super) fn complete(operation: &mut Operation, kind: &Kind) {
+    let name = operation.operation_id.clone().unwrap_or_default();
+    for parameter in operation.parameters.iter_mut().flatten() {
+        let RefOr::T(parameter) = parameter else { continue };
+        let schema = match parameter.parameter_in {
+            ParameterIn::Path => Some(schema::of_path(&parameter.name)),
+            ParameterIn::Query => schema::of_query(&parameter.name, &name),
+            _ => None,
+        };
+        parameter.schema = schema.map(Into::into).or(parameter.schema.take());
+    }
+    let mut taken = vec!["CorrelationId"];
+    taken.extend(kind.takes_key().then_some("IdempotencyKey"));
+    taken.extend(kind.compares.then_some("IfMatch"));
+    taken.extend(kind.is_tagged.then_some("IfNoneMatch"));
+    let references = taken.into_iter().map(|name| RefOr::Ref(Ref::new(format!("#/components/parameters/{name}"))));
+    operation.parameters.get_or_insert_default().extend(references);
+}
+
+/// Describes them once.
+pub(super) fn describe(components: &mut Components) {
+    let mut describe = |name: &str, parameter: Parameter| {
+        components.parameters.insert(name.to_owned(), parameter.into());
+    };
+    let correlation = "A UUID that finds everything about this request in logs, events and audit. Anything else is \
+                       replaced by a fresh one.";
+    let uuid =
+        ObjectBuilder::new().schema_type(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::Uuid)));
+    describe("CorrelationId", header("Correlation-Id", correlation, ObjectBuilder::new().schema_type(Type::String)));
+    let key = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .min_length(Some(1))
+        .max_length(Some(KEY_BYTES_MAX))
+        .pattern(Some("^[!-~]+$"));
+    let description = "A request that is repeated under the same key within a day is answered again, not done again.";
+    describe("IdempotencyKey", header("Idempotency-Key", description, key));
+    let tags = || ObjectBuilder::new().schema_type(Type::String).pattern(Some(TAGS));
+    let description = "ETags, one of which the object must still have for anything to be done; `*` for any.";
+    describe("IfMatch", header("If-Match", description, tags()));
+    let description = "ETags that the caller holds already: while one of them is the present one, 304 without a body.";
+    describe("IfNoneMatch", header("If-None-Match", description, tags()));
+    let mut echoed = Header::new(uuid.build());
+    echoed.description = Some("The id under which this request is found.".to_owned());
+    components.headers.insert("CorrelationId".to_owned(), echoed.into());
+}
+
+fn header(name: &str, description: &str, schema: ObjectBuilder) -> Parameter {
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(description))
+        .schema(Some(schema))
+        .build()
+}

@@ -1,0 +1,77 @@
+//! What parameters look like: which texts and numbers an operation takes. Refused are others by the routes themselves.
+
+use gpuaas_model::{
+    AllocationState, AuditAction, Connectivity, Health, Lifecycle, Name, NodeState, OperationState, TaskState,
+};
+use utoipa::openapi::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
+
+use crate::{page::TEXT_BYTES_MAX, shown::SECTIONS};
+
+/// A DNS label; an id in its usual form is one too.
+const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
+
+fn string() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+/// A text that is looked for.
+fn text() -> Object {
+    string().max_length(Some(TEXT_BYTES_MAX)).build()
+}
+
+/// An object's name or id.
+fn key() -> Object {
+    string().min_length(Some(1)).max_length(Some(Name::LENGTH_BYTES_MAX)).pattern(Some(LABEL)).build()
+}
+
+/// An object's id.
+fn id() -> Object {
+    string().format(Some(SchemaFormat::KnownFormat(KnownFormat::Uuid))).build()
+}
+
+/// How many items a page has.
+fn limit() -> Object {
+    let most = gpuaas_store::Page::LIMIT_MAX;
+    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).maximum(Some(most)).build()
+}
+
+/// A number of an event or audit record, or of seconds.
+fn number() -> Object {
+    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(i64::MAX)).build()
+}
+
+fn words(words: impl IntoIterator<Item = &'static str>) -> Object {
+    string().enum_values(Some(words)).build()
+}
+
+macro_rules! words_of {
+    ($words:ident) => {
+        words($words::ALL.iter().map(|word| word.as_str()))
+    };
+}
+
+/// A part of a path, by its name.
+pub(super) fn of_path(name: &str) -> Object {
+    if name == "id" { id() } else { key() }
+}
+
+/// A parameter of the query of an operation, by its name; absent for one whose own description says all.
+pub(super) fn of_query(name: &str, operation: &str) -> Option<Object> {
+    Some(match (name, operation) {
+        ("project" | "workload" | "node", _) => key(),
+        ("cursor" | "operation", _) => id(),
+        ("limit", _) => limit(),
+        ("after" | "since_seconds", _) => number(),
+        ("actor" | "target" | "app" | "unit", _) => text(),
+        ("action", _) => words_of!(AuditAction),
+        ("connectivity", _) => words_of!(Connectivity),
+        ("health", _) => words_of!(Health),
+        ("lifecycle", _) => words_of!(Lifecycle),
+        ("section", _) => words(SECTIONS),
+        ("state", "list_nodes") => words_of!(NodeState),
+        ("state", "list_allocations") => words_of!(AllocationState),
+        ("state", "list_operations") => words_of!(OperationState),
+        ("state", "list_tasks") => words_of!(TaskState),
+        _ => return None,
+    })
+}

@@ -1,0 +1,184 @@
+//! `ETag`, `If-None-Match` and `If-Match`: what a client has seen, and whether it is still so.
+//!
+//! A tag is `"REVISION-DIGEST"`: the revision of the object's row, which grows with its every change and is what `If-Match` compares, in the
+//! transaction of the mutation; and the digest of what was shown, which `If-None-Match` compares too, because an answer also shows what is kept
+//! beside the row (members, operations). To clients it is opaque. Comparison with `If-Match` is strong (RFC 9110): a weak tag never matches.
+//!
+//! A mutation that compares nothing refuses `If-Match` rather than to go on as if it held.
+
+use std::convert::Infallible;
+
+use axum::{
+    extract::{FromRequestParts, MatchedPath, Request},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use gpuaas_engine::Seen;
+use gpuaas_model::Code;
+use serde::Serialize;
+
+use crate::{document, problem::ApiProblem};
+
+/// Hex digits of the digest in a tag.
+const DIGEST_LENGTH: usize = 16;
+
+/// What a client holds already.
+pub(crate) struct Held(HeaderMap);
+
+impl<S: Sync> FromRequestParts<S> for Held {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(parts.headers.clone()))
+    }
+}
+
+impl Held {
+    /// Answers with the object, or with 304 where the client holds it as it is.
+    pub(crate) fn or_send(&self, revision: u64, shown: &impl Serialize) -> Result<Response, ApiProblem> {
+        let body = serde_json::to_vec(shown).map_err(|error| {
+            tracing::error!(%error, "an answer could not be written");
+            ApiProblem::new(Code::Internal, "the control plane failed on this request")
+        })?;
+        let digest = gpuaas_trust::sha256_hex(&body);
+        let tag = format!("\"{revision}-{}\"", &digest[..DIGEST_LENGTH]);
+        let is_held = match tags(&self.0, &header::IF_NONE_MATCH)? {
+            None => false,
+            Some(Tags::Any) => true,
+            // Weak comparison: 304 promises no more than that the answer would say the same.
+            Some(Tags::OneOf(held)) => held.iter().any(|held| held.strip_prefix("W/").unwrap_or(held) == tag),
+        };
+        let present = HeaderValue::try_from(tag).map_err(|_| ApiProblem::new(Code::Internal, "a tag is no header"))?;
+        let headers = [(header::ETAG, present), (header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"))];
+        if is_held {
+            return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
+        }
+        let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+        Ok((headers, kind, body).into_response())
+    }
+}
+
+/// What the object must still be like for a mutation.
+pub(crate) struct IfMatch(pub(crate) Seen);
+
+impl<S: Sync> FromRequestParts<S> for IfMatch {
+    type Rejection = ApiProblem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiProblem> {
+        Ok(Self(match tags(&parts.headers, &header::IF_MATCH)? {
+            None | Some(Tags::Any) => Seen::Whatever,
+            Some(Tags::OneOf(seen)) => Seen::Revisions(seen.iter().filter_map(|tag| revision(tag)).collect()),
+        }))
+    }
+}
+
+/// The revision in a strong tag of ours.
+fn revision(tag: &str) -> Option<u64> {
+    let (revision, digest) = tag.strip_prefix('"')?.strip_suffix('"')?.split_once('-')?;
+    let is_ours = digest.len() == DIGEST_LENGTH
+        && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && revision.bytes().all(|byte| byte.is_ascii_digit());
+    if is_ours { revision.parse().ok() } else { None }
+}
+
+/// Refuses `If-Match` where nothing is compared.
+pub(crate) async fn refuse_unasked(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>();
+    let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
+    let is_ignored = declared.is_some_and(|declared| declared.mutates && !declared.compares);
+    match tags(request.headers(), &header::IF_MATCH) {
+        Ok(Some(Tags::OneOf(_))) if is_ignored => {
+            ApiProblem::new(Code::PreconditionFailed, "this operation has no object to compare")
+                .about("If-Match")
+                .then("leave If-Match out")
+                .into_response()
+        }
+        Err(refused) if declared.is_some_and(|declared| declared.mutates) => refused.into_response(),
+        Ok(_) | Err(_) => next.run(request).await,
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Tags {
+    /// `*`
+    Any,
+    /// As they were sent, with their quotes.
+    OneOf(Vec<String>),
+}
+
+/// The tags of a header, of all its lines together.
+fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, ApiProblem> {
+    let mut lines = headers.get_all(name).iter().peekable();
+    if lines.peek().is_none() {
+        return Ok(None);
+    }
+    let text: Option<Vec<&str>> = lines.map(|line| line.to_str().ok()).collect();
+    let read = text.map(|lines| lines.join(",")).and_then(|text| parsed(&text));
+    read.map(Some).ok_or_else(|| {
+        ApiProblem::new(Code::QueryInvalid, format!("{name} holds neither * nor a list of ETags in quotes"))
+            .about(if *name == header::IF_MATCH { "If-Match" } else { "If-None-Match" })
+            .then("send an ETag as it was given, with its quotes")
+    })
+}
+
+fn parsed(text: &str) -> Option<Tags> {
+    if text.trim() == "*" {
+        return Some(Tags::Any);
+    }
+    let (mut rest, mut found) = (text.trim(), Vec::new());
+    while !rest.is_empty() {
+        let open = if rest.starts_with("W/") { 2 } else { 0 };
+        let inside = rest[open..].strip_prefix('"')?;
+        let length = open + inside.find('"')? + 2;
+        let tag = &rest[..length];
+        // Between the quotes: everything visible. A comma is one of them.
+        if tag[open + 1..length - 1].bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) {
+            return None;
+        }
+        found.push(tag.to_owned());
+        rest = rest[length..].trim_start();
+        // Empty elements of a list are no elements.
+        let behind = rest.trim_start_matches([',', ' ', '\t']);
+        if behind.len() == rest.len() && !rest.is_empty() {
+            return None;
+        }
+        rest = behind;
+    }
+    if found.is_empty() { None } else { Some(Tags::OneOf(found)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_holds_any_or_a_list_of_tags_and_nothing_else() {
+        let of = |tags: &[&str]| Some(Tags::OneOf(tags.iter().map(|tag| (*tag).to_owned()).collect()));
+        assert_eq!(parsed(" * "), Some(Tags::Any));
+        assert_eq!(parsed(r#""a""#), of(&[r#""a""#]));
+        assert_eq!(parsed(r#"W/"a,b" , "c","#), of(&[r#"W/"a,b""#, r#""c""#]));
+        assert_eq!(parsed(r#""""#), of(&[r#""""#]));
+        for bad in
+            ["", ",", "a", "\"a", "a\"", r#""a""b""#, r#""a" b"#, r#"w/"a""#, "*,*", r#"*, "a""#, "\"a b\"", "\"ä\""]
+        {
+            assert_eq!(parsed(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_a_strong_tag_of_ours_tells_a_revision() {
+        assert_eq!(revision(r#""7-0123456789abcdef""#), Some(7));
+        for foreign in [
+            r#"W/"7-0123456789abcdef""#,
+            r#""7""#,
+            r#""7-0123""#,
+            r#""-7-0123456789abcdef""#,
+            r#""+7-0123456789abcdef""#,
+            r#""99999999999999999999-0123456789abcdef""#,
+            r#""7-0123456789abcdeg""#,
+        ] {
+            assert_eq!(revision(foreign), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! JSON as clients send it. A key that is said twice is refused wherever it stands: what one reader takes from the first, another takes from
+//! the second. Nesting is bounded by the reader's own limit of 128.
+
+use std::{collections::HashSet, fmt};
+
+use gpuaas_model::Code;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor},
+};
+
+use crate::problem::ApiProblem;
+
+/// What to do about a body that is not what the operation takes.
+const COMPARE: &str = "compare it with the operation's schema: /api/docs";
+
+/// The object that a text holds, or the refusal with the field that is wrong.
+pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
+    // A list would be read as the fields of an object in their order, which nobody has promised.
+    if bytes.trim_ascii_start().first().is_some_and(|first| b"[\"-0123456789tfn".contains(first)) {
+        return Err(ApiProblem::new(Code::BodyInvalid, "the body is no object").then(COMPARE));
+    }
+    parsed::<Unrepeated>(bytes)?;
+    parsed(bytes)
+}
+
+/// Nothing at all, or an object without fields.
+pub(crate) fn must_say_nothing(bytes: &[u8]) -> Result<(), ApiProblem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    read::<Nothing>(bytes).map(|_| ())
+}
+
+fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let field = error.path().to_string();
+        let refused = refused(error.into_inner());
+        // A dot stands for the body as a whole.
+        if field == "." { refused } else { refused.about(bounded(&field)) }
+    })?;
+    reader.end().map_err(refused)?;
+    Ok(value)
+}
+
+fn refused(error: serde_json::Error) -> ApiProblem {
+    ApiProblem::new(Code::BodyInvalid, format!("the body cannot be read: {}", bounded(&error.to_string())))
+        .then(COMPARE)
+}
+
+/// What a client sent is repeated to it as far as it helps.
+pub(crate) fn bounded(text: &str) -> &str {
+    &text[..text.floor_char_boundary(256)]
+}
+
+/// Anything, as long as no object says a key twice.
+struct Unrepeated;
+
+impl<'de> Deserialize<'de> for Unrepeated {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Looking)
+    }
+}
+
+struct Looking;
+
+impl<'de> Visitor<'de> for Looking {
+    type Value = Unrepeated;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unrepeated, A::Error> {
+        let mut said = HashSet::new();
+        while let Some(key) = map.next_key::<String>()? {
+            map.next_value::<Unrepeated>()?;
+            if let Some(twice) = said.replace(key) {
+                return Err(A::Error::custom(format_args!("duplicate field `{twice}`")));
+            }
+        }
+        Ok(Unrepeated)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Unrepeated, A::Error> {
+        while items.next_element::<Unrepeated>()?.is_some() {}
+        Ok(Unrepeated)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Unrepeated, E> {
+        Ok(Unrepeated)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Unrepeated, E> {
+        Ok(Unrepeated)
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Unrepeated, E> {
+        Ok(Unrepeated)
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Unrepeated, E> {
+        Ok(Unrepeated)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Unrepeated, E> {
+        Ok(Unrepeated)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Unrepeated, E> {
+        Ok(Unrepeated)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_model::Coded;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Asked {
+        #[serde(rename = "name")]
+        _name: String,
+        #[serde(default, rename = "inner")]
+        _inner: Value,
+    }
+
+    fn refusal(text: &str) -> (Option<String>, String) {
+        let error = read::<Asked>(text.as_bytes()).expect_err(text);
+        let error = error.cause();
+        assert_eq!(error.code(), Code::BodyInvalid);
+        (error.field(), error.to_string())
+    }
+
+    #[test]
+    fn a_key_said_twice_is_refused_wherever_it_stands() {
+        for text in [r#"{"name":"a","name":"b"}"#, r#"{"name":"a","inner":[{"x":1,"y":2,"x":1}]}"#] {
+            assert!(refusal(text).1.contains("duplicate field"), "{text}");
+        }
+        assert!(read::<Asked>(br#"{"name":"a","inner":[{"x":1},{"x":1}]}"#).is_ok());
+    }
+
+    #[test]
+    fn a_list_is_no_object_whose_fields_are_left_to_guess() {
+        for text in [r#"["a", 1]"#, " [\"a\", 1]", "null", "7", "\"a\""] {
+            assert!(refusal(text).1.contains("no object"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_field_that_is_wrong_is_named() {
+        assert_eq!(refusal(r#"{"name":7}"#).0.as_deref(), Some("name"));
+        assert_eq!(refusal(r#"{"name":"a","id":"b"}"#).0.as_deref(), Some("id"));
+        assert_eq!(refusal("[]").0, None);
+        assert!(refusal(&format!(r#"{{"{}":1}}"#, "a".repeat(10_000))).0.is_some_and(|field| field.len() == 256));
+    }
+
+    #[test]
+    fn nesting_without_end_is_refused_and_ends_nothing() {
+        let deep = "[".repeat(10_000);
+        assert!(refusal(&format!(r#"{{"name":"a","inner":{deep}"#)).1.contains("recursion limit"));
+        assert!(read::<Value>(json!({ "a": [[[[]]]] }).to_string().as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn an_operation_without_a_body_takes_nothing_or_an_empty_object() {
+        assert!(must_say_nothing(b"").is_ok() && must_say_nothing(b" {} ").is_ok());
+        for text in ["null", "[]", "{", r#"{"state":"active"}"#, "{}{}"] {
+            assert!(must_say_nothing(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Bodies.
+
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::{JSON, Target, must_be_documented};
+use crate::operations::{Operation, operations};
+
+/// Fields that rows have and no request may name.
+const HIDDEN: [&str; 14] = [
+    "id",
+    "state",
+    "generation",
+    "revision",
+    "observed_generation",
+    "project_id",
+    "epoch",
+    "created_at",
+    "lifecycle",
+    "health",
+    "sha256",
+    "secret",
+    "__proto__",
+    "$ref",
+];
+
+/// One body, and the answer that it must get.
+struct Case {
+    what: String,
+    body: Vec<u8>,
+    status: u16,
+    code: &'static str,
+    field: Option<String>,
+}
+
+impl Case {
+    fn invalid(what: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
+        Self { what: what.into(), body: body.into(), status: 400, code: "body_invalid", field: None }
+    }
+
+    fn about(self, field: &str) -> Self {
+        Self { field: Some(field.to_owned()), ..self }
+    }
+}
+
+fn with(body: &Map<String, Value>, field: &str, value: Value) -> Vec<u8> {
+    let mut body = body.clone();
+    body.insert(field.to_owned(), value);
+    Value::Object(body).to_string().into_bytes()
+}
+
+/// As [`with`], of a value that no JSON library writes.
+fn with_text(body: &Map<String, Value>, field: &str, value: &str) -> Vec<u8> {
+    let text = String::from_utf8(with(body, field, json!("PUT-IT-HERE"))).expect("a text");
+    text.replace("\"PUT-IT-HERE\"", value).into_bytes()
+}
+
+fn cases(operation: &Operation) -> Vec<Case> {
+    let sound = operation.sound_body();
+    let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+    let mut cases = vec![
+        Case { status: 413, code: "body_too_large", ..Case::invalid("10 MB", vec![b' '; 10 * 1_024 * 1_024]) },
+        Case { status: 413, code: "body_too_large", ..Case::invalid("1 byte too long", vec![b' '; 1_024 * 1_024 + 1]) },
+        Case::invalid("invalid UTF-8", b"{\"name\":\"\xff\xfe\"}".to_vec()),
+        Case::invalid("nested 10,000 deep", with_text(&sound, "deep", &deep)),
+        Case::invalid("open 10,000 deep", "{\"a\":".repeat(10_000)),
+        Case::invalid("a repeated key", r#"{"again":1,"again":2}"#),
+        Case::invalid("half a document", "{\"name\":"),
+        Case::invalid("two documents", "{}{}"),
+        Case::invalid("a list", "[]"),
+        Case::invalid("a list of fields", r#"["a","b","c"]"#),
+        Case::invalid("null", "null"),
+        Case::invalid("a text", "\"text\""),
+        Case::invalid("zero bytes", "\0\0\0"),
+        Case::invalid("not a number", r#"{"a":NaN}"#),
+    ];
+    for hidden in HIDDEN.iter().filter(|hidden| !operation.fields().contains_key(**hidden)) {
+        let body = with(&sound, hidden, json!("x"));
+        cases.push(Case::invalid(format!("the hidden field {hidden}"), body).about(hidden));
+    }
+    for (name, schema) in operation.fields() {
+        cases.extend(of_field(&sound, &name, &schema));
+    }
+    cases
+}
+
+fn is_of_type(schema: &Value, name: &str) -> bool {
+    schema["type"] == name || schema["type"].as_array().is_some_and(|types| types.iter().any(|of| of == name))
+}
+
+fn of_field(sound: &Map<String, Value>, name: &str, schema: &Value) -> Vec<Case> {
+    let mut cases = Vec::new();
+    if is_of_type(schema, "integer") {
+        for number in ["-1", "1e400", "18446744073709551616", "1.5", "\"7\"", "[]"] {
+            let body = with_text(sound, name, number);
+            let about = if number == "1e400" { "" } else { name };
+            cases.push(Case::invalid(format!("{name} = {number}"), body).about(about));
+        }
+    }
+    if is_of_type(schema, "string") {
+        for value in [json!(7), json!([]), json!({}), json!(true)] {
+            cases.push(Case::invalid(format!("{name} = {value}"), with(sound, name, value)).about(name));
+        }
+        let twice = format!(r#"{{"{name}":"a","{name}":"b"}}"#);
+        cases.push(Case::invalid(format!("{name} twice"), twice));
+    }
+    cases
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_body_that_is_not_what_an_operation_takes_changes_anything() {
+    let target = Target::start().await;
+    let before = target.holds().await;
+    let mut tried = 0;
+    for operation in operations().iter().filter(|operation| operation.mutates()) {
+        let path = target.path(operation);
+        for case in cases(operation) {
+            let answer = target.send(&operation.method, &path, &[JSON], case.body.clone()).await;
+            let said = format!("{} with {}: {answer:?}", operation.name, case.what);
+            assert_eq!((answer.status, answer.code()), (case.status, case.code), "{said}");
+            must_be_documented(&answer, operation, &case.what);
+            if let Some(field) = case.field.filter(|field| !field.is_empty()) {
+                assert_eq!(answer.body["field"], field, "{said}");
+            }
+            tried += 1;
+        }
+    }
+    println!("    hostile bodies: {tried} cases");
+    assert!(tried > 500, "{tried}");
+    assert_eq!(target.holds().await, before);
+}
+
+/// Texts that nothing of ours is called, and that no page, path or database should meet.
+fn bad_texts() -> Vec<String> {
+    let fixed =
+        ["", "<script>alert(1)</script>", "a\u{0}b", "a\nb", "\u{1b}[31m", "..", "../../etc/passwd", "' OR 1=1 --"];
+    let long = ["a".repeat(10_000), "ü".repeat(5_000), "\u{202e}gnp".to_owned()];
+    fixed.into_iter().map(str::to_owned).chain(long).collect()
+}
+
+/// Whether the document says that the field does not take it. What it takes is stored and shown as it is.
+fn is_refused_by(schema: &Value, text: &str) -> bool {
+    let is_long = schema["maxLength"].as_u64().is_some_and(|most| text.chars().count() as u64 > most);
+    let is_short = schema["minLength"].as_u64().is_some_and(|least| (text.chars().count() as u64) < least);
+    // Every pattern of ours is of words.
+    let is_no_word = !schema["pattern"].is_null() && !text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_long || is_short || is_no_word || text.chars().any(char::is_control)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_text_that_the_document_excludes_is_taken_in_any_field() {
+    let target = Target::start().await;
+    let before = target.holds().await;
+    let mut tried = 0;
+    for operation in operations().iter().filter(|operation| operation.mutates()) {
+        let (path, sound) = (target.path(operation), operation.sound_body());
+        for (name, schema) in operation.fields() {
+            for text in bad_texts().iter().filter(|text| is_of_type(&schema, "string") && is_refused_by(&schema, text))
+            {
+                let answer = target.send(&operation.method, &path, &[JSON], with(&sound, &name, json!(text))).await;
+                let case = format!("{name} = {:?}", &text[..text.len().min(20)]);
+                assert!((400..500).contains(&answer.status), "{} {case}: {answer:?}", operation.name);
+                must_be_documented(&answer, operation, &case);
+                assert!(answer.body.to_string().len() < 30_000, "{} {case}", operation.name);
+                tried += 1;
+            }
+        }
+    }
+    println!("    hostile texts: {tried} cases");
+    assert!(tried > 150, "{tried}");
+    assert_eq!(target.holds().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_none_says_which_field_and_what_to_choose() {
+    let target = Target::start().await;
+    for path in ["/api/v1/projects", "/api/v1/nodes"] {
+        for text in bad_texts() {
+            let answer = target.send(&Method::POST, path, &[JSON], json!({ "name": text }).to_string()).await;
+            assert_eq!((answer.status, answer.code()), (422, "field_invalid"), "{path} {answer:?}");
+            assert_eq!(answer.body["field"], "name");
+        }
+    }
+    for (field, value) in [
+        ("region", json!("a\u{0}b")),
+        ("region", json!("a".repeat(64))),
+        ("labels", json!({ "a b": "c" })),
+        ("labels.a", json!({ "a": "\u{7}" })),
+        ("labels", Value::Object((0..65).map(|number| (format!("l{number}"), json!("x"))).collect())),
+    ] {
+        let mut body = json!({ "name": "gpu-77" });
+        body[field.split('.').next().expect("a name")] = value;
+        let answer = target.send(&Method::POST, "/api/v1/nodes", &[JSON], body.to_string()).await;
+        assert_eq!((answer.code(), answer.body["field"].as_str()), ("field_invalid", Some(field)), "{answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_content_type_or_method_is_refused_on_every_path() {
+    let target = Target::start().await;
+    let before = target.holds().await;
+    let operations = operations();
+    for operation in operations.iter().filter(|operation| operation.body.is_some()) {
+        let body = Value::Object(operation.sound_body()).to_string();
+        for kind in [
+            "text/plain",
+            "application/x-www-form-urlencoded",
+            "application/jsonx",
+            "multipart/form-data; boundary=x",
+            "",
+        ] {
+            let answer =
+                target.send(&operation.method, &target.path(operation), &[("content-type", kind)], body.clone()).await;
+            assert_eq!(
+                (answer.status, answer.code()),
+                (415, "media_type_unsupported"),
+                "{} {answer:?}",
+                operation.name
+            );
+            must_be_documented(&answer, operation, kind);
+        }
+    }
+    for operation in &operations {
+        let known: Vec<&Method> =
+            operations.iter().filter(|other| other.template == operation.template).map(|other| &other.method).collect();
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            if known.contains(&&method) {
+                continue;
+            }
+            let answer = target.send(&method, &target.path(operation), &[JSON], "{}").await;
+            assert_eq!((answer.status, answer.code()), (405, "method_not_allowed"), "{method} {answer:?}");
+            let allowed = answer.headers["allow"].to_str().expect("a text");
+            assert!(known.iter().all(|method| allowed.contains(method.as_str())), "{method} {answer:?}");
+        }
+    }
+    assert_eq!(target.holds().await, before);
+}

@@ -1,0 +1,83 @@
+//! Many at once: guesses of tokens, and connections that only wait.
+
+use http::Method;
+use serde_json::json;
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::JSON;
+use crate::{
+    raw::{bearer, send},
+    world::Platform,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_guesses_tokens_is_held_back_and_the_good_tokens_of_its_address_are_not() {
+    let platform = Platform::start(0);
+    let good = bearer(&platform);
+    let whoami =
+        async |token: &str| send(&platform, Method::GET, "/api/v1/whoami", &[("authorization", token)], "").await;
+    assert_eq!(whoami(&good).await.status, 200);
+    let mut refused = None;
+    for guess in 0..300 {
+        let answer = whoami(&format!("Bearer gpuaas_{guess}")).await;
+        if answer.status != 401 {
+            refused = Some(answer);
+            break;
+        }
+    }
+    let refused = refused.expect("300 guesses in a few seconds are more than ten a second");
+    assert_eq!((refused.status, refused.code()), (429, "rate_limited"), "{refused:?}");
+    assert!(refused.headers.contains_key("retry-after"));
+    assert_eq!(whoami(&good).await.status, 200, "who shares the address is not locked out");
+    let enrollment = json!({
+        "node": crate::operations::NOBODYS_ID, "token": "x", "csr": "x", "machine_id": "x", "agent_version": "x",
+    });
+    let answer = send(&platform, Method::POST, "/api/v1/enroll", &[JSON], enrollment.to_string()).await;
+    assert_eq!((answer.status, answer.code()), (429, "rate_limited"), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_tries_enrollment_tokens_is_held_back() {
+    let platform = Platform::start(0);
+    let mut codes = Vec::new();
+    for guess in 0..300 {
+        let ask = json!({
+            "node": crate::operations::NOBODYS_ID, "token": format!("gpuaas-enroll_{guess}"), "csr": "x",
+            "machine_id": "x", "agent_version": "x",
+        });
+        let answer = send(&platform, Method::POST, "/api/v1/enroll", &[JSON], ask.to_string()).await;
+        codes.push(answer.code().to_owned());
+        if answer.status == 429 {
+            break;
+        }
+    }
+    assert_eq!(codes.pop().as_deref(), Some("rate_limited"), "{} tries", codes.len());
+    assert!(codes.iter().all(|code| code == "enrollment_invalid"), "{codes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_address_holds_all_connections() {
+    let platform = Platform::start(0);
+    let ready = platform.ready();
+    let address = ready["url"].as_str().and_then(|url| url.strip_prefix("https://")).expect("a URL");
+    let address: std::net::SocketAddr = address.parse().expect("an address");
+    let from = async |last: u8| -> TcpStream {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(([127, 0, 0, last], 0).into()).expect("an address of the loopback");
+        socket.connect(address).await.expect("the kernel takes it")
+    };
+    let is_closed = async |stream: &TcpStream| {
+        let mut one = [0];
+        let read = async { stream.readable().await.is_ok() && stream.try_read(&mut one).is_ok_and(|read| read == 0) };
+        tokio::time::timeout(std::time::Duration::from_secs(1), read).await.unwrap_or(false)
+    };
+    let mut held = Vec::new();
+    for _ in 0..256 {
+        held.push(from(9).await);
+    }
+    assert!(is_closed(&from(9).await).await, "the 257th of one address is not taken");
+    assert!(!is_closed(&held[255]).await, "the 256th is");
+    assert_eq!(send(&platform, Method::GET, "/livez", &[], "").await.status, 200, "another address is served");
+    drop(held);
+    crate::world::eventually("its share does not come back", async || !is_closed(&from(9).await).await).await;
+}

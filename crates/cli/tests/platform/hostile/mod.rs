@@ -1,0 +1,106 @@
+//! What no client of ours sends, tried on every operation of the document: each is answered with a problem that the operation's own description
+//! names, nothing is changed, and the control plane answers afterwards.
+
+mod bodies;
+mod crowds;
+mod lists;
+mod preconditions;
+mod slow;
+
+use gpuaas_api_types::{CreateAllocation, CreateProject, CreateToken, RegisterNode};
+use http::Method;
+use serde_json::Value;
+
+use crate::{
+    operations::{NOBODYS_ID, Operation},
+    raw::{Answer, bearer, send},
+    world::{Platform, eventually},
+};
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+/// A control plane that holds one of everything that needs no cluster.
+struct Target {
+    platform: Platform,
+    bearer: String,
+    allocation: String,
+    token: String,
+}
+
+impl Target {
+    async fn start() -> Self {
+        let platform = tokio::task::block_in_place(|| Platform::start(1));
+        let client = platform.client();
+        client.create_project(&CreateProject { name: "ours".to_owned() }).await.expect("made");
+        let registered = RegisterNode { name: "gpu-01".to_owned(), ..RegisterNode::default() };
+        client.register_node(&registered).await.expect("registered");
+        let ask = CreateAllocation { project: "ours".to_owned(), node: "demo-1".to_owned() };
+        let allocation = client.create_allocation(&ask).await.expect("made").id;
+        eventually("the allocation does not become active", async || {
+            let list = client.list_allocations(None, None).await.expect("listed");
+            list.items.iter().all(|allocation| allocation.state == "active")
+        })
+        .await;
+        let ask = CreateToken {
+            name: "robot".to_owned(),
+            role: "viewer".to_owned(),
+            project: Some("ours".to_owned()),
+            ttl_seconds: Some(3_600),
+        };
+        let token = client.create_token(&ask).await.expect("made").token.id;
+        let bearer = bearer(&platform);
+        Self { platform, bearer, allocation, token }
+    }
+
+    /// The operation's path to an object that is there, where one is.
+    fn path(&self, operation: &Operation) -> String {
+        let of_allocation = operation.template.starts_with("/api/v1/allocations");
+        let of_token = operation.template.starts_with("/api/v1/tokens");
+        operation.path(|part| match part {
+            "node" => "gpu-01".to_owned(),
+            "slug" => "rke2".to_owned(),
+            "id" if of_allocation => self.allocation.clone(),
+            "id" if of_token => self.token.clone(),
+            _ => NOBODYS_ID.to_owned(),
+        })
+    }
+
+    async fn send(&self, method: &Method, path: &str, headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Answer {
+        let headers = [&[("authorization", self.bearer.as_str())], headers].concat();
+        send(&self.platform, method.clone(), path, &headers, body.into()).await
+    }
+
+    /// Everything that a mutation would have changed. Refusals are audited, and nothing else of them remains.
+    async fn holds(&self) -> Vec<Value> {
+        let mut held = Vec::new();
+        for path in [
+            "/api/v1/events?limit=1000",
+            "/api/v1/events?project=ours",
+            "/api/v1/nodes",
+            "/api/v1/projects",
+            "/api/v1/tokens",
+            "/api/v1/allocations",
+            "/api/v1/artifacts",
+            "/api/v1/workloads",
+            "/api/v1/operations",
+        ] {
+            let answer = self.send(&Method::GET, path, &[], "").await;
+            assert_eq!(answer.status, 200, "it does not answer any more: {answer:?}");
+            held.push(answer.body);
+        }
+        let audit = self.send(&Method::GET, "/api/v1/audit", &[], "").await.body["items"].clone();
+        let accepted = audit.as_array().expect("a list").iter().filter(|record| record["result"] == "accepted").count();
+        held.push(accepted.into());
+        held
+    }
+}
+
+/// That it is a problem document, with a code that the operation's description names and something to do next.
+fn must_be_documented(answer: &Answer, operation: &Operation, case: &str) {
+    let case = format!("{} {case}: {answer:?}", operation.name);
+    assert_eq!(answer.headers["content-type"], "application/problem+json", "{case}");
+    assert!(operation.errors.contains(answer.code()), "{} is not in its description; {case}", answer.code());
+    assert_eq!(answer.body["status"], answer.status, "{case}");
+    assert!(answer.body["next"].as_str().is_some_and(|next| !next.is_empty()), "{case}");
+    assert_eq!(answer.headers["correlation-id"], answer.body["correlation_id"].as_str().expect("an id"), "{case}");
+}

@@ -1,0 +1,108 @@
+//! Operations of the API, read from its document: what is added there is tried by itself.
+
+use std::collections::BTreeSet;
+
+use gpuaas_model::Permission;
+use http::Method;
+use serde_json::{Map, Value, json};
+
+/// Of the right form; nothing has it.
+pub(crate) const NOBODYS_ID: &str = "0198c0de-0000-7000-8000-000000000000";
+
+/// One operation as the document describes it.
+pub(crate) struct Operation {
+    pub(crate) name: String,
+    pub(crate) method: Method,
+    /// With its parts in braces.
+    pub(crate) template: String,
+    /// Absent for an operation that asks for no token.
+    pub(crate) needs: Option<Permission>,
+    /// Its codes.
+    pub(crate) errors: BTreeSet<String>,
+    pub(crate) takes_project: bool,
+    pub(crate) compares: bool,
+    /// Names of the parameters of its query, each with its schema.
+    pub(crate) query: Map<String, Value>,
+    /// The schema of its body.
+    pub(crate) body: Option<Value>,
+}
+
+/// All of them.
+pub(crate) fn operations() -> Vec<Operation> {
+    let document = include_str!("../../../../docs/openapi.json");
+    let document: Value = serde_json::from_str(document).expect("JSON");
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for (method, described) in item.as_object().expect("operations") {
+            operations.push(read(&document, path, method, described));
+        }
+    }
+    operations
+}
+
+fn read(document: &Value, path: &str, method: &str, described: &Value) -> Operation {
+    let parameters = described["parameters"].as_array().cloned().unwrap_or_default();
+    let in_query = parameters.iter().filter(|of| of["in"] == "query");
+    let query: Map<String, Value> =
+        in_query.map(|of| (of["name"].as_str().expect("a name").to_owned(), of["schema"].clone())).collect();
+    let said = described["x-permission"].as_str().expect("every operation says what it needs");
+    let codes = described["x-errors"].as_array().expect("codes").iter();
+    let body = described.pointer("/requestBody/content/application~1json/schema");
+    let body = body.map(|body| match body["$ref"].as_str() {
+        Some(reference) => document.pointer(&reference[1..]).expect("a schema").clone(),
+        None => body.clone(),
+    });
+    Operation {
+        name: described["operationId"].as_str().expect("a name").to_owned(),
+        method: method.to_uppercase().parse().expect("a method"),
+        template: path.to_owned(),
+        needs: said.parse().ok(),
+        errors: codes.map(|code| code.as_str().expect("a code").to_owned()).collect(),
+        takes_project: query.contains_key("project"),
+        compares: parameters.iter().any(|of| of["$ref"].as_str().is_some_and(|of| of.ends_with("/IfMatch"))),
+        query,
+        body,
+    }
+}
+
+impl Operation {
+    /// Whether it changes something.
+    pub(crate) fn mutates(&self) -> bool {
+        self.method != Method::GET
+    }
+
+    /// Its path, the parts in braces filled in by their names.
+    pub(crate) fn path(&self, part: impl Fn(&str) -> String) -> String {
+        let parts = self.template.split('/').map(|text| {
+            text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).map_or_else(|| text.to_owned(), &part)
+        });
+        parts.collect::<Vec<_>>().join("/")
+    }
+
+    /// Its path with ids of the right form that nothing has.
+    pub(crate) fn path_of_nobody(&self) -> String {
+        self.path(|_| NOBODYS_ID.to_owned())
+    }
+
+    /// The fields of its body with their schemas.
+    pub(crate) fn fields(&self) -> Map<String, Value> {
+        self.body.as_ref().and_then(|body| body["properties"].as_object()).cloned().unwrap_or_default()
+    }
+
+    /// A body of the right form, of the fields that it must have.
+    pub(crate) fn sound_body(&self) -> Map<String, Value> {
+        let required = self.body.as_ref().and_then(|body| body["required"].as_array()).cloned().unwrap_or_default();
+        let schemas = self.fields();
+        required.iter().filter_map(Value::as_str).map(|name| (name.to_owned(), sound(name, &schemas[name]))).collect()
+    }
+}
+
+fn sound(name: &str, schema: &Value) -> Value {
+    match name {
+        "role" => json!("viewer"),
+        "source" => json!("/nowhere/at/all"),
+        _ if schema["type"] == "object" => json!({}),
+        _ if schema["format"] == "uuid" => json!(NOBODYS_ID),
+        _ => json!("nobody"),
+    }
+}

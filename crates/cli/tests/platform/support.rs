@@ -1,0 +1,50 @@
+//! The support bundle as whoever helps gets it.
+
+use std::{collections::BTreeMap, io::Read, os::unix::fs::PermissionsExt};
+
+use flate2::read::GzDecoder;
+use gpuaas_api_types::CreateProject;
+
+use crate::world::Platform;
+
+fn unpacked(file: &std::path::Path) -> BTreeMap<String, String> {
+    let bytes = std::fs::File::open(file).expect("a bundle");
+    let mut archive = tar::Archive::new(GzDecoder::new(bytes));
+    let entries = archive.entries().expect("an archive").map(|entry| {
+        let mut entry = entry.expect("an entry");
+        let name = entry.path().expect("a name").strip_prefix("gpuaas-support").expect("its folder").to_owned();
+        let mut text = String::new();
+        entry.read_to_string(&mut text).expect("text");
+        (name.to_string_lossy().into_owned(), text)
+    });
+    entries.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_holds_what_helps_and_no_secret_even_of_files_that_are_added() {
+    let platform = Platform::start(1);
+    let admin = platform.client();
+    admin.create_project(&CreateProject { name: "one".into() }).await.expect("made");
+    admin.ping_node("demo-1").await.expect("an answer");
+    let registered = admin.register_node(&gpuaas_api_types::RegisterNode { name: "gpu-09".into(), ..Default::default() });
+    let enrollment = registered.await.expect("registered").enrollment.string;
+    let token = platform.ready()["token"].as_str().expect("a token").to_owned();
+    let (log, file) = (platform.file("server.log"), platform.file("bundle.tar.gz"));
+    let said = format!("started with {token}\nenroll {enrollment}\nclient-key-data: c2VjcmV0LWtleQ==\nall is well\n");
+    std::fs::write(&log, said).expect("written");
+    let (log, path) = (log.to_string_lossy().into_owned(), file.to_string_lossy().into_owned());
+    let ended = platform.gpuaas(&["support", "bundle", "--file", &path, "--add", &log]);
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
+    let entries = unpacked(&file);
+    for name in ["nodes.json", "tasks.json", "events.json", "audit.json", "signing-keys.json", "metrics.txt", "readyz.txt"] {
+        assert!(entries.get(name).is_some_and(|text| text.len() > 10), "{name}: {:?}", entries.keys());
+    }
+    assert!(!entries.contains_key("missing.json"), "{:?}", entries.get("missing.json"));
+    assert!(entries["nodes.json"].contains("demo-1") && entries["tasks.json"].contains("host.noop"));
+    assert!(entries["added/server.log"].contains("all is well"));
+    let whole = entries.values().fold(String::new(), |whole, text| whole + text);
+    for secret in [token.as_str(), &enrollment, "c2VjcmV0LWtleQ=="] {
+        assert!(!whole.contains(secret), "a secret is in the bundle");
+    }
+}
