@@ -9,6 +9,7 @@ mod dev;
 mod distribution_faults;
 mod fleet;
 mod health;
+mod hostile;
 mod kills;
 mod nodes;
 mod placements;
