@@ -93,7 +93,9 @@ impl Ledger {
         let ended = |(task, (_, _, entry)): (&TaskId, &(Timestamp, u64, Entry))| {
             matches!(entry, Entry::Ended(_)).then_some(*task)
         };
-        self.entries.iter().rev().filter_map(ended).take(UNACKNOWLEDGED_MAX).collect()
+        let mut newest: Vec<TaskId> = self.entries.iter().rev().filter_map(ended).take(UNACKNOWLEDGED_MAX).collect();
+        newest.reverse();
+        newest
     }
 
     /// Writes that a task is about to run. Durable when this returns.

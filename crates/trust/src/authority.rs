@@ -28,6 +28,9 @@ const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 /// Certificates begin this long before they are made, for clocks that are slow.
 const BACKDATED: Duration = Duration::from_secs(300);
 
+/// The algorithm of the one kind of signature that a request may carry, in DER.
+const ECDSA_WITH_SHA256: &[u8] = &[0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
+
 /// Why a certificate could not be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
@@ -150,11 +153,13 @@ impl Authority {
         identity: &NodeIdentity,
         now: Timestamp,
     ) -> Result<String, AuthorityError> {
-        let mut request = CertificateSigningRequestParams::from_pem(request_pem)
+        let der = request_of(request_pem)?;
+        let mut request = CertificateSigningRequestParams::from_der(&der)
             .map_err(|error| AuthorityError::Request(error.to_string()))?;
         if request.public_key.algorithm() != &PKCS_ECDSA_P256_SHA256 {
             return Err(AuthorityError::WeakKey);
         }
+        must_be_canonical(&der)?;
         let uri =
             identity.uri().try_into().map_err(|_| AuthorityError::Material("the identity is not ASCII".to_owned()))?;
         let mut params = CertificateParams::default();
@@ -205,9 +210,41 @@ impl NodeKey {
 pub fn same_key(certificate: &[u8], request_pem: &str) -> Result<bool, AuthorityError> {
     let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).map_err(|error| request(&error))?;
-    let der = CertificateSigningRequestDer::from_pem_slice(request_pem.as_bytes()).map_err(|error| request(&error))?;
+    let der = request_of(request_pem)?;
     let (_, asked) = X509CertificationRequest::from_der(&der).map_err(|error| request(&error))?;
     Ok(certificate.public_key().raw == asked.certification_request_info.subject_pki.raw)
+}
+
+/// The certificate request in a PEM text: all of it, and nothing behind.
+fn request_of(pem: &str) -> Result<CertificateSigningRequestDer<'static>, AuthorityError> {
+    let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
+    let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes()).map_err(|error| request(&error))?;
+    match X509CertificationRequest::from_der(&der).map_err(|error| request(&error))? {
+        ([], _) => Ok(der),
+        _ => Err(request(&"something follows it")),
+    }
+}
+
+/// What a request's signature does not cover has one form alone: its parser takes others too.
+fn must_be_canonical(der: &[u8]) -> Result<(), AuthorityError> {
+    let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
+    let (_, asked) = X509CertificationRequest::from_der(der).map_err(|error| request(&error))?;
+    let signature = [&[0], asked.signature_value.data.as_ref()].concat();
+    let info = asked.certification_request_info.raw;
+    let content = [info, ECDSA_WITH_SHA256, &tagged(0x03, &signature)].concat();
+    if tagged(0x30, &content) == der { Ok(()) } else { Err(request(&"it is not written in DER")) }
+}
+
+/// A value of DER, up to 64 KiB long.
+fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+    let [high, low] = u16::try_from(content.len()).unwrap_or(u16::MAX).to_be_bytes();
+    let mut bytes = match (high, low) {
+        (0, 0..=0x7f) => vec![tag, low],
+        (0, _) => vec![tag, 0x81, low],
+        _ => vec![tag, 0x82, high, low],
+    };
+    bytes.extend_from_slice(content);
+    bytes
 }
 
 fn named(common_name: &str) -> DistinguishedName {

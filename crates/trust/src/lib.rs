@@ -10,6 +10,8 @@ mod authority;
 mod digest;
 mod dsse;
 mod enrollment;
+#[cfg(test)]
+mod hostile_tests;
 mod identity;
 mod key_set;
 mod renewal;

@@ -154,6 +154,14 @@ impl Fleet {
         assert!(status.expect("kill runs").success());
     }
 
+    /// The most memory that a replica has had at once, in bytes.
+    pub(crate) fn memory(&self, number: usize) -> u64 {
+        let process = self.replicas[number].process.as_ref().expect("a running server");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).expect("a process");
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        most.and_then(|kib| kib.trim().parse::<u64>().ok()).expect("a number") << 10
+    }
+
     /// Waits for a replica that was asked to end.
     pub(crate) fn replica_ended(&mut self, number: usize) {
         let mut process = self.replicas[number].process.take().expect("a running server");

@@ -10,6 +10,7 @@ mod distribution_faults;
 mod fleet;
 mod health;
 mod hostile;
+mod hostile_nodes;
 mod keys;
 mod kills;
 mod nodes;

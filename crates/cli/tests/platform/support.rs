@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io::Read, os::unix::fs::PermissionsExt};
 
 use flate2::read::GzDecoder;
-use gpuaas_api_types::CreateProject;
+use gpuaas_api_types::{CreateProject, RegisterNode};
 
 use crate::world::Platform;
 
@@ -26,8 +26,8 @@ async fn a_bundle_holds_what_helps_and_no_secret_even_of_files_that_are_added() 
     let admin = platform.client();
     admin.create_project(&CreateProject { name: "one".into() }).await.expect("made");
     admin.ping_node("demo-1").await.expect("an answer");
-    let registered = admin.register_node(&gpuaas_api_types::RegisterNode { name: "gpu-09".into(), ..Default::default() });
-    let enrollment = registered.await.expect("registered").enrollment.string;
+    let machine = RegisterNode { name: "gpu-09".into(), ..RegisterNode::default() };
+    let enrollment = admin.register_node(&machine).await.expect("registered").enrollment.string;
     let token = platform.ready()["token"].as_str().expect("a token").to_owned();
     let (log, file) = (platform.file("server.log"), platform.file("bundle.tar.gz"));
     let said = format!("started with {token}\nenroll {enrollment}\nclient-key-data: c2VjcmV0LWtleQ==\nall is well\n");
@@ -37,7 +37,9 @@ async fn a_bundle_holds_what_helps_and_no_secret_even_of_files_that_are_added() 
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
     let entries = unpacked(&file);
-    for name in ["nodes.json", "tasks.json", "events.json", "audit.json", "signing-keys.json", "metrics.txt", "readyz.txt"] {
+    for name in
+        ["nodes.json", "tasks.json", "events.json", "audit.json", "signing-keys.json", "metrics.txt", "readyz.txt"]
+    {
         assert!(entries.get(name).is_some_and(|text| text.len() > 10), "{name}: {:?}", entries.keys());
     }
     assert!(!entries.contains_key("missing.json"), "{:?}", entries.get("missing.json"));

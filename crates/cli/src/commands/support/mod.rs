@@ -97,7 +97,10 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     let bundled = Bundled { file: file.display().to_string(), entries: entries.len(), missing };
     let words = |bundled: &Bundled| {
         let missing: String = bundled.missing.iter().map(|what| format!("\nmissing: {what}")).collect();
-        format!("Wrote {} with {} entries. Look through it before you hand it on.{missing}", bundled.file, bundled.entries)
+        format!(
+            "Wrote {} with {} entries. Look through it before you hand it on.{missing}",
+            bundled.file, bundled.entries
+        )
     };
     output::one(target.output, &bundled, words, &bundled.file)
 }

@@ -1,0 +1,157 @@
+//! Answers that are none, too large, out of order, or about others.
+
+use futures::stream;
+use gpuaas_api_types::{Allocation, CreateAllocation, CreateProject};
+use gpuaas_client::Client;
+use gpuaas_model::{Code, TaskType};
+use gpuaas_wire::{
+    session::{ConnectionKind, Hello, TaskLine},
+    task::{TaskFailure, TaskOutcome, TaskProgress},
+};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{
+    lie::{Lies, ended, facts, held, hello, lines},
+    node::{Node, asked},
+};
+use crate::{
+    fleet::Fleet,
+    restarts::{prepared, until_running},
+    world::{CLUSTERS, eventually},
+};
+
+async fn active(client: &Client, node: &str) {
+    eventually("the node does not become active", async || {
+        client.get_node(node).await.is_ok_and(|shown| shown.state == "active")
+    })
+    .await;
+}
+
+/// The allocation of a node that finds this of itself, when its inspection has ended.
+async fn inspected(client: &Client, name: &str, found: Value) -> Allocation {
+    let node = Node::enrolled(client, name).await;
+    let _serving = node.serve(Lies::default().on_task(TaskType::Inspect, move |_| ended(found.clone()))).await;
+    active(client, name).await;
+    let ask = CreateAllocation { project: "research".into(), node: name.into() };
+    let id = client.create_allocation(&ask).await.expect("made").id;
+    let mut found = None;
+    eventually("the inspection does not end", async || {
+        let list = client.list_allocations(None, None).await.expect("listed").items;
+        found = list.into_iter().find(|of| of.id == id && ["active", "failed"].contains(&of.state.as_str()));
+        found.is_some()
+    })
+    .await;
+    found.expect("an allocation")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn facts_of_absurd_size_are_cut_or_refused_and_what_nobody_asked_for_is_not_kept() {
+    let fleet = Fleet::start(0).await;
+    let client = fleet.client();
+    client.create_project(&CreateProject { name: "research".into() }).await.expect("made");
+    let mut wordy = facts();
+    wordy["os"] = json!("x".repeat(200_000));
+    wordy["also"] = json!("y".repeat(200_000));
+    assert_eq!(inspected(&client, "gpu-1", wordy).await.state, "active");
+    let shown = client.get_node("gpu-1").await.expect("a node").facts.expect("facts");
+    assert!(shown.os.len() == 256 && shown.os.ends_with("[cut]"), "{}", shown.os);
+    let task = client.list_tasks(Some("gpu-1".into()), None).await.expect("tasks").items.remove(0);
+    let kept = serde_json::to_string(&task).expect("JSON");
+    assert!(kept.len() < 4_096 && !kept.contains("yyy"), "{} bytes are kept", kept.len());
+    let mut listing = facts();
+    listing["addresses"] = json!(vec!["10.0.0.7"; 5_000]);
+    let mut injecting = facts();
+    injecting["addresses"] = json!(["10.0.0.7\nserver: https://10.6.6.6:9345"]);
+    for (name, odd) in [("gpu-2", listing), ("gpu-3", injecting), ("gpu-4", json!("nonsense"))] {
+        let allocation = inspected(&client, name, odd).await;
+        assert_eq!(allocation.state, "failed", "{name}");
+        assert!(client.get_node(name).await.expect("a node").facts.is_none(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hello_of_absurd_size_makes_no_node_active() {
+    let fleet = Fleet::start(0).await;
+    let client = fleet.client();
+    let node = Node::enrolled(&client, "gpu-1").await;
+    let task = "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().expect("an id");
+    let honest = || hello(ConnectionKind::Control);
+    for absurd in [
+        Hello { unacknowledged: vec![task; 20_000], ..honest() },
+        Hello { addresses: vec!["10.0.0.7".into(); 5_000], ..honest() },
+        Hello { machine_id: "a".repeat(1_000_000), ..honest() },
+    ] {
+        let serving = node.serve(Lies { hello: Some(absurd), ..Lies::default() }).await;
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(10), serving);
+        ended.await.expect("it is turned away").expect("no panic");
+        assert_eq!(client.get_node("gpu-1").await.expect("a node").state, "enrolled");
+    }
+    let _serving = node.serve(Lies::default()).await;
+    active(&client, "gpu-1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_out_of_order_end_a_task_once_and_by_the_first_end() {
+    let fleet = Fleet::start(0).await;
+    let client = fleet.client();
+    let node = Node::enrolled(&client, "gpu-1").await;
+    let said = |text: &str| TaskLine::Progress(TaskProgress { text: text.to_owned(), percent: Some(255) });
+    let failed = || TaskLine::Ended(TaskOutcome::Failed { failure: TaskFailure::new(Code::HostFailed, "no") });
+    let done = || TaskLine::Ended(TaskOutcome::Succeeded { result: json!({}) });
+    let disorder = move |_| {
+        let lines_said = [
+            said("before it began"),
+            done(),
+            failed(),
+            TaskLine::Interrupted,
+            TaskLine::Accepted,
+            said("after"),
+            done(),
+        ];
+        lines(stream::iter(lines_said))
+    };
+    let _serving = node.serve(Lies::default().on_task(TaskType::Noop, disorder)).await;
+    active(&client, "gpu-1").await;
+    let ping = client.ping_node("gpu-1").await.expect("an answer");
+    assert_eq!(ping.task.state, "succeeded");
+    let ends = client.list_audit(None, None, None, 0).await.expect("records").items;
+    assert_eq!(ends.iter().filter(|record| record.action == "task.complete").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_reads_only_what_its_own_open_task_names_and_replaces_nothing_that_it_reads() {
+    let _permit = CLUSTERS.acquire().await.expect("never closed");
+    let fleet = Fleet::start(0).await;
+    let client = fleet.client();
+    let nodes = [Node::enrolled(&client, "gpu-1").await, Node::enrolled(&client, "gpu-2").await];
+    let (told, mut statements) = tokio::sync::mpsc::unbounded_channel();
+    let holding = move |statement| {
+        let _ = told.send(statement);
+        held()
+    };
+    let _one = nodes[0].serve(Lies::default().on_task(TaskType::Rke2Configure, holding)).await;
+    let _other = nodes[1].serve(Lies::default().on_task(TaskType::Preflight, |_| held())).await;
+    for node in ["gpu-1", "gpu-2"] {
+        active(&client, node).await;
+    }
+    let deploy = prepared(&client).await;
+    let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
+    until_running(&client, &operation, "server-1/configure").await;
+    let statement = statements.recv().await.expect("the task that configures");
+    let secret = statement.params["token"]["secret_id"].as_str().expect("a secret");
+    let target = format!("/v1/secrets/{secret}");
+    let mut fetching = [nodes[0].fetch().await, nodes[1].fetch().await];
+    let status = |answer: Option<(u16, Value)>| answer.expect("an answer").0;
+    assert_eq!(status(asked(&mut fetching[0], Method::GET, &target, "").await), 200, "its own task reads it");
+    assert_eq!(status(asked(&mut fetching[1], Method::GET, &target, "").await), 404, "another node's does not");
+    for sender in &mut fetching {
+        assert_eq!(status(asked(sender, Method::PUT, &target, "mine now").await), 404, "nobody replaces it");
+    }
+    let release = client.list_artifacts().await.expect("artifacts").items;
+    let digest = release[0].sha256.trim_start_matches("sha256:");
+    let artifact = format!("/v1/artifacts/{digest}");
+    for sender in &mut fetching {
+        assert_eq!(status(asked(sender, Method::GET, &artifact, "").await), 404, "no open task names it");
+    }
+}

@@ -1,0 +1,147 @@
+//! Floods: a journal without end, progress without end.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream};
+use gpuaas_api_types::CreateProject;
+use gpuaas_client::{Client, LogAsk};
+use gpuaas_model::{TaskType, Timestamp};
+use gpuaas_wire::{
+    session::{JOURNAL_BYTES_MAX, JournalLine, TaskLine, path},
+    task::TaskProgress,
+};
+use hyper::body::Bytes;
+
+use super::{
+    lie::{Lies, held, lines, pieces},
+    node::Node,
+};
+use crate::{
+    fleet::Fleet,
+    restarts::{prepared, until_running},
+    world::{CLUSTERS, eventually},
+};
+
+/// A gigabyte of journal.
+const FLOOD_BYTES: u64 = 1 << 30;
+/// What the control plane may grow by while it passes that on.
+const GROWTH_BYTES_MAX: u64 = 96 << 20;
+
+/// A deployment on two lying nodes, in the middle of its first task.
+async fn deploying(client: &Client, first: Lies) -> [tokio::task::JoinHandle<()>; 2] {
+    let nodes = [Node::enrolled(client, "gpu-1").await, Node::enrolled(client, "gpu-2").await];
+    let serving =
+        [nodes[0].serve(first).await, nodes[1].serve(Lies::default().on_task(TaskType::Preflight, |_| held())).await];
+    eventually("the nodes do not become active", async || {
+        client.list_nodes(Some("active".into()), None).await.is_ok_and(|list| list.items.len() == 2)
+    })
+    .await;
+    let deploy = prepared(client).await;
+    let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
+    until_running(client, &operation, "server-1/preflight").await;
+    serving
+}
+
+/// Lines of a journal, a megabyte at a time, with what was handed over counted.
+fn journal(handed_over: Arc<AtomicU64>) -> impl Fn() -> http::Response<super::lie::Body> + Send + Sync {
+    let line = JournalLine { at: Timestamp::from_millis(1), text: "x".repeat(4_000) };
+    let mut line = serde_json::to_vec(&line).expect("JSON");
+    line.push(b'\n');
+    let piece = Bytes::from(line.repeat(256));
+    move || {
+        let (piece, handed_over) = (piece.clone(), handed_over.clone());
+        let count = FLOOD_BYTES / piece.len() as u64 + 1;
+        pieces(stream::iter(0..count).map(move |_| {
+            handed_over.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            piece.clone()
+        }))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gigabyte_of_journal_is_cut_and_no_control_plane_grows_with_it() {
+    let _permit = CLUSTERS.acquire().await.expect("never closed");
+    let fleet = Fleet::start(0).await;
+    let client = fleet.client();
+    let handed_over = Arc::new(AtomicU64::new(0));
+    let lies = Lies::default().on(path::JOURNAL, journal(handed_over.clone()));
+    let _serving = deploying(&client, lies.on_task(TaskType::Preflight, |_| held())).await;
+    let before = fleet.memory(0);
+
+    let ask = LogAsk { tail: Some(10), follow: true, ..LogAsk::default() };
+    let read = async || client.read_logs(Some("research".into()), "train", "server-1", &ask).await.expect("a journal");
+    let (mut bytes, mut last) = (0, String::new());
+    let mut whole = Box::pin(read().await);
+    while let Some(line) = whole.next().await {
+        last = line.expect("a line").text;
+        bytes += last.len();
+    }
+    assert!(bytes <= JOURNAL_BYTES_MAX + last.len() && bytes > JOURNAL_BYTES_MAX / 2, "{bytes}");
+    assert!(last.starts_with("[cut: "), "{last}");
+
+    // Many who begin to read and stop: what nobody takes is not taken from the node.
+    handed_over.store(0, Ordering::Relaxed);
+    let mut stopped = Vec::new();
+    for _ in 0..8 {
+        let mut one = Box::pin(read().await);
+        one.next().await.expect("a line").expect("a line");
+        stopped.push(one);
+    }
+    let mut seen = 0;
+    eventually("the node is read though nobody reads", async || {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        std::mem::replace(&mut seen, handed_over.load(Ordering::Relaxed)) == handed_over.load(Ordering::Relaxed)
+    })
+    .await;
+    let grown = fleet.memory(0).saturating_sub(before);
+    println!("the control plane had {} MiB at most before, and {} MiB with it", before >> 20, fleet.memory(0) >> 20);
+    assert!(grown < GROWTH_BYTES_MAX, "the control plane grew by {} MiB", grown >> 20);
+    client.create_project(&CreateProject { name: "other".into() }).await.expect("and serves");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_progress_occupies_neither_the_writer_nor_the_events() {
+    let _permit = CLUSTERS.acquire().await.expect("never closed");
+    let fleet = Fleet::start(0).await;
+    let client = fleet.client();
+    let flooding = |_| {
+        let said = |number: u64| {
+            let text = format!("{number} {}", "x".repeat(2_000));
+            TaskLine::Progress(TaskProgress { text, percent: None })
+        };
+        lines(stream::iter([TaskLine::Accepted]).chain(stream::iter(0_u64..).map(said)))
+    };
+    let _serving = deploying(&client, Lies::default().on_task(TaskType::Preflight, flooding)).await;
+    let events = async || {
+        let mut after = 0;
+        let mut count = 0;
+        loop {
+            let page = client.list_events(Some("research".into()), after).await.expect("events").items;
+            let Some(last) = page.last() else { return count };
+            (after, count) = (last.sequence, count + page.len());
+        }
+    };
+    let (began, told) = (Instant::now(), events().await);
+    let mut slowest = Duration::ZERO;
+    for number in 0..20 {
+        let asked = Instant::now();
+        client.create_project(&CreateProject { name: format!("other-{number}") }).await.expect("made");
+        slowest = slowest.max(asked.elapsed());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let (told, took) = (events().await - told, began.elapsed());
+    println!("{told} events in {took:?} of the flood; the slowest of 20 changes took {slowest:?}");
+    assert!(told as u128 <= took.as_millis() / 250 + 4, "{told} events in {took:?}");
+    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+    let operation =
+        client.list_operations(Some("research".into()), None, None).await.expect("operations").items.remove(0);
+    let steps = client.get_operation(&operation.id).await.expect("an operation").steps;
+    let detail = steps.iter().find_map(|step| step.detail.clone()).expect("it says what it does");
+    assert!(detail.len() <= 512 && detail.ends_with("[cut]"), "{detail}");
+}

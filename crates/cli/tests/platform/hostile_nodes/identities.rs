@@ -1,0 +1,162 @@
+//! Identities that end: revoked with the channel open, expired, cloned.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use gpuaas_api_types::{CreateAllocation, CreateProject};
+use gpuaas_client::Client;
+use gpuaas_model::Timestamp;
+use gpuaas_postgres_server::Server;
+use gpuaas_trust::{ALPN_NODE, Authority, NodeIdentity, SealingKey};
+use gpuaas_wire::session::{ConnectionKind, Hello, RenewRequest, RenewResponse, path};
+use http::Method;
+
+use super::{
+    lie::{Lies, hello},
+    node::{Node, asked},
+};
+use crate::{fleet::Fleet, world::eventually};
+
+const SECRET: &str = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
+
+/// The node's allocation, once it may be used.
+async fn allocated(client: &Client, node: &str) -> String {
+    client.create_project(&CreateProject { name: "research".into() }).await.expect("made");
+    let ask = CreateAllocation { project: "research".into(), node: node.into() };
+    eventually("the node does not become active", async || {
+        client.get_node(node).await.is_ok_and(|node| node.state == "active")
+    })
+    .await;
+    let allocation = client.create_allocation(&ask).await.expect("made").id;
+    eventually("the allocation does not become active", async || {
+        let list = client.list_allocations(None, None).await.expect("listed").items;
+        list.iter().all(|allocation| allocation.state == "active")
+    })
+    .await;
+    allocation
+}
+
+/// Releases the node's allocation through `client` and finds every connection of the node ended.
+async fn loses_everything(node: &std::sync::Arc<Node>, client: &Client) {
+    let channel = node.serve(Lies::default()).await;
+    let allocation = allocated(client, "gpu-1").await;
+    let mut fetching = node.fetch().await;
+    assert_eq!(asked(&mut fetching, Method::GET, SECRET, "").await.map(|(status, _)| status), Some(404));
+    client.release_allocation(&allocation).await.expect("released");
+    let released = Instant::now();
+    tokio::time::timeout(Duration::from_secs(5), channel).await.expect("the channel ends").expect("no panic");
+    let ended = async { while asked(&mut fetching, Method::GET, SECRET, "").await.is_some() {} };
+    tokio::time::timeout(Duration::from_secs(5), ended).await.expect("the fetching ends");
+    println!("every connection had ended {:?} after the release", released.elapsed());
+    let again = node.serve(Lies::default()).await;
+    tokio::time::timeout(Duration::from_secs(5), again).await.expect("it is not let in again").expect("no panic");
+    let shown = client.get_node("gpu-1").await.expect("a node");
+    assert_eq!(shown.state, "needs_reimage");
+    assert_ne!(shown.connectivity, "connected");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_tenant_left_loses_every_open_connection_at_once() {
+    let fleet = Fleet::start(0).await;
+    let client = fleet.client();
+    let node = Node::enrolled(&client, "gpu-1").await;
+    loses_everything(&node, &client).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_does_so_too_when_another_replica_than_the_one_that_holds_them_is_told() {
+    let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
+    let fleet = Fleet::start_on(0, 2, Some(server.fresh_database().await)).await;
+    let node = Node::enrolled(&fleet.client_of(0), "gpu-1").await;
+    loses_everything(&node, &fleet.client_as(1, 0)).await;
+}
+
+fn ago(hours: u64) -> Timestamp {
+    let then = SystemTime::now() - Duration::from_secs(hours * 3_600);
+    let since = then.duration_since(UNIX_EPOCH).expect("after 1970");
+    Timestamp::from_millis(i64::try_from(since.as_millis()).expect("a time"))
+}
+
+/// The control plane's own authority, out of its store with its sealing key.
+async fn authority(fleet: &Fleet) -> (String, Authority) {
+    let url = format!("sqlite://{}", fleet.data_dir().join("gpuaas.db").display());
+    let mut store = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the store");
+    let mut setting = async |name: &str| -> Vec<u8> {
+        let found = sqlx::query_scalar("select value from settings where name = $1").bind(name.to_owned());
+        found.fetch_one(&mut store).await.expect("a setting")
+    };
+    let (id, certificate) = (setting("control-plane.id").await, setting("authority.certificate").await);
+    let sealed = setting("authority.key").await;
+    let sealing = std::fs::read(fleet.data_dir().join("sealing.key")).expect("a key");
+    let key = SealingKey::new(&sealing).expect("a key").open(b"authority.key", &sealed).expect("sealed by it");
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("a text");
+    (text(&id), Authority::from_pem(&text(&certificate), &text(&key)).expect("an authority"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_certificate_is_renewed_for_the_same_key_and_does_nothing_else() {
+    let fleet = Fleet::start(0).await;
+    let node = Node::enrolled(&fleet.client(), "gpu-1").await;
+    let (control_plane, authority) = authority(&fleet).await;
+    let issued = |epoch: u64, hours: u64| {
+        let identity = NodeIdentity { control_plane: control_plane.clone(), node: node.id, epoch };
+        authority.issue_node(&node.key.request_pem().expect("a request"), &identity, ago(hours)).expect("issued")
+    };
+    let renewal = |csr: String| serde_json::to_vec(&RenewRequest { csr }).expect("JSON");
+    let own = renewal(node.key.request_pem().expect("a request"));
+    let another = gpuaas_trust::NodeKey::generate().expect("a key").request_pem().expect("a request");
+    for hours in [25, 24 * 30] {
+        let expired = issued(1, hours);
+        let mut sender = node.fetch_with(&expired).await.expect("let in for its renewal");
+        for (method, target) in [(Method::GET, SECRET), (Method::PUT, SECRET), (Method::GET, "/v1/artifacts/00")] {
+            let (status, refusal) = asked(&mut sender, method, target, "").await.expect("an answer");
+            assert_eq!((status, &refusal["code"]), (403, &"certificate_expired".into()), "{target}");
+        }
+        let (status, _) =
+            asked(&mut sender, Method::POST, path::RENEW, renewal(another.clone())).await.expect("an answer");
+        assert_eq!(status, 403, "a renewal keeps its key");
+        let (status, renewed) = asked(&mut sender, Method::POST, path::RENEW, own.clone()).await.expect("an answer");
+        assert_eq!(status, 200, "{renewed}");
+        let renewed: RenewResponse = serde_json::from_value(renewed).expect("a renewal");
+        let mut good = node.fetch_with(&renewed.certificate).await.expect("connected");
+        assert_eq!(asked(&mut good, Method::GET, SECRET, "").await.map(|(status, _)| status), Some(404));
+    }
+    for (what, certificate) in [("too long expired", issued(1, 24 * 32)), ("of an earlier enrollment", issued(0, 1))] {
+        let refused = async {
+            let mut sender = node.fetch_with(&certificate).await.ok()?;
+            asked(&mut sender, Method::POST, path::RENEW, own.clone()).await
+        };
+        assert_eq!(refused.await, None, "{what}");
+    }
+    let mut control = node.dial(node.shown(&issued(1, 25), ALPN_NODE)).await.expect("a handshake");
+    let mut said = Vec::new();
+    let closed = tokio::io::AsyncReadExt::read_to_end(&mut control, &mut said);
+    let closed = tokio::time::timeout(Duration::from_secs(5), closed).await.expect("no channel for it");
+    assert!(closed.is_err() || closed.is_ok_and(|bytes| bytes == 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cloned_identity_is_refused_and_an_event_says_so_while_the_first_lives() {
+    let fleet = Fleet::start(0).await;
+    let client = fleet.client();
+    let node = Node::enrolled(&client, "gpu-1").await;
+    let first = node.serve(Lies::default()).await;
+    eventually("the node does not become active", async || {
+        client.get_node("gpu-1").await.is_ok_and(|node| node.state == "active")
+    })
+    .await;
+    let clone = Hello { instance: "clone".into(), ..hello(ConnectionKind::Control) };
+    let second = node.serve(Lies { hello: Some(clone.clone()), ..Lies::default() }).await;
+    tokio::time::timeout(Duration::from_secs(5), second).await.expect("the clone is refused").expect("no panic");
+    let clones = async || {
+        let events = client.list_events(None, 0).await.expect("events").items;
+        events.iter().filter(|event| event.kind == "node.identity_cloned").count()
+    };
+    assert_eq!(clones().await, 1);
+    assert!(!first.is_finished());
+    // Now the first is gone: whoever comes has its place.
+    first.abort();
+    let third = node.serve(Lies { hello: Some(clone), ..Lies::default() }).await;
+    client.ping_node("gpu-1").await.expect("the newer answers");
+    assert!(!third.is_finished());
+    assert_eq!(clones().await, 1);
+}

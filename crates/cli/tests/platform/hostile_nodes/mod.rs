@@ -1,0 +1,8 @@
+//! Nodes that lie, with genuine certificates, to a control plane of real processes: their word changes nothing but themselves, and their floods
+//! hold up nobody.
+
+mod answers;
+mod floods;
+mod identities;
+mod lie;
+mod node;
