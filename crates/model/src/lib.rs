@@ -36,7 +36,7 @@ pub use member::{MemberEvent, MemberState, MemberStateName};
 pub use name::{Name, NameError};
 pub use node::{Connectivity, NodeEvent, NodeState};
 pub use operation::{OperationKind, OperationState, StepState};
-pub use port::{Clock, Entropy};
+pub use port::{Clock, Entropy, Runtime};
 pub use principal::Principal;
 pub use role::{Permission, Role};
 pub use state::IllegalTransition;
