@@ -31,6 +31,7 @@ mod repeat;
 mod replica;
 mod secret;
 mod setting;
+mod simulation;
 mod step;
 mod store;
 mod task;
@@ -51,6 +52,8 @@ pub use record::{
 };
 pub use repeat::repeated;
 pub use replica::{Burial, ReplicaLife};
+#[cfg(feature = "simulation")]
+pub use simulation::Answers;
 pub use store::{Change, Reader, Store, StoreOptions, Tx};
 pub use task::TaskFilter;
 pub use workload::{WorkloadCounts, WorkloadFilter};
