@@ -14,7 +14,6 @@ use gpuaas_store::{NodeRecord, StoreError, TaskRecord, Tx};
 use gpuaas_trust::TaskStatement;
 use gpuaas_wire::task::{TaskFailure, TaskOutcome};
 use serde_json::Value;
-use tokio::sync::watch::error::RecvError;
 
 use crate::{
     effects::ProgressSink,
@@ -120,6 +119,7 @@ impl Engine {
     pub(crate) async fn follow_task(&self, task: &TaskRecord, progress: &ProgressSink) -> TaskEnd {
         let give_up = self.ports().runtime.sleep_until(task.expires_at.plus(ANSWER_GRACE));
         tokio::select! {
+            biased;
             end = self.follow_until_end(task, progress) => end,
             () = give_up => {
                 self.nodes().cancel(task.node, task.id).await;
@@ -130,10 +130,9 @@ impl Engine {
     }
 
     async fn follow_until_end(&self, task: &TaskRecord, progress: &ProgressSink) -> TaskEnd {
-        let mut connections = self.connections();
         loop {
-            // Marked before the push: a connection that comes while it fails is not missed.
-            connections.borrow_and_update();
+            // Asked for before the push: a connection that comes while it fails is not missed.
+            let connection = self.next_connection();
             let lost = match self.nodes().dispatch(task.node, &task.envelope).await {
                 Ok(mut updates) => loop {
                     match updates.next().await {
@@ -149,12 +148,12 @@ impl Engine {
             };
             tracing::debug!(task = %task.id, node = %task.node, %lost, "waiting for the node's channel");
             progress(format!("waiting for the node: {lost}"));
-            let changed = connections.changed();
             match lost {
-                DispatchError::NotConnected => ended(changed.await).await,
+                DispatchError::NotConnected => connection.await,
                 // Perhaps only the way there broke, and no connection will come that would wake us.
                 DispatchError::Lost(_) => tokio::select! {
-                    changed = changed => ended(changed).await,
+                    biased;
+                    () = connection => {}
                     () = self.ports().runtime.sleep_until(self.ports().clock.now().plus(LOST_RETRY)) => {}
                 },
             }
@@ -191,13 +190,6 @@ impl Engine {
         tx.update_task(&task, before).await?;
         let node = tx.node(task.node).await?;
         audit_task(tx, &task, node.name.as_str(), AuditAction::TaskComplete, result).await
-    }
-}
-
-/// Waits for ever once the engine goes down: whoever continues reads the task's row.
-async fn ended(changed: Result<(), RecvError>) {
-    if changed.is_err() {
-        std::future::pending::<()>().await;
     }
 }
 

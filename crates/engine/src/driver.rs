@@ -85,17 +85,10 @@ impl Driver {
                 }
             };
             let alarm = wake_at.map(|at| self.engine.ports().runtime.sleep_until(at));
+            // In this order, so that the same things happening end the same way: nothing that is told all the time holds up what is not.
             tokio::select! {
+                biased;
                 () = self.engine.stopping().cancelled() => return,
-                () = self.wake.notified() => {}
-                () = async { match alarm { Some(alarm) => alarm.await, None => std::future::pending().await } } => {}
-                Some((step, text)) = self.progress.recv() => self.record_progress(step, text).await,
-                Some((step, attempt, end)) = self.attempts.next() => {
-                    if self.settle_until_recorded(&lease, (step, attempt, end)).await.is_err() {
-                        tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
-                        return;
-                    }
-                }
                 () = &mut renewal => {
                     if self.lease().await.is_none() {
                         tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
@@ -103,6 +96,15 @@ impl Driver {
                     }
                     renewal = self.after(LEASE_RENEWAL);
                 }
+                Some((step, attempt, end)) = self.attempts.next() => {
+                    if self.settle_until_recorded(&lease, (step, attempt, end)).await.is_err() {
+                        tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
+                        return;
+                    }
+                }
+                () = self.wake.notified() => {}
+                () = async { match alarm { Some(alarm) => alarm.await, None => std::future::pending().await } } => {}
+                Some((step, text)) = self.progress.recv() => self.record_progress(step, text).await,
             }
         }
         if let Err(error) = self.engine.store().release_lease(&self.lease_name(), self.engine.replica()).await {
@@ -149,6 +151,7 @@ impl Driver {
                 Err(error) => {
                     tracing::warn!(operation = %self.id, %step, %error, "an attempt's end could not be recorded yet");
                     tokio::select! {
+                        biased;
                         () = self.engine.stopping().cancelled() => return Ok(()),
                         () = self.after(STORE_RETRY) => {}
                     }

@@ -8,7 +8,7 @@ use std::{
 
 use gpuaas_model::{NodeId, OperationId, ReplicaId, StreamName};
 use gpuaas_store::{Change, Store, StoreError};
-use tokio::sync::{Notify, broadcast::error::RecvError, watch};
+use tokio::sync::{Notify, broadcast::error::RecvError, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -58,20 +58,15 @@ pub struct Engine {
     parts: EngineParts,
     /// The drivers that run here, with what wakes each.
     drivers: Mutex<BTreeMap<OperationId, Arc<Notify>>>,
-    /// Counts connections of nodes; attempts that wait for one watch it.
-    connections: watch::Sender<u64>,
+    /// Told of every connection of a node; wakes the attempts that wait for one, in the order in which they came.
+    connections: Notify,
     stop: CancellationToken,
 }
 
 impl Engine {
     /// An engine that does nothing until [`Engine::run`].
     pub fn new(parts: EngineParts) -> Arc<Self> {
-        Arc::new(Self {
-            parts,
-            drivers: Mutex::default(),
-            connections: watch::Sender::new(0),
-            stop: CancellationToken::new(),
-        })
+        Arc::new(Self { parts, drivers: Mutex::default(), connections: Notify::new(), stop: CancellationToken::new() })
     }
 
     /// The rows.
@@ -114,9 +109,9 @@ impl Engine {
         self.parts.replica
     }
 
-    /// Changes with every connection of a node.
-    pub(crate) fn connections(&self) -> watch::Receiver<u64> {
-        self.connections.subscribe()
+    /// Completes with the next connection of a node after this call.
+    pub(crate) fn next_connection(&self) -> Notified<'_> {
+        self.connections.notified()
     }
 
     /// Tells waiting attempts that a node connected.
@@ -125,7 +120,7 @@ impl Engine {
     }
 
     fn wake_waiting(&self) {
-        self.connections.send_modify(|count| *count += 1);
+        self.connections.notify_waiters();
     }
 
     /// Cancelled when the engine stops.
@@ -141,7 +136,12 @@ impl Engine {
         let mut sweep = self.next_sweep();
         loop {
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => return Ok(()),
+                () = &mut sweep => {
+                    self.sweep().await;
+                    sweep = self.next_sweep();
+                }
                 change = changes.recv() => match change {
                     Ok(Change::Operation(id)) => self.activate(id),
                     // A node may have connected to another replica: whoever waits for one tries again.
@@ -157,10 +157,6 @@ impl Engine {
                     }
                     Err(RecvError::Closed) => return Ok(()),
                 },
-                () = &mut sweep => {
-                    self.sweep().await;
-                    sweep = self.next_sweep();
-                }
             }
         }
     }
