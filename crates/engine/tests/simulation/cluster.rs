@@ -12,9 +12,6 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// The cluster changes at these moments.
-const LOOK_EVERY_MS: i64 = 40_000;
-
 pub(crate) struct Cluster(pub(crate) Weak<World>);
 
 #[async_trait]
@@ -27,6 +24,7 @@ impl AppEffects for Cluster {
         // Every call needs the credential that opens the cluster.
         admin_kubeconfig(&context).await?;
         if let Some(code) = world.faults().of_call(call) {
+            world.count("calls failed");
             return Err(TaskFailure::new(code, "the seed says so"));
         }
         let server = context.workload.component(names::SERVER).next();
@@ -50,8 +48,8 @@ impl AppEffects for Cluster {
 
 /// Whoever waits looks at the same moments, so that calls meet.
 fn next_look(world: &World) -> Timestamp {
-    let passed = world.scheduler.now().as_millis();
-    Timestamp::from_millis(passed - passed % LOOK_EVERY_MS + LOOK_EVERY_MS)
+    let (passed, every) = (world.scheduler.now().as_millis(), world.faults().look_every_ms);
+    Timestamp::from_millis(passed - passed % every + every)
 }
 
 fn must_be_up(world: &Arc<World>, member: Option<&MemberView>) -> Result<(), TaskFailure> {

@@ -55,6 +55,8 @@ pub(crate) struct Failing {
 pub(crate) struct Faults {
     pub(crate) replicas: usize,
     pub(crate) nodes: usize,
+    /// Calls to the cluster look at it at these moments.
+    pub(crate) look_every_ms: i64,
     /// Of a thousand messages.
     pub(crate) lost: u64,
     pub(crate) duplicated: u64,
@@ -74,15 +76,11 @@ impl Faults {
         let nodes = chance.pick(&[1, 2, 2, 3, 3, 8]);
         let mut faults = Self {
             replicas,
-            nodes,
             lost: chance.pick(&[0, 0, 20, 60]),
             duplicated: chance.pick(&[0, 50, 200]),
             slow: chance.pick(&[0, 30, 100]),
-            strikes: Vec::new(),
-            timed: Vec::new(),
-            tasks: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            reached: BTreeMap::new(),
+            look_every_ms: chance.pick(&[500, 4_000, 20_000]),
+            ..Self::none(nodes)
         };
         for _ in 0..chance.below(4) {
             faults.strikes.push(strike_plane(chance));
@@ -105,6 +103,23 @@ impl Faults {
             faults.calls.insert(chance.pick(&CALLS), failing);
         }
         faults
+    }
+
+    /// One control plane with so many nodes, and nothing that goes wrong.
+    pub(crate) fn none(nodes: usize) -> Self {
+        Self {
+            replicas: 1,
+            nodes,
+            look_every_ms: 60_000,
+            lost: 0,
+            duplicated: 0,
+            slow: 0,
+            strikes: Vec::new(),
+            timed: Vec::new(),
+            tasks: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            reached: BTreeMap::new(),
+        }
     }
 
     /// Nothing goes wrong from now on.

@@ -220,7 +220,10 @@ impl Doing {
 
     fn may_fail(&self) -> Result<(), TaskFailure> {
         match self.world.faults().of_task(self.node.index, self.task) {
-            Some(code) => Err(failed(code, "the seed says so")),
+            Some(code) => {
+                self.world.count("tasks failed");
+                Err(failed(code, "the seed says so"))
+            }
             None => Ok(()),
         }
     }

@@ -31,25 +31,26 @@ use std::{
     thread,
 };
 
-use gpuaas_store::Answers;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use seed::Played;
+use seed::{Played, play};
 
 /// Seeds of every run.
 const SEEDS: u64 = 200;
+/// Seeds of many nodes at which nothing goes wrong.
+const CROWDS: u64 = 6;
 /// Every so-manieth is played twice more, and must leave the same trace.
 const AGAIN_EVERY: usize = 20;
 
 #[test]
 fn simulation_of_a_deployment_ends_well_whatever_goes_wrong() {
     if let Ok(text) = std::env::var("GPUAAS_SEED") {
-        let played = seed::play(text.parse().expect("GPUAAS_SEED is a number"), Answers::AtOnce);
+        let played = play(text.parse().expect("GPUAAS_SEED is a number"));
         show(&played.trace.join("\n"));
         show(&format!("simulation: seed {text}, hash {}", played.hash));
         assert!(played.violations.is_empty(), "{}", failure(&played));
         return;
     }
-    let played = play_all(&(0..SEEDS).collect::<Vec<_>>());
+    let played = play_all(&(0..SEEDS).collect::<Vec<_>>(), play);
     let failed: Vec<String> = played.iter().filter(|played| !played.violations.is_empty()).map(failure).collect();
     let mut injected: BTreeMap<&str, u32> = BTreeMap::new();
     for (what, times) in played.iter().flat_map(|played| &played.injected) {
@@ -64,7 +65,7 @@ fn simulation_of_a_deployment_ends_well_whatever_goes_wrong() {
 #[test]
 fn simulation_of_the_same_seed_leaves_the_same_trace_and_another_seed_another() {
     let seeds: Vec<u64> = (0..SEEDS).step_by(AGAIN_EVERY).collect();
-    let (first, second) = (play_all(&seeds), play_all(&seeds));
+    let (first, second) = (play_all(&seeds, play), play_all(&seeds, play));
     for (first, second) in first.iter().zip(&second) {
         let differ = first.trace.iter().zip(&second.trace).find(|(one, other)| one != other);
         assert_eq!(first.hash, second.hash, "seed {}: {differ:#?}", first.seed);
@@ -73,8 +74,17 @@ fn simulation_of_the_same_seed_leaves_the_same_trace_and_another_seed_another() 
     assert_eq!(different.len(), first.len(), "each seed has a trace of its own");
 }
 
+/// Attempts once ran inside their driver: four that read the store held all its readers, and the driver waited for a fifth without letting
+/// them go on.
+#[test]
+fn simulation_of_many_calls_that_read_at_once_holds_up_no_driver() {
+    let played = play_all(&(0..CROWDS).collect::<Vec<_>>(), seed::play_crowd);
+    let failed: Vec<String> = played.iter().filter(|played| !played.violations.is_empty()).map(failure).collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
 /// Plays seeds side by side, each on one thread, and returns them in order.
-fn play_all(seeds: &[u64]) -> Vec<Played> {
+fn play_all(seeds: &[u64], play: fn(u64) -> Played) -> Vec<Played> {
     let next = AtomicU64::new(0);
     let played = Mutex::new(Vec::new());
     let players = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -86,7 +96,7 @@ fn play_all(seeds: &[u64]) -> Vec<Played> {
                 while let Some(seed) =
                     usize::try_from(next.fetch_add(1, Ordering::Relaxed)).ok().and_then(|at| seeds.get(at))
                 {
-                    let one = seed::play(*seed, Answers::AtOnce);
+                    let one = play(*seed);
                     played.lock().unwrap_or_else(PoisonError::into_inner).push(one);
                 }
             });

@@ -53,6 +53,7 @@ impl Nodes for Wires {
         let (updates, stream) = mpsc::unbounded();
         let envelope: Arc<str> = envelope.into();
         if world.happens(|faults| faults.duplicated) {
+            world.count("messages repeated");
             replay_later(&world, &node, envelope.clone());
         }
         let lost = world.happens(|faults| faults.lost);
@@ -60,6 +61,7 @@ impl Nodes for Wires {
         world.scheduler.spawn(world.outside, async move {
             within.scheduler.sleep(within.latency()).await;
             if lost {
+                within.count("messages lost");
                 within.say(&format!("{}: a task was lost on its way", node.name));
                 return tell(&updates, Err(DispatchError::Lost("the way broke".to_owned())));
             }
@@ -130,7 +132,7 @@ fn deliver(world: &Arc<World>, node: &Arc<Node>, envelope: &Arc<str>, lines: Unb
 /// The same envelope once more, when whoever sent it may be long gone; nobody hears the answer.
 fn replay_later(world: &Arc<World>, node: &Arc<Node>, envelope: Arc<str>) {
     let (within, node) = (world.clone(), node.clone());
-    let wait = Duration::from_millis(world.between(1, 60_000));
+    let wait = Duration::from_millis(world.between(1, 30_000));
     world.scheduler.spawn(world.outside, async move {
         within.scheduler.sleep(wait).await;
         within.say(&format!("{}: {} comes once more", node.name, told(&envelope)));
@@ -160,6 +162,7 @@ async fn carry_back(
             () = world.scheduler.sleep(world.latency()) => {}
         }
         if world.happens(|faults| faults.lost) {
+            world.count("messages lost");
             world.say(&format!("{}: an answer was lost on its way", node.name));
             return tell(updates, broken("the way back broke"));
         }

@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Operations that people resume before they say that it never ends well.
 const RESUMES_MAX: usize = 8;
 /// After the end, until the last straggler was heard and the last lease has run out.
-const QUIET: Duration = Duration::from_secs(80);
+const QUIET: Duration = Duration::from_secs(45);
 const VERSION: &str = "v1.36.3+rke2r1";
 const WORKLOAD: &str = "train";
 

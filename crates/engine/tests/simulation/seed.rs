@@ -7,6 +7,7 @@ use gpuaas_trust::sha256_hex;
 
 use crate::{
     chance::Chance,
+    faults::Faults,
     oracles, people,
     scheduler::{Scheduler, SimulatedClock},
     world::World,
@@ -14,6 +15,9 @@ use crate::{
 
 /// A deployment that takes longer than this, in simulated time, never ends.
 const LONGEST: Duration = Duration::from_secs(4 * 3_600);
+
+/// Nodes of a crowd.
+const CROWD: usize = 8;
 
 /// What a seed came to.
 pub(crate) struct Played {
@@ -26,20 +30,31 @@ pub(crate) struct Played {
     pub(crate) injected: BTreeMap<&'static str, u32>,
 }
 
-pub(crate) fn play(seed: u64, answers: Answers) -> Played {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is made");
-    // Unconstrained: tokio's own budget is refilled at moments that no seed decides.
-    runtime.block_on(tokio::task::unconstrained(play_here(seed, answers)))
+/// A seed with what goes wrong in it.
+pub(crate) fn play(seed: u64) -> Played {
+    let mut chance = Chance::of_seed(seed);
+    let faults = Faults::of(&mut chance.fork());
+    play_with(seed, chance, faults, Answers::AtOnce)
 }
 
-async fn play_here(seed: u64, answers: Answers) -> Played {
-    let mut chance = Chance::of_seed(seed);
+/// Many nodes, nothing wrong, and a store that answers in its own time: no trace is repeated, but the end must be as good.
+pub(crate) fn play_crowd(seed: u64) -> Played {
+    play_with(seed, Chance::of_seed(seed), Faults::none(CROWD), Answers::InTheirTime)
+}
+
+fn play_with(seed: u64, chance: Chance, faults: Faults, answers: Answers) -> Played {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is made");
+    // Unconstrained: tokio's own budget is refilled at moments that no seed decides.
+    runtime.block_on(tokio::task::unconstrained(play_here(seed, chance, faults, answers)))
+}
+
+async fn play_here(seed: u64, mut chance: Chance, faults: Faults, answers: Answers) -> Played {
     let scheduler = Scheduler::new(World::BEGINS, chance.fork());
     let folder = folder();
     let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
     let clock = std::sync::Arc::new(SimulatedClock(scheduler.clone()));
     let store = Store::open_simulated(&options, clock, answers).await.expect("a store is made");
-    let world = World::new(scheduler.clone(), store.clone(), chance);
+    let world = World::new(scheduler.clone(), store.clone(), chance, faults);
     let watch = {
         let world = std::sync::Arc::downgrade(&world);
         gpuaas_crash_points::watch(move |point| {

@@ -55,8 +55,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl World {
-    pub(crate) fn new(scheduler: Arc<Scheduler>, store: Store, mut chance: Chance) -> Arc<Self> {
-        let faults = Faults::of(&mut chance.fork());
+    pub(crate) fn new(scheduler: Arc<Scheduler>, store: Store, chance: Chance, faults: Faults) -> Arc<Self> {
         let outside = scheduler.process();
         Arc::new_cyclic(|me| Self {
             scheduler,
@@ -99,7 +98,8 @@ impl World {
         locked(&self.faults)
     }
 
-    fn injected(&self, what: &'static str) {
+    /// Counts what went wrong.
+    pub(crate) fn count(&self, what: &'static str) {
         *locked(&self.injected).entry(what).or_default() += 1;
     }
 
@@ -125,6 +125,9 @@ impl World {
     /// How long a message takes.
     pub(crate) fn latency(&self) -> Duration {
         let slow = self.happens(|faults| faults.slow);
+        if slow {
+            self.count("messages late");
+        }
         Duration::from_millis(if slow { self.between(200, 8_000) } else { self.between(1, 20) })
     }
 
@@ -216,7 +219,7 @@ impl World {
         match what {
             Timed::KillPlane(slot) => {
                 if let Some(process) = process_of(slot) {
-                    self.injected("control planes killed");
+                    self.count("control planes killed");
                     self.say(&format!("cp-{slot} is killed"));
                     self.scheduler.kill(process);
                 }
@@ -228,13 +231,13 @@ impl World {
             }
             Timed::KillAgent(index) => {
                 if let Some((process, _)) = self.nodes()[index].agent() {
-                    self.injected("agents killed");
+                    self.count("agents killed");
                     self.say(&format!("the agent of {} is killed", self.nodes()[index].name));
                     self.scheduler.kill(process);
                 }
             }
             Timed::Cut(index, outage) => {
-                self.injected("nodes cut off");
+                self.count("nodes cut off");
                 self.say(&format!("{} is cut off for {} ms", self.nodes()[index].name, outage.as_millis()));
                 self.nodes()[index].cut(self, outage);
             }
@@ -242,7 +245,7 @@ impl World {
     }
 
     fn freeze(self: &Arc<Self>, process: Process, wait: Duration) {
-        self.injected("control planes frozen");
+        self.count("control planes frozen");
         self.say(&format!("{} stands still for {} ms", self.plane_name(process), wait.as_millis()));
         self.scheduler.freeze(process);
         let world = self.clone();
@@ -287,7 +290,7 @@ impl World {
                     Some(_) | None => {}
                 }
                 let of_plane = matches!(point, Point::StepBegun(_) | Point::StepAnswered(_) | Point::StepSettled(_));
-                self.injected(if of_plane { "control planes killed" } else { "agents killed" });
+                self.count(if of_plane { "control planes killed" } else { "agents killed" });
                 drop(world);
                 die_here()
             }
