@@ -53,7 +53,7 @@ pub use record::{
 pub use repeat::repeated;
 pub use replica::{Burial, ReplicaLife};
 #[cfg(feature = "simulation")]
-pub use simulation::Answers;
+pub use simulation::{Answers, Gate};
 pub use store::{Change, Reader, Store, StoreOptions, Tx};
 pub use task::TaskFilter;
 pub use workload::{WorkloadCounts, WorkloadFilter};

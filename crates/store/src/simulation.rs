@@ -23,6 +23,10 @@ pub enum Answers {
     InTheirTime,
 }
 
+/// What somebody waits for before a change or a reader begins.
+#[cfg(feature = "simulation")]
+pub type Gate = Arc<dyn Fn() -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
+
 impl Simulated {
     /// What the database answers.
     pub(crate) async fn answer<T>(self, asked: impl Future<Output = T>) -> T {
@@ -58,8 +62,18 @@ impl Store {
         [&self.writer, &self.readers].iter().all(|pool| pool.num_idle() == pool.size() as usize)
     }
 
+    /// The same store for somebody who waits for `gate` before every change and every reader, as for a database that is hard to reach.
+    #[must_use]
+    pub fn behind(mut self, gate: Gate) -> Self {
+        self.gate = Some(gate);
+        self
+    }
+
     /// Waits, where answers come at once, until connections that were let go of are back: only then does a change begin without a wait.
     pub(crate) async fn rest(&self) {
+        if let Some(gate) = &self.gate {
+            gate().await;
+        }
         if self.simulated.at_once {
             std::future::poll_fn(|context| {
                 if self.is_at_rest() {

@@ -63,6 +63,8 @@ pub struct Store {
     origin: Uuid,
     listener: Option<Listener>,
     pub(crate) simulated: Simulated,
+    #[cfg(feature = "simulation")]
+    pub(crate) gate: Option<crate::simulation::Gate>,
 }
 
 /// What a simulation changes; nothing outside of one.
@@ -128,7 +130,18 @@ impl Store {
             true => Some(hint::listen(options.url.clone(), origin, changes.clone()).await?),
             false => None,
         };
-        Ok(Self { writer, readers, dialect, clock, changes, origin, listener, simulated: Simulated::default() })
+        Ok(Self {
+            writer,
+            readers,
+            dialect,
+            clock,
+            changes,
+            origin,
+            listener,
+            simulated: Simulated::default(),
+            #[cfg(feature = "simulation")]
+            gate: None,
+        })
     }
 
     /// Begins a change. Others wait until it is committed or dropped: never hold one across anything but other statements.

@@ -31,6 +31,8 @@ pub(crate) enum Strike {
     LosePower,
     /// It stands still from its next wait on.
     Freeze(Duration),
+    /// The database cannot be reached by it for so long.
+    Stall(Duration),
 }
 
 /// What happens by the clock.
@@ -162,7 +164,8 @@ fn strike_plane(chance: &mut Chance) -> (Point, u32, Strike) {
     let nth_max = if kind == StepKind::NodeTask { 12 } else { 3 };
     let nth = u32::try_from(chance.between(1, nth_max + 1)).expect("it is small");
     let frozen = Duration::from_millis(chance.between(2_000, 60_000));
-    (point, nth, if chance.per_mille(400) { Strike::Freeze(frozen) } else { Strike::Die })
+    let strike = chance.pick(&[Strike::Die, Strike::Die, Strike::Freeze(frozen), Strike::Stall(frozen / 3)]);
+    (point, nth, strike)
 }
 
 fn strike_agent(chance: &mut Chance) -> (Point, u32, Strike) {

@@ -187,6 +187,8 @@ impl Node {
         hello: Hello,
         stands: oneshot::Sender<bool>,
     ) {
+        // A connection that is recorded when another has taken its place would replace that one's row: known, and not simulated.
+        world.gate(plane.process)().await;
         if link.ended.is_cancelled() {
             return;
         }

@@ -28,8 +28,6 @@ const WORKLOAD: &str = "train";
 pub(crate) struct Deployed {
     pub(crate) project: ProjectId,
     pub(crate) workload: WorkloadId,
-    /// For each operation: whom people saw settle its attempts, each once per turn in office.
-    pub(crate) turns: Vec<(OperationRecord, usize)>,
 }
 
 /// Brings machines in, then deploys while things go wrong, to the good end that there must be.
@@ -51,10 +49,10 @@ pub(crate) async fn deploy(world: Arc<World>) -> Result<Deployed, String> {
         people.allocation(project, node.id).await?;
     }
     let workload = people.workload(project).await?;
-    let turns = people.good_end(workload).await?;
+    people.good_end(workload).await?;
     world.calm();
     world.scheduler.sleep(QUIET).await;
-    Ok(Deployed { project, workload, turns })
+    Ok(Deployed { project, workload })
 }
 
 struct People {
@@ -196,16 +194,13 @@ impl People {
     }
 
     /// Waits for each operation's end, and resumes it until one ends well.
-    async fn good_end(&self, workload: WorkloadId) -> Result<Vec<(OperationRecord, usize)>, String> {
-        let mut turns = Vec::new();
+    async fn good_end(&self, workload: WorkloadId) -> Result<(), String> {
         for round in 0..RESUMES_MAX {
             let ended = self.end_of_newest(workload).await?;
-            let settlers = std::mem::take(&mut *self.world.settlers.lock().map_err(|error| error.to_string())?);
-            turns.push((ended.clone(), settlers.len()));
             let fault = ended.fault.as_ref().map_or("no fault", |fault| fault.code.as_str());
             self.world.say(&format!("{} ended {}, {fault}", ended.kind, ended.state));
             if ended.state == OperationState::Succeeded {
-                return Ok(turns);
+                return Ok(());
             }
             if round > 0 {
                 self.world.calm();

@@ -82,7 +82,7 @@ async fn serve(
     let app = AppEntry { app: Arc::new(Rke2::default()), effects: Arc::new(Cluster(Arc::downgrade(world))) };
     let engine = Engine::new(EngineParts {
         replica,
-        store: world.store.clone(),
+        store: world.store.clone().behind(world.gate(process)),
         ports,
         catalog: Catalog::default().with(app),
         keys: keys(),

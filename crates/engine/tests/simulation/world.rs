@@ -9,14 +9,15 @@ use std::{
 use futures::{channel::oneshot, future::BoxFuture};
 use gpuaas_crash_points::Point;
 use gpuaas_engine::Engine;
-use gpuaas_model::{NodeId, ReplicaId};
-use gpuaas_store::Store;
+use gpuaas_model::{NodeId, Timestamp};
+use gpuaas_store::{Gate, Store};
 use uuid::Uuid;
 
 use crate::{
     chance::Chance,
     faults::{Faults, Strike, Timed},
     node::Node,
+    oracles,
     plane::{self, Plane},
     scheduler::{Process, Scheduler, die_here},
 };
@@ -37,8 +38,8 @@ pub(crate) struct World {
     armed: Mutex<bool>,
     trace: Mutex<Vec<String>>,
     violations: Mutex<Vec<String>>,
-    /// Who settled an attempt, in order, each once per turn in office.
-    pub(crate) settlers: Mutex<Vec<ReplicaId>>,
+    /// Whom the database cannot be reached by, and until when.
+    stalled: Mutex<BTreeMap<Process, Timestamp>>,
     /// How often what went wrong.
     pub(crate) injected: Mutex<BTreeMap<&'static str, u32>>,
     me: Weak<World>,
@@ -68,7 +69,7 @@ impl World {
             armed: Mutex::new(false),
             trace: Mutex::default(),
             violations: Mutex::default(),
-            settlers: Mutex::default(),
+            stalled: Mutex::default(),
             injected: Mutex::default(),
             me: me.clone(),
         })
@@ -244,6 +245,28 @@ impl World {
         }
     }
 
+    fn stall(&self, process: Process, wait: Duration) {
+        self.count("databases out of reach");
+        let name = self.plane_name(process);
+        self.say(&format!("{name} cannot reach the database for {} ms", wait.as_millis()));
+        locked(&self.stalled).insert(process, self.scheduler.now().plus(wait));
+    }
+
+    /// What a control plane waits for before it reads or changes anything.
+    pub(crate) fn gate(&self, process: Process) -> Gate {
+        let world = self.me.clone();
+        Arc::new(move || {
+            let world = world.upgrade();
+            Box::pin(async move {
+                let Some(world) = world else { return };
+                let until = locked(&world.stalled).get(&process).copied();
+                if let Some(until) = until {
+                    world.scheduler.sleep_until(until).await;
+                }
+            })
+        })
+    }
+
     fn freeze(self: &Arc<Self>, process: Process, wait: Duration) {
         self.count("control planes frozen");
         self.say(&format!("{} stands still for {} ms", self.plane_name(process), wait.as_millis()));
@@ -272,10 +295,8 @@ impl World {
     pub(crate) fn reached(&self, point: Point) {
         let (Some(world), Some(process)) = (self.me.upgrade(), self.scheduler.running()) else { return };
         if let (Point::StepSettled(_), Some(plane)) = (point, self.plane_of(process)) {
-            let mut settlers = locked(&self.settlers);
-            if settlers.last() != Some(&plane.engine.replica()) {
-                settlers.push(plane.engine.replica());
-            }
+            let judged = oracles::judge_settler(world.clone(), plane);
+            self.scheduler.spawn_first(self.outside, judged);
         }
         if !*locked(&self.armed) {
             return;
@@ -283,6 +304,7 @@ impl World {
         let Some(strike) = locked(&self.faults).reach(point) else { return };
         match strike {
             Strike::Freeze(wait) => world.freeze(process, wait),
+            Strike::Stall(wait) => world.stall(process, wait),
             Strike::Die | Strike::LosePower => {
                 self.say(&format!("death at {point}{}", if strike == Strike::Die { "" } else { ", the power goes" }));
                 match self.nodes().iter().find(|node| node.agent().is_some_and(|(agent, _)| agent == process)) {

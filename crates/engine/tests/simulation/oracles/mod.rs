@@ -12,7 +12,7 @@ use gpuaas_store::{
     OperationFilter, OperationRecord, Page, StepRecord, StoreError, TaskFilter, TaskRecord, WorkloadRecord,
 };
 
-use crate::{people::Deployed, world::World};
+use crate::{people::Deployed, plane::Plane, world::World};
 
 /// All rows that oracles look at.
 struct Rows {
@@ -31,13 +31,30 @@ pub(crate) async fn judge(world: &Arc<World>, deployed: &Deployed) -> Result<Vec
     let rows = Rows::load(world, deployed).await?;
     let mut violations = Vec::new();
     ending::judge(&rows, &mut violations);
-    ending::judge_leases(world, &rows, deployed, &mut violations).await?;
+    ending::judge_leases(world, &rows, &mut violations).await?;
     records::judge(&rows, &mut violations);
     effects::judge(world, &rows, &mut violations);
     for violation in violations {
         world.violated(violation);
     }
     Ok(rows.told())
+}
+
+/// Whoever has just settled an attempt holds the lease of the operation.
+pub(crate) async fn judge_settler(world: Arc<World>, plane: Plane) {
+    let held = async {
+        let mut reader = world.store.read().await?;
+        let newest = reader.operations(&OperationFilter::default()).await?.pop();
+        match newest {
+            Some(operation) => reader.lease(&format!("operation/{}", operation.id)).await,
+            None => Ok(None),
+        }
+    };
+    match held.await {
+        Ok(Some(lease)) if lease.holder == plane.engine.replica() => {}
+        Ok(lease) => world.violated(format!("{} settled an attempt under {lease:?}", plane.name)),
+        Err(error) => world.violated(format!("the lease cannot be read: {error}")),
+    }
 }
 
 impl Rows {
