@@ -63,6 +63,7 @@ pub(crate) struct Faults {
     pub(crate) lost: u64,
     pub(crate) duplicated: u64,
     pub(crate) slow: u64,
+    pub(crate) old_leader: u64,
     /// At the so-manieth time that anybody reaches the point.
     pub(crate) strikes: Vec<(Point, u32, Strike)>,
     pub(crate) timed: Vec<(Duration, Timed)>,
@@ -81,6 +82,7 @@ impl Faults {
             lost: chance.pick(&[0, 0, 20, 60]),
             duplicated: chance.pick(&[0, 50, 200]),
             slow: chance.pick(&[0, 30, 100]),
+            old_leader: chance.pick(&[0, 200]),
             look_every_ms: chance.pick(&[500, 4_000, 20_000]),
             ..Self::none(nodes)
         };
@@ -116,6 +118,7 @@ impl Faults {
             lost: 0,
             duplicated: 0,
             slow: 0,
+            old_leader: 0,
             strikes: Vec::new(),
             timed: Vec::new(),
             tasks: BTreeMap::new(),
@@ -126,7 +129,7 @@ impl Faults {
 
     /// Nothing goes wrong from now on.
     pub(crate) fn calm(&mut self) {
-        (self.lost, self.duplicated, self.slow) = (0, 0, 0);
+        (self.lost, self.duplicated, self.slow, self.old_leader) = (0, 0, 0, 0);
         self.strikes.clear();
         self.tasks.clear();
         self.calls.clear();

@@ -10,7 +10,7 @@ use futures::{
 };
 use gpuaas_engine::port::{DispatchError, Nodes, TaskUpdate};
 use gpuaas_model::{NodeId, TaskId};
-use gpuaas_trust::Envelope;
+use gpuaas_trust::{Envelope, TaskStatement};
 use gpuaas_wire::{
     session::TaskLine,
     task::{TaskFailure, TaskOutcome},
@@ -18,7 +18,7 @@ use gpuaas_wire::{
 
 use crate::{
     node::{Link, Node},
-    plane::signing_keys,
+    plane::{signer, signing_keys},
     scheduler::{Process, later_turn},
     world::World,
 };
@@ -56,6 +56,7 @@ impl Nodes for Wires {
             world.count("messages repeated");
             replay_later(&world, &node, envelope.clone());
         }
+        old_leader(&world, &node, &envelope);
         let lost = world.happens(|faults| faults.lost);
         let within = world.clone();
         world.scheduler.spawn(world.outside, async move {
@@ -137,6 +138,27 @@ fn replay_later(world: &Arc<World>, node: &Arc<Node>, envelope: Arc<str>) {
         within.scheduler.sleep(wait).await;
         within.say(&format!("{}: {} comes once more", node.name, told(&envelope)));
         deliver(&within, &node, &envelope, mpsc::unbounded().0);
+    });
+}
+
+/// An old leader, buried by now, sends what it signed under the fence before: nobody recorded it, and no node may do it.
+fn old_leader(world: &Arc<World>, node: &Arc<Node>, envelope: &str) {
+    let Ok(task) = Envelope::open(envelope.as_bytes(), &signing_keys()) else { return };
+    if task.fence < 2 || !world.happens(|faults| faults.old_leader) {
+        return;
+    }
+    let present = task.fence;
+    let old = TaskStatement { task: TaskId::from_uuid(world.uuid()), fence: present - 1, ..task };
+    let Ok(envelope) = signer().sign(&old) else { return };
+    let (within, node, envelope): (_, _, Arc<str>) = (world.clone(), node.clone(), envelope.to_json().into());
+    world.scheduler.spawn(world.outside, async move {
+        within.scheduler.sleep(within.latency()).await;
+        let Some((_, agent)) = node.agent() else { return };
+        // Before it has seen the present fence it knows no better.
+        if agent.hello().await.1 >= present {
+            within.count("old leaders");
+            deliver(&within, &node, &envelope, mpsc::unbounded().0);
+        }
     });
 }
 

@@ -34,9 +34,14 @@ pub(crate) struct Plane {
     pub(crate) engine: Arc<Engine>,
 }
 
+/// The key that every control plane signs with.
+pub(crate) fn signer() -> TaskSigner {
+    TaskSigner::from_seed(&SIGNING_SEED)
+}
+
 /// The keys that agents take tasks from.
 pub(crate) fn signing_keys() -> SigningKeySet {
-    SigningKeySet { version: 1, keys: vec![TaskSigner::from_seed(&SIGNING_SEED).public()] }
+    SigningKeySet { version: 1, keys: vec![signer().public()] }
 }
 
 /// Certificates are no part of what is simulated, so one authority does for every seed.
@@ -48,7 +53,7 @@ fn keys() -> Keys {
     });
     let authority = Authority::from_pem(certificate, key).expect("it is what was made");
     let sealing = SealingKey::new(&SEALING_KEY).expect("it has 32 bytes");
-    Keys::new(CONTROL_PLANE.to_owned(), authority, TaskSigner::from_seed(&SIGNING_SEED), sealing)
+    Keys::new(CONTROL_PLANE.to_owned(), authority, signer(), sealing)
 }
 
 /// Starts one, as the server does: it buries its predecessor, joins, and goes on with what is open.
