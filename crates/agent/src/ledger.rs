@@ -59,23 +59,28 @@ impl Ledger {
         let text = host.read(&path, FILE_BYTES_MAX).await?.unwrap_or_default();
         let file = host.append(&path).await?;
         let mut ledger = Self { host, path, file, entries: BTreeMap::new(), fence: 0, lines: 0, torn: false };
+        ledger.recall(&text)?;
+        ledger.compact(now).await?;
+        Ok(ledger)
+    }
+
+    fn recall(&mut self, text: &[u8]) -> Result<(), AgentError> {
         let mut lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).zip(1..).peekable();
         while let Some((line, number)) = lines.next() {
             match serde_json::from_slice(line) {
-                Ok(line) => ledger.take(line),
+                Ok(line) => self.take(line),
                 // The last line was cut by a crash and never acted upon: what follows a line waits for its fsync.
                 Err(_) if lines.peek().is_none() => tracing::warn!(number, "the ledger's last line was cut"),
                 // Whoever forgets a task may run it twice, and whoever forgets a fence may obey an old leader.
-                Err(error) => return Err(AgentError::State(format!("line {number} of {}: {error}", ledger.path))),
+                Err(error) => return Err(AgentError::State(format!("line {number} of {}: {error}", self.path))),
             }
         }
-        for (_, _, entry) in ledger.entries.values_mut() {
+        for (_, _, entry) in self.entries.values_mut() {
             if *entry == Entry::Begun {
                 *entry = Entry::Interrupted;
             }
         }
-        ledger.compact(now).await?;
-        Ok(ledger)
+        Ok(())
     }
 
     /// What is known of a task.

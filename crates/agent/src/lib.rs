@@ -22,6 +22,8 @@ mod options;
 mod renew;
 mod runner;
 mod service;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod state;
 mod tunnel;
 

@@ -10,7 +10,7 @@ use std::{
 use futures::FutureExt;
 use gpuaas_crash_points::{Point, reach};
 use gpuaas_host::Host;
-use gpuaas_model::{Code, TaskId};
+use gpuaas_model::{Code, TaskId, Timestamp};
 use gpuaas_trust::{Envelope, EnvelopeError, SigningKeySet, TaskStatement};
 use gpuaas_wire::{
     session::{Refusal, TaskLine},
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     catalog::{self, Entry},
-    clock::now,
+    clock::Ports,
     context::Context,
     crash_points,
     error::AgentError,
@@ -60,6 +60,7 @@ pub(crate) struct Runner {
     running: Mutex<HashMap<TaskId, Running>>,
     /// Held by the one task that changes the node.
     mutation: AsyncMutex<()>,
+    ports: Ports,
 }
 
 /// What an accepted envelope leads to.
@@ -77,17 +78,18 @@ impl Runner {
         addressee: Addressee,
         keys: SigningKeySet,
     ) -> Result<Arc<Self>, AgentError> {
-        Self::open_with(host, fetch, addressee, keys, catalog::catalog()).await
+        Self::open_with(host, fetch, addressee, keys, catalog::catalog(), Ports::of_this_machine()).await
     }
 
-    async fn open_with(
+    pub(crate) async fn open_with(
         host: Arc<dyn Host>,
         fetch: Arc<Fetch>,
         addressee: Addressee,
         keys: SigningKeySet,
         catalog: Vec<Entry>,
+        ports: Ports,
     ) -> Result<Arc<Self>, AgentError> {
-        let ledger = Ledger::open(host.clone(), now()).await?;
+        let ledger = Ledger::open(host.clone(), ports.clock.now()).await?;
         Ok(Arc::new(Self {
             host,
             fetch,
@@ -97,6 +99,7 @@ impl Runner {
             ledger: AsyncMutex::new(ledger),
             running: Mutex::default(),
             mutation: AsyncMutex::new(()),
+            ports,
         }))
     }
 
@@ -136,7 +139,7 @@ impl Runner {
             return Err(refuse(Code::Unavailable, format!("{TASKS_MAX} tasks are under way already")));
         }
         ledger
-            .begin(statement.task, statement.fence, statement.expires_at, now())
+            .begin(statement.task, statement.fence, statement.expires_at, self.now())
             .await
             .map_err(|error| refuse(Code::HostFailed, error.to_string()))?;
         drop(ledger);
@@ -148,6 +151,10 @@ impl Runner {
         if let Some(running) = self.running.lock().unwrap_or_else(PoisonError::into_inner).get(&task) {
             running.cancel.cancel();
         }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.ports.clock.now()
     }
 
     fn must_be_for_us(&self, statement: &TaskStatement) -> Result<(), Refusal> {
@@ -180,7 +187,7 @@ impl Runner {
 
     /// The catalog entry for a task that may run now.
     fn must_be_acceptable(&self, ledger: &Ledger, statement: &TaskStatement) -> Result<usize, Refusal> {
-        let now = now();
+        let now = self.now();
         if statement.expires_at <= now {
             let late = EnvelopeError::Expired(statement.expires_at);
             return Err(refuse(Code::EnvelopeExpired, late.to_string()));
@@ -211,7 +218,8 @@ impl Runner {
         let running = Running { lines: lines.clone(), cancel: cancel.clone() };
         self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(statement.task, running);
         let runner = self.clone();
-        tokio::spawn(async move { runner.run(position, statement, lines, cancel).await });
+        let work = async move { runner.run(position, statement, lines, cancel).await };
+        self.ports.runtime.spawn("task", Box::pin(work));
         receiver
     }
 
@@ -241,7 +249,7 @@ impl Runner {
             Err(failure) => TaskOutcome::Failed { failure },
         };
         reach(Point::TaskDone(task_type));
-        if let Err(error) = self.ledger.lock().await.end(statement.task, outcome.clone(), now()).await {
+        if let Err(error) = self.ledger.lock().await.end(statement.task, outcome.clone(), self.now()).await {
             tracing::error!(task = %statement.task, %error, "the end of a task could not be written; it will read as interrupted");
         }
         reach(Point::TaskEnded(task_type));
@@ -257,7 +265,7 @@ impl Runner {
         cancel: &CancellationToken,
     ) -> Result<serde_json::Value, TaskFailure> {
         let entry = &self.catalog[position];
-        let time = context.time_left();
+        let (runtime, given_up_at) = (&self.ports.runtime, statement.expires_at.plus(HANDLER_GRACE));
         let work = async {
             let _one_at_a_time = if entry.mutates { Some(self.mutation.lock().await) } else { None };
             (entry.run)(statement.params.clone(), context).await
@@ -265,14 +273,15 @@ impl Runner {
         // A handler that panics has failed like any other: its task must not look as though it ran for ever.
         let work = AssertUnwindSafe(work).catch_unwind();
         tokio::select! {
+            biased;
             // Handlers that wait watch deadline and cancellation themselves, to end with their evidence; this is for those that do not.
             result = work => result.unwrap_or_else(|_| {
                 Err(TaskFailure::new(Code::Internal, format!("the handler of {} panicked", statement.task_type)))
             }),
-            () = tokio::time::sleep(time + HANDLER_GRACE) => {
+            () = runtime.sleep_until(given_up_at) => {
                 Err(TaskFailure::new(Code::TaskTimedOut, format!("{} did not end by its deadline", statement.task_type)))
             }
-            () = async { cancel.cancelled().await; tokio::time::sleep(HANDLER_GRACE).await } => {
+            () = async { cancel.cancelled().await; runtime.sleep_until(self.now().plus(HANDLER_GRACE)).await } => {
                 Err(TaskFailure::new(Code::TaskCancelled, format!("{} was cancelled", statement.task_type)))
             }
         }

@@ -146,7 +146,7 @@ impl Service {
 }
 
 /// A running task's lines up to its end. A listener that fell behind loses progress, never the end: that is sent last.
-fn until_end(lines: tokio::sync::broadcast::Receiver<TaskLine>) -> impl Stream<Item = TaskLine> + Send {
+pub(crate) fn until_end(lines: tokio::sync::broadcast::Receiver<TaskLine>) -> impl Stream<Item = TaskLine> + Send {
     stream::unfold(Some(lines), |lines| async move {
         let mut lines = lines?;
         loop {

@@ -2,7 +2,8 @@
 //! answer. Each has a name, and a test may have a process die or stand still exactly there.
 //!
 //! Guarantees: without the feature `armed`, which no shipped program has, reaching a point does nothing. With it a point is armed by a file of
-//! its name in the folder that the process was given, and is disarmed when it is reached, so that it strikes once.
+//! its name in the folder that the process was given, and is disarmed when it is reached, so that it strikes once. With the feature `watched`
+//! a simulation, whose processes are all on one thread, is told of each point that this thread reaches.
 //!
 //! Deliberately absent: who is killed (the test's business, where it is not the process itself) and what must hold afterwards.
 
@@ -92,9 +93,25 @@ impl Point {
     }
 }
 
-/// Says that this process is at that point. Where a test has armed it, all of the process stands still, until it is killed or told to go on.
-#[cfg(feature = "armed")]
+/// Says that this process is at that point.
 pub fn reach(point: Point) {
+    #[cfg(feature = "watched")]
+    watched::reach(point);
+    #[cfg(feature = "armed")]
+    strike(point);
+    #[cfg(not(any(feature = "watched", feature = "armed")))]
+    let _ = point;
+}
+
+#[cfg(feature = "watched")]
+pub use watched::{Watch, watch};
+
+#[cfg(feature = "watched")]
+mod watched;
+
+/// Where a test has armed the point, all of the process stands still, until it is killed or told to go on.
+#[cfg(feature = "armed")]
+fn strike(point: Point) {
     use std::path::PathBuf;
 
     let of_sandbox = || Some(PathBuf::from(std::env::var_os("GPUAAS_SANDBOX_ROOT")?).join(FOLDER_OF_SANDBOX));
@@ -107,10 +124,6 @@ pub fn reach(point: Point) {
     // A process that cannot even be stopped goes on, and the test that waits for its death says so.
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }
-
-/// Says that this process is at that point.
-#[cfg(not(feature = "armed"))]
-pub fn reach(_point: Point) {}
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,6 @@ use gpuaas_wire::{
     task::{TaskFailure, TaskOutcome},
 };
 use serde_json::Value;
-use tokio::sync::watch::error::RecvError;
 
 use crate::{
     effects::ProgressSink,
@@ -127,6 +126,7 @@ impl Engine {
     pub(crate) async fn follow_task(&self, task: &TaskRecord, progress: &ProgressSink) -> TaskEnd {
         let give_up = self.ports().runtime.sleep_until(task.expires_at.plus(ANSWER_GRACE));
         tokio::select! {
+            biased;
             end = self.follow_until_end(task, progress) => end,
             () = give_up => {
                 self.nodes().cancel(task.node, task.id).await;
@@ -137,11 +137,10 @@ impl Engine {
     }
 
     async fn follow_until_end(&self, task: &TaskRecord, progress: &ProgressSink) -> TaskEnd {
-        let mut connections = self.connections();
         let mut keys_doubted = false;
         loop {
-            // Marked before the push: a connection that comes while it fails is not missed.
-            connections.borrow_and_update();
+            // Asked for before the push: a connection that comes while it fails is not missed.
+            let connection = self.next_connection();
             let lost = match self.nodes().dispatch(task.node, &task.envelope).await {
                 Ok(updates) => match self.follow_updates(task, updates, progress).await {
                     // A node that connected in the very moment of a key rotation is given the keys a moment later.
@@ -157,12 +156,12 @@ impl Engine {
             };
             tracing::debug!(task = %task.id, node = %task.node, %lost, "waiting for the node's channel");
             progress(format!("waiting for the node: {lost}"));
-            let changed = connections.changed();
             match lost {
-                DispatchError::NotConnected => ended(changed.await).await,
+                DispatchError::NotConnected => connection.await,
                 // Perhaps only the way there broke, and no connection will come that would wake us.
                 DispatchError::Lost(_) => tokio::select! {
-                    changed = changed => ended(changed).await,
+                    biased;
+                    () = connection => {}
                     () = self.ports().runtime.sleep_until(self.ports().clock.now().plus(LOST_RETRY)) => {}
                 },
             }
@@ -246,13 +245,6 @@ fn checked(task: &TaskRecord, outcome: TaskOutcome) -> TaskOutcome {
         let message = cut(message, TaskFailure::MESSAGE_BYTES_MAX);
         TaskOutcome::Failed { failure: TaskFailure::new(Code::AnswerInvalid, message) }
     })
-}
-
-/// Waits for ever once the engine goes down: whoever continues reads the task's row.
-async fn ended(changed: Result<(), RecvError>) {
-    if changed.is_err() {
-        std::future::pending::<()>().await;
-    }
 }
 
 /// Why a task could not even be recorded.

@@ -11,7 +11,7 @@ use gpuaas_planner::schedule;
 use gpuaas_store::{LeaseRecord, StoreError};
 use sync_wrapper::SyncFuture;
 use tokio::sync::{Notify, mpsc};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{engine::Engine, rows::OperationRows, step::AttemptEnd};
 
@@ -31,7 +31,7 @@ pub(crate) struct Driver {
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: OperationId,
     wake: Arc<Notify>,
-    /// Attempts that run. Wrapped, because a driver is shared between awaits and a future alone is not.
+    /// The ends of attempts that run. Wrapped, because a driver is shared between awaits and a future alone is not.
     pub(crate) attempts: FuturesUnordered<SyncFuture<BoxFuture<'static, Ended>>>,
     /// Steps with an attempt in `attempts`.
     pub(crate) in_flight: BTreeSet<StepId>,
@@ -39,6 +39,9 @@ pub(crate) struct Driver {
     progress: mpsc::Receiver<(StepId, String)>,
     /// Once the operation was asked to end: running cluster calls end by it, node tasks are told apart.
     pub(crate) cancelled: CancellationToken,
+    /// Ends the attempts that run when this driver goes.
+    pub(crate) gone: CancellationToken,
+    _goes: DropGuard,
 }
 
 /// What is stale when another holder took the operation.
@@ -59,6 +62,7 @@ enum Turn {
 impl Driver {
     pub(crate) fn new(engine: Arc<Engine>, id: OperationId, wake: Arc<Notify>) -> Self {
         let (progress_in, progress) = mpsc::channel(PROGRESS_QUEUE);
+        let gone = CancellationToken::new();
         Self {
             engine,
             id,
@@ -68,6 +72,8 @@ impl Driver {
             progress_in,
             progress,
             cancelled: CancellationToken::new(),
+            _goes: gone.clone().drop_guard(),
+            gone,
         }
     }
 
@@ -85,17 +91,10 @@ impl Driver {
                 }
             };
             let alarm = wake_at.map(|at| self.engine.ports().runtime.sleep_until(at));
+            // In this order, so that the same things happening end the same way: nothing that is told all the time holds up what is not.
             tokio::select! {
+                biased;
                 () = self.engine.stopping().cancelled() => return,
-                () = self.wake.notified() => {}
-                () = async { match alarm { Some(alarm) => alarm.await, None => std::future::pending().await } } => {}
-                Some((step, text)) = self.progress.recv() => self.record_progress(step, text).await,
-                Some((step, attempt, end)) = self.attempts.next() => {
-                    if self.settle_until_recorded(&lease, (step, attempt, end)).await.is_err() {
-                        tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
-                        return;
-                    }
-                }
                 () = &mut renewal => {
                     if self.lease().await.is_none() {
                         tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
@@ -103,6 +102,15 @@ impl Driver {
                     }
                     renewal = self.after(LEASE_RENEWAL);
                 }
+                Some((step, attempt, end)) = self.attempts.next() => {
+                    if self.settle_until_recorded(&lease, (step, attempt, end)).await.is_err() {
+                        tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
+                        return;
+                    }
+                }
+                () = self.wake.notified() => {}
+                () = async { match alarm { Some(alarm) => alarm.await, None => std::future::pending().await } } => {}
+                Some((step, text)) = self.progress.recv() => self.record_progress(step, text).await,
             }
         }
         if let Err(error) = self.engine.store().release_lease(&self.lease_name(), self.engine.replica()).await {
@@ -149,6 +157,7 @@ impl Driver {
                 Err(error) => {
                     tracing::warn!(operation = %self.id, %step, %error, "an attempt's end could not be recorded yet");
                     tokio::select! {
+                        biased;
                         () = self.engine.stopping().cancelled() => return Ok(()),
                         () = self.after(STORE_RETRY) => {}
                     }

@@ -8,7 +8,7 @@ use std::{
 
 use gpuaas_model::{NodeId, OperationId, ReplicaId, StreamName};
 use gpuaas_store::{Change, Store, StoreError};
-use tokio::sync::{Notify, broadcast::error::RecvError, watch};
+use tokio::sync::{Notify, broadcast::error::RecvError, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -59,8 +59,8 @@ pub struct Engine {
     parts: EngineParts,
     /// The drivers that run here, with what wakes each.
     drivers: Mutex<BTreeMap<OperationId, Arc<Notify>>>,
-    /// Counts connections of nodes; attempts that wait for one watch it.
-    connections: watch::Sender<u64>,
+    /// Told of every connection of a node; wakes the attempts that wait for one, in the order in which they came.
+    connections: Notify,
     key_tending: KeyTending,
     stop: CancellationToken,
 }
@@ -71,7 +71,7 @@ impl Engine {
         Arc::new(Self {
             parts,
             drivers: Mutex::default(),
-            connections: watch::Sender::new(0),
+            connections: Notify::new(),
             key_tending: KeyTending::default(),
             stop: CancellationToken::new(),
         })
@@ -117,9 +117,9 @@ impl Engine {
         self.parts.replica
     }
 
-    /// Changes with every connection of a node.
-    pub(crate) fn connections(&self) -> watch::Receiver<u64> {
-        self.connections.subscribe()
+    /// Completes with the next connection of a node after this call.
+    pub(crate) fn next_connection(&self) -> Notified<'_> {
+        self.connections.notified()
     }
 
     /// Tells waiting attempts that a node connected.
@@ -128,7 +128,7 @@ impl Engine {
     }
 
     fn wake_waiting(&self) {
-        self.connections.send_modify(|count| *count += 1);
+        self.connections.notify_waiters();
     }
 
     /// What this process knows of the task-signing keys it tends.
@@ -151,7 +151,12 @@ impl Engine {
         let mut sweep = self.next_sweep();
         loop {
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => return Ok(()),
+                () = &mut sweep => {
+                    self.sweep().await;
+                    sweep = self.next_sweep();
+                }
                 change = changes.recv() => match change {
                     Ok(Change::Operation(id)) => self.activate(id),
                     Ok(Change::Node(id)) => self.nodes().readmit(id),
@@ -170,10 +175,6 @@ impl Engine {
                     }
                     Err(RecvError::Closed) => return Ok(()),
                 },
-                () = &mut sweep => {
-                    self.sweep().await;
-                    sweep = self.next_sweep();
-                }
             }
         }
     }

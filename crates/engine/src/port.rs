@@ -3,21 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::{future::BoxFuture, stream::BoxStream};
-use gpuaas_model::{Clock, Entropy, NodeId, TaskId, Timestamp};
+use futures::stream::BoxStream;
+pub use gpuaas_model::Runtime;
+use gpuaas_model::{Clock, Entropy, NodeId, TaskId};
 use gpuaas_wire::task::{TaskOutcome, TaskProgress};
-
-/// Runs and delays futures. The real one is tokio's; a simulation has its own.
-pub trait Runtime: Send + Sync {
-    /// Runs `future` beside the caller; a panic in it ends it alone.
-    fn spawn(&self, name: &'static str, future: BoxFuture<'static, ()>);
-
-    /// Time since some fixed moment, never going back: for measuring how long something took.
-    fn elapsed(&self) -> std::time::Duration;
-
-    /// Completes at `at`, or at once when that is past.
-    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()>;
-}
 
 /// The unrepeatable, bundled: cloned into everything that needs any of it.
 #[derive(Clone)]

@@ -44,6 +44,7 @@ impl Engine {
         let mut wait = Duration::ZERO;
         loop {
             tokio::select! {
+                biased;
                 () = self.stopping().cancelled() => return,
                 () = self.ports().runtime.sleep_until(self.ports().clock.now().plus(wait)) => {}
             }

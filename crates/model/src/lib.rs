@@ -37,7 +37,7 @@ pub use member::{MemberEvent, MemberState, MemberStateName};
 pub use name::{Name, NameError};
 pub use node::{Connectivity, NodeEvent, NodeState};
 pub use operation::{OperationKind, OperationState, StepState};
-pub use port::{Clock, Entropy};
+pub use port::{Clock, Entropy, Runtime};
 pub use principal::Principal;
 pub use role::{Permission, Role};
 pub use signing_key::{KeyEvent, KeyState};

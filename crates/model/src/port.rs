@@ -1,5 +1,7 @@
-//! The two sources of everything unrepeatable. Planner, engine and channel take them as parameters, so that a simulation
-//! with a seeded clock and seeded bytes replays exactly.
+//! The sources of everything unrepeatable. Planner, engine, channel and the agent's runner take them as parameters, so that a simulation
+//! with a seeded clock, seeded bytes and its own order of things replays exactly.
+
+use std::{pin::Pin, time::Duration};
 
 use crate::Timestamp;
 
@@ -13,6 +15,18 @@ pub trait Clock: Send + Sync {
 pub trait Entropy: Send + Sync {
     /// Fills `bytes` entirely.
     fn fill(&self, bytes: &mut [u8]);
+}
+
+/// Runs and delays futures. The real one is tokio's; a simulation has its own.
+pub trait Runtime: Send + Sync {
+    /// Runs `future` beside the caller; a panic in it ends it alone.
+    fn spawn(&self, name: &'static str, future: Pin<Box<dyn Future<Output = ()> + Send>>);
+
+    /// Time since some fixed moment, never going back: for measuring how long something took.
+    fn elapsed(&self) -> Duration;
+
+    /// Completes at `at`, or at once when that is past.
+    fn sleep_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
 /// A number in `0..bound`, for jitter: not uniform to the last bit, and need not be.

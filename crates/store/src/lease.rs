@@ -114,6 +114,9 @@ impl Reader {
     }
 
     pub(crate) async fn database_now(&mut self) -> Result<Timestamp, StoreError> {
+        if self.simulated.shared {
+            return Ok(self.clock.now());
+        }
         let sql = self.dialect.now_ms();
         let row = self.row(sql, Vec::new()).await?.ok_or_else(|| StoreError::Database("no clock".to_owned()))?;
         Ok(Timestamp::from_millis(get_int(&row, "now_ms")?))

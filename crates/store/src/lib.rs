@@ -33,6 +33,7 @@ mod secret;
 mod service_account;
 mod setting;
 mod signing_key;
+mod simulation;
 mod step;
 mod store;
 mod task;
@@ -55,6 +56,8 @@ pub use record::{
 pub use repeat::repeated;
 pub use replica::{Burial, ReplicaLife};
 pub use signing_key::StoredSigningKey;
+#[cfg(feature = "simulation")]
+pub use simulation::{Answers, Gate};
 pub use store::{Change, Reader, Store, StoreOptions, Tx};
 pub use task::TaskFilter;
 pub use workload::{WorkloadCounts, WorkloadFilter};

@@ -53,25 +53,26 @@ fn bound(mut query: Query, values: Vec<Value>) -> Query {
 impl Reader {
     /// Runs a statement and returns how many rows it changed.
     pub(crate) async fn execute(&mut self, sql: &'static str, values: Vec<Value>) -> Result<u64, StoreError> {
-        let ran = query(sql, values).execute(&mut *self.transaction).await;
+        let ran = self.simulated.answer(query(sql, values).execute(&mut *self.transaction)).await;
         Ok(self.noted(ran)?.rows_affected())
     }
 
     /// The same for a statement that is put together from this crate's own names.
     pub(crate) async fn execute_written(&mut self, sql: String, values: Vec<Value>) -> Result<u64, StoreError> {
-        let ran = bound(sqlx::query(sqlx::AssertSqlSafe(sql)), values).execute(&mut *self.transaction).await;
+        let bound = bound(sqlx::query(sqlx::AssertSqlSafe(sql)), values);
+        let ran = self.simulated.answer(bound.execute(&mut *self.transaction)).await;
         Ok(self.noted(ran)?.rows_affected())
     }
 
     /// All rows of a statement.
     pub(crate) async fn rows(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Vec<AnyRow>, StoreError> {
-        let ran = query(sql, values).fetch_all(&mut *self.transaction).await;
+        let ran = self.simulated.answer(query(sql, values).fetch_all(&mut *self.transaction)).await;
         self.noted(ran)
     }
 
     /// The first row of a statement.
     pub(crate) async fn row(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Option<AnyRow>, StoreError> {
-        let ran = query(sql, values).fetch_optional(&mut *self.transaction).await;
+        let ran = self.simulated.answer(query(sql, values).fetch_optional(&mut *self.transaction)).await;
         self.noted(ran)
     }
 

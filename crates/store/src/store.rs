@@ -54,14 +54,27 @@ impl StoreOptions {
 /// The rows. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
-    writer: AnyPool,
-    readers: AnyPool,
+    pub(crate) writer: AnyPool,
+    pub(crate) readers: AnyPool,
     pub(crate) dialect: Dialect,
     clock: Arc<dyn Clock>,
     changes: broadcast::Sender<Change>,
     /// This process, among those who announce hints to each other.
     origin: Uuid,
     listener: Option<Listener>,
+    pub(crate) simulated: Simulated,
+    #[cfg(feature = "simulation")]
+    pub(crate) gate: Option<crate::simulation::Gate>,
+}
+
+/// What a simulation changes; nothing outside of one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Simulated {
+    /// Leases go by the clock of the simulation, and several engines of this process stand for replicas.
+    pub(crate) shared: bool,
+    /// The database's answers are waited for before anything else happens.
+    #[cfg(feature = "simulation")]
+    pub(crate) at_once: bool,
 }
 
 /// Something was committed. A hint: it may be lost, and whoever needs to be sure reads rows.
@@ -87,6 +100,7 @@ pub struct Reader {
     pub(crate) transaction: Transaction<'static, Any>,
     pub(crate) dialect: Dialect,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) simulated: Simulated,
     /// Whether one of its statements failed.
     pub(crate) failed: bool,
 }
@@ -118,12 +132,24 @@ impl Store {
             true => Some(hint::listen(options.url.clone(), origin, changes.clone()).await?),
             false => None,
         };
-        Ok(Self { writer, readers, dialect, clock, changes, origin, listener })
+        Ok(Self {
+            writer,
+            readers,
+            dialect,
+            clock,
+            changes,
+            origin,
+            listener,
+            simulated: Simulated::default(),
+            #[cfg(feature = "simulation")]
+            gate: None,
+        })
     }
 
     /// Begins a change. Others wait until it is committed or dropped: never hold one across anything but other statements.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
-        let transaction = begin(&self.writer, self.dialect).await?;
+        self.rest().await;
+        let transaction = self.simulated.answer(begin(&self.writer, self.dialect)).await?;
         Ok(Tx {
             reader: self.reader(transaction),
             changes: self.changes.clone(),
@@ -134,7 +160,9 @@ impl Store {
 
     /// A consistent view of all that is committed now. To be dropped soon: a server ends one that rests for ten seconds.
     pub async fn read(&self) -> Result<Reader, StoreError> {
-        Ok(self.reader(self.readers.begin_with(self.dialect.begin_reading()).await?))
+        self.rest().await;
+        let transaction = self.simulated.answer(self.readers.begin_with(self.dialect.begin_reading())).await?;
+        Ok(self.reader(transaction))
     }
 
     /// What is committed from now on, as hints.
@@ -144,7 +172,7 @@ impl Store {
 
     /// Whether other processes may use it at the same time.
     pub fn is_shared(&self) -> bool {
-        self.dialect.is_shared()
+        self.dialect.is_shared() || self.simulated.shared
     }
 
     /// Closes every connection, so that the file is whole on disk, and hears no more hints.
@@ -157,7 +185,8 @@ impl Store {
     }
 
     fn reader(&self, transaction: Transaction<'static, Any>) -> Reader {
-        Reader { transaction, dialect: self.dialect, clock: self.clock.clone(), failed: false }
+        let (dialect, clock, simulated) = (self.dialect, self.clock.clone(), self.simulated);
+        Reader { transaction, dialect, clock, simulated, failed: false }
     }
 }
 
@@ -171,7 +200,11 @@ impl Tx {
         if let Some(origin) = self.announces_as {
             self.reader.announce(origin, &self.hints).await?;
         }
-        self.reader.transaction.commit().await.map_err(|error| StoreError::from(error).of_commit())?;
+        self.reader
+            .simulated
+            .answer(self.reader.transaction.commit())
+            .await
+            .map_err(|error| StoreError::from(error).of_commit())?;
         for hint in self.hints {
             // Nobody listening is fine: rows are the truth.
             let _ = self.changes.send(hint);

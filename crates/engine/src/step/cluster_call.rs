@@ -46,6 +46,7 @@ pub(super) fn run(
         };
         let timeout = engine.ports().runtime.sleep_until(deadline);
         tokio::select! {
+            biased;
             result = entry.effects.call(&call, context) => match result {
                 Ok(value) => AttemptEnd::Succeeded(value),
                 Err(failure) => AttemptEnd::Failed(failure),

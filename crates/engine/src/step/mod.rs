@@ -1,11 +1,13 @@
-//! The three kinds of step, one file each: what begins an attempt and what its end is.
+//! The three kinds of step, one file each: what begins an attempt and what its end is. Attempts run beside their driver.
 
 mod cluster_call;
 mod node_task;
 mod record;
 
+use gpuaas_model::Code;
 use gpuaas_wire::task::TaskFailure;
 use serde_json::Value;
+use tokio::sync::oneshot;
 
 pub(crate) use node_task::continue_node_task;
 
@@ -50,11 +52,31 @@ impl Driver {
             (StepAction::Record { record }, _) => record::run(self.engine.clone(), rows, *record),
         };
         let kind = kind_of(&step.spec.action);
-        Box::pin(async move {
+        let end = self.beside(Box::pin(async move {
             crash_points::reach(Point::StepBegun(kind));
             let end = end.await;
             crash_points::reach(Point::StepAnswered(kind));
-            (id, attempt, end)
+            end
+        }));
+        Box::pin(async move { (id, attempt, end.await) })
+    }
+
+    /// Runs an attempt beside this driver and for as long as it lives. Inside it, an attempt that reads the store would hold what the driver
+    /// waits for while the driver does not let it go on.
+    fn beside(&self, attempt: BoxFuture<'static, AttemptEnd>) -> BoxFuture<'static, AttemptEnd> {
+        let (ended, end) = oneshot::channel();
+        let gone = self.gone.clone();
+        let work = async move {
+            tokio::select! {
+                biased;
+                () = gone.cancelled() => {}
+                // A driver that is gone knows from rows what it began.
+                end = attempt => drop(ended.send(end)),
+            }
+        };
+        self.engine.ports().runtime.spawn("attempt", Box::pin(work));
+        Box::pin(async move {
+            end.await.unwrap_or_else(|_| AttemptEnd::Failed(TaskFailure::new(Code::Internal, "the attempt panicked")))
         })
     }
 }

@@ -21,7 +21,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::{
     catalog::{Entry, entry},
-    clock::now,
+    clock::{Ports, now},
     context::Context,
     dial::Dialer,
     endpoints::Endpoints,
@@ -198,7 +198,7 @@ async fn open(host: &Arc<dyn Host>, authority: &Authority, keys: SigningKeySet) 
     let state = state(authority, keys.sign(authority).unwrap());
     let fetch = Arc::new(Fetch::new(&state, Arc::new(Endpoints::new(state.identity.channels.clone()))).unwrap());
     let addressee = Addressee { control_plane: "cp-1".to_owned(), node: NODE.parse().unwrap(), epoch: 3 };
-    Runner::open_with(host.clone(), fetch, addressee, keys, catalog()).await
+    Runner::open_with(host.clone(), fetch, addressee, keys, catalog(), Ports::of_this_machine()).await
 }
 
 fn state(authority: &Authority, key_set: SignedKeySet) -> State {

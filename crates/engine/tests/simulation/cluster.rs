@@ -1,0 +1,68 @@
+//! The cluster as the app's effects see it: what the machines' services are, after a while.
+
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use gpuaas_app_rke2::names;
+use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered};
+use gpuaas_model::{Code, Timestamp};
+use gpuaas_planner::MemberView;
+use gpuaas_wire::task::TaskFailure;
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+pub(crate) struct Cluster(pub(crate) Weak<World>);
+
+#[async_trait]
+impl AppEffects for Cluster {
+    async fn call(&self, call: &str, context: CallContext) -> Result<Value, TaskFailure> {
+        let Some(world) = self.0.upgrade() else { return Err(TaskFailure::new(Code::Internal, "it is over")) };
+        (context.progress)(format!("{call}: waiting"));
+        world.scheduler.sleep_until(next_look(&world)).await;
+        (context.progress)(format!("{call}: looking"));
+        // Every call needs the credential that opens the cluster.
+        admin_kubeconfig(&context).await?;
+        if let Some(code) = world.faults().of_call(call) {
+            world.count("calls failed");
+            return Err(TaskFailure::new(code, "the seed says so"));
+        }
+        let server = context.workload.component(names::SERVER).next();
+        must_be_up(&world, server)?;
+        match call {
+            "api_ready" | "deliver_access" => {}
+            "kube_node_ready" => must_be_up(&world, context.member.and_then(|id| context.workload.member(id)))?,
+            other => return Err(TaskFailure::new(Code::TaskUnknown, format!("{other} is not simulated"))),
+        }
+        Ok(json!({ "call": call }))
+    }
+
+    async fn deliver_access(&self, _request: AccessRequest, _context: CallContext) -> Result<Delivered, TaskFailure> {
+        Err(TaskFailure::new(Code::TaskUnknown, "access is not simulated"))
+    }
+
+    async fn revoke_access(&self, _service_account: &str, _context: CallContext) -> Result<(), TaskFailure> {
+        Err(TaskFailure::new(Code::TaskUnknown, "access is not simulated"))
+    }
+}
+
+/// Whoever waits looks at the same moments, so that calls meet.
+fn next_look(world: &World) -> Timestamp {
+    let (passed, every) = (world.scheduler.now().as_millis(), world.faults().look_every_ms);
+    Timestamp::from_millis(passed - passed % every + every)
+}
+
+fn must_be_up(world: &Arc<World>, member: Option<&MemberView>) -> Result<(), TaskFailure> {
+    let up = member.is_some_and(|member| world.node(member.node.id).machine().is_up(world.scheduler.now()));
+    if up { Ok(()) } else { Err(TaskFailure::new(Code::ClusterUnreachable, "its service is not up")) }
+}
+
+/// What the server's node deposited must be what opens.
+async fn admin_kubeconfig(context: &CallContext) -> Result<(), TaskFailure> {
+    let secret = context.workload.secrets.get(names::ADMIN_KUBECONFIG);
+    let secret = secret.ok_or_else(|| TaskFailure::new(Code::Internal, "there is no place for a kubeconfig"))?;
+    let opened = context.secrets.open(secret.id).await;
+    let opened = opened.map_err(|why| TaskFailure::new(Code::ClusterNotReady, why))?;
+    let is_one = opened.starts_with(b"kubeconfig of ");
+    if is_one { Ok(()) } else { Err(TaskFailure::new(Code::Internal, "that is no kubeconfig")) }
+}

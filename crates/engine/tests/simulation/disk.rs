@@ -1,0 +1,174 @@
+//! A node's disk, as far as the agent's ledger needs one: what was synced stays, what was not may be torn when the power goes.
+//!
+//! It also remembers every line that was ever appended, which no compaction takes back.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::IpAddr,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use async_trait::async_trait;
+use camino::{Utf8Path, Utf8PathBuf};
+use futures::stream::BoxStream;
+use gpuaas_host::{
+    Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Process, UnitStatus,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::chance::Chance;
+
+#[derive(Default)]
+struct File {
+    content: Vec<u8>,
+    /// How much of it survives the loss of power.
+    synced: usize,
+}
+
+/// Cheap to clone: all of them are the same disk.
+#[derive(Clone, Default)]
+pub(crate) struct Disk {
+    files: Arc<Mutex<BTreeMap<Utf8PathBuf, File>>>,
+    appended: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Disk {
+    fn files(&self) -> MutexGuard<'_, BTreeMap<Utf8PathBuf, File>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every line that was ever appended to any file, torn ones included.
+    pub(crate) fn appended(&self) -> String {
+        String::from_utf8_lossy(&self.appended.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+
+    /// The power goes: of what was not synced some beginning is left.
+    pub(crate) fn lose_power(&self, chance: &mut Chance) {
+        for file in self.files().values_mut() {
+            let unsynced = file.content.len() - file.synced;
+            let left = usize::try_from(chance.below(unsynced as u64 + 1)).expect("a length fits");
+            file.content.truncate(file.synced + left);
+        }
+    }
+}
+
+struct Appending {
+    disk: Disk,
+    path: Utf8PathBuf,
+}
+
+impl AsyncWrite for Appending {
+    fn poll_write(self: Pin<&mut Self>, _context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.disk.files().entry(self.path.clone()).or_default().content.extend_from_slice(bytes);
+        self.disk.appended.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What the ledger never asks for.
+fn absent<T>(what: &str) -> Result<T, HostError> {
+    Err(HostError::Init(format!("this disk has no {what}")))
+}
+
+#[async_trait]
+impl Host for Disk {
+    async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
+        let written = File { content: file.content.clone(), synced: file.content.len() };
+        self.files().insert(file.path.clone(), written);
+        Ok(Changed::Yes)
+    }
+    async fn read(&self, path: &Utf8Path, _bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
+        Ok(self.files().get(path).map(|file| file.content.clone()))
+    }
+    async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError> {
+        self.files().entry(path.to_owned()).or_default();
+        Ok(Box::new(Appending { disk: self.clone(), path: path.to_owned() }))
+    }
+    async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
+        // A turn in between: a death finds the line written and not synced.
+        crate::scheduler::later_turn().await;
+        if let Some(file) = self.files().get_mut(path) {
+            file.synced = file.content.len();
+        }
+        Ok(())
+    }
+    async fn remove(&self, _path: &Utf8Path) -> Result<Changed, HostError> {
+        absent("removal")
+    }
+    async fn make_folder(&self, _path: &Utf8Path, _mode: u32) -> Result<Changed, HostError> {
+        absent("folders")
+    }
+    async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
+        Ok(self.files().contains_key(path))
+    }
+    async fn list(&self, _path: &Utf8Path) -> Result<Vec<String>, HostError> {
+        absent("folders")
+    }
+    async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
+        Ok(self.files().get(path).map(|file| file.content.len() as u64))
+    }
+    async fn open(&self, _path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError> {
+        absent("reader")
+    }
+    async fn rename(&self, _from: &Utf8Path, _to: &Utf8Path) -> Result<(), HostError> {
+        absent("renaming")
+    }
+    async fn copy(&self, _from: &Utf8Path, _to: &Utf8Path, _mode: u32) -> Result<Changed, HostError> {
+        absent("copies")
+    }
+    async fn run(&self, _command: &Command) -> Result<CommandEnd, HostError> {
+        absent("programs")
+    }
+    async fn daemon_reload(&self) -> Result<(), HostError> {
+        absent("units")
+    }
+    async fn start(&self, _unit: &str) -> Result<Changed, HostError> {
+        absent("units")
+    }
+    async fn stop(&self, _unit: &str) -> Result<Changed, HostError> {
+        absent("units")
+    }
+    async fn enable(&self, _unit: &str) -> Result<Changed, HostError> {
+        absent("units")
+    }
+    async fn unit(&self, _unit: &str) -> Result<Option<UnitStatus>, HostError> {
+        absent("units")
+    }
+    async fn unit_events(&self, _unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError> {
+        absent("units")
+    }
+    async fn journal(
+        &self,
+        _unit: &str,
+        _from: JournalFrom,
+        _follow: bool,
+    ) -> Result<BoxStream<'static, JournalLine>, HostError> {
+        absent("journal")
+    }
+    async fn facts(&self) -> Result<Facts, HostError> {
+        absent("facts")
+    }
+    fn address(&self) -> IpAddr {
+        [127, 0, 0, 1].into()
+    }
+    async fn listening(&self, _ports: &[u16]) -> Result<Vec<u16>, HostError> {
+        absent("ports")
+    }
+    async fn processes(&self, _prefixes: &[String]) -> Result<Vec<Process>, HostError> {
+        absent("processes")
+    }
+    async fn mounts(&self, _prefixes: &[String]) -> Result<Vec<String>, HostError> {
+        absent("mounts")
+    }
+}

@@ -1,0 +1,199 @@
+//! What goes wrong in a seed, decided before it begins.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use gpuaas_crash_points::{Point, StepKind};
+use gpuaas_model::{Code, TaskType};
+
+use crate::chance::Chance;
+
+/// Task types that a deployment uses.
+const USED: [TaskType; 7] = [
+    TaskType::Inspect,
+    TaskType::Preflight,
+    TaskType::ArtifactFetch,
+    TaskType::Rke2Install,
+    TaskType::Rke2Configure,
+    TaskType::Rke2Start,
+    TaskType::Rke2KubeconfigRead,
+];
+/// Calls to the cluster that a deployment makes.
+const CALLS: [&str; 3] = ["api_ready", "kube_node_ready", "deliver_access"];
+/// In which time of a seed something goes wrong by the clock: most deployments are over by then.
+const TROUBLE_MS: u64 = 240_000;
+
+/// What happens to a process at a point that it reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strike {
+    /// It dies there.
+    Die,
+    /// It dies, and its machine loses what was not synced.
+    LosePower,
+    /// It stands still from its next wait on.
+    Freeze(Duration),
+    /// The database cannot be reached by it for so long.
+    Stall(Duration),
+}
+
+/// What happens by the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timed {
+    KillPlane(usize),
+    FreezePlane(usize, Duration),
+    KillAgent(usize),
+    /// The node cannot be reached for so long.
+    Cut(usize, Duration),
+}
+
+/// A failure that is reported in good order.
+#[derive(Clone, Debug)]
+pub(crate) struct Failing {
+    pub(crate) code: Code,
+    pub(crate) times: u32,
+}
+
+/// Everything that goes wrong.
+#[derive(Clone, Debug)]
+pub(crate) struct Faults {
+    pub(crate) replicas: usize,
+    pub(crate) nodes: usize,
+    /// Calls to the cluster look at it at these moments.
+    pub(crate) look_every_ms: i64,
+    /// Of a thousand messages.
+    pub(crate) lost: u64,
+    pub(crate) duplicated: u64,
+    pub(crate) slow: u64,
+    pub(crate) old_leader: u64,
+    /// At the so-manieth time that anybody reaches the point.
+    pub(crate) strikes: Vec<(Point, u32, Strike)>,
+    pub(crate) timed: Vec<(Duration, Timed)>,
+    pub(crate) tasks: BTreeMap<(usize, TaskType), Failing>,
+    pub(crate) calls: BTreeMap<&'static str, Failing>,
+    /// How often each point was reached.
+    reached: BTreeMap<String, u32>,
+}
+
+impl Faults {
+    pub(crate) fn of(chance: &mut Chance) -> Self {
+        let replicas = chance.pick(&[1, 1, 2, 2, 2]);
+        let nodes = chance.pick(&[1, 2, 2, 3, 3, 8]);
+        let mut faults = Self {
+            replicas,
+            lost: chance.pick(&[0, 0, 20, 60]),
+            duplicated: chance.pick(&[0, 50, 200]),
+            slow: chance.pick(&[0, 30, 100]),
+            old_leader: chance.pick(&[0, 200]),
+            look_every_ms: chance.pick(&[500, 4_000, 20_000]),
+            ..Self::none(nodes)
+        };
+        for _ in 0..chance.below(4) {
+            faults.strikes.push(strike_plane(chance));
+        }
+        for _ in 0..chance.below(4) {
+            faults.strikes.push(strike_agent(chance));
+        }
+        for _ in 0..chance.below(3) {
+            let at = Duration::from_millis(chance.below(TROUBLE_MS));
+            faults.timed.push((at, timed(chance, replicas, nodes)));
+        }
+        faults.timed.sort_by_key(|(at, _)| *at);
+        for _ in 0..chance.below(3) {
+            let node = usize::try_from(chance.below(nodes as u64)).expect("an index fits");
+            let failing = failing(chance, &[Code::ServerUnreachable, Code::HostFailed, Code::ArtifactTruncated]);
+            faults.tasks.insert((node, chance.pick(&USED)), failing);
+        }
+        if chance.per_mille(300) {
+            let failing = failing(chance, &[Code::ClusterNotReady, Code::ClusterUnreachable, Code::Internal]);
+            faults.calls.insert(chance.pick(&CALLS), failing);
+        }
+        faults
+    }
+
+    /// One control plane with so many nodes, and nothing that goes wrong.
+    pub(crate) fn none(nodes: usize) -> Self {
+        Self {
+            replicas: 1,
+            nodes,
+            look_every_ms: 60_000,
+            lost: 0,
+            duplicated: 0,
+            slow: 0,
+            old_leader: 0,
+            strikes: Vec::new(),
+            timed: Vec::new(),
+            tasks: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            reached: BTreeMap::new(),
+        }
+    }
+
+    /// Nothing goes wrong from now on.
+    pub(crate) fn calm(&mut self) {
+        (self.lost, self.duplicated, self.slow, self.old_leader) = (0, 0, 0, 0);
+        self.strikes.clear();
+        self.tasks.clear();
+        self.calls.clear();
+    }
+
+    /// What happens to whoever is at that point now.
+    pub(crate) fn reach(&mut self, point: Point) -> Option<Strike> {
+        let reached = self.reached.entry(point.to_string()).or_default();
+        *reached += 1;
+        let at = self.strikes.iter().position(|(armed, nth, _)| *armed == point && nth == reached)?;
+        Some(self.strikes.remove(at).2)
+    }
+
+    /// The failure that this try of a task ends with.
+    pub(crate) fn of_task(&mut self, node: usize, task: TaskType) -> Option<Code> {
+        self.tasks.get_mut(&(node, task)).and_then(Failing::next)
+    }
+
+    /// The failure that this try of a call ends with.
+    pub(crate) fn of_call(&mut self, call: &str) -> Option<Code> {
+        self.calls.get_mut(call).and_then(Failing::next)
+    }
+}
+
+impl Failing {
+    fn next(&mut self) -> Option<Code> {
+        self.times = self.times.checked_sub(1)?;
+        Some(self.code)
+    }
+}
+
+fn strike_plane(chance: &mut Chance) -> (Point, u32, Strike) {
+    let kind = chance.pick(&[StepKind::NodeTask, StepKind::NodeTask, StepKind::ClusterCall, StepKind::Record]);
+    let point = chance.pick(&[Point::StepBegun(kind), Point::StepAnswered(kind), Point::StepSettled(kind)]);
+    let nth_max = if kind == StepKind::NodeTask { 12 } else { 3 };
+    let nth = u32::try_from(chance.between(1, nth_max + 1)).expect("it is small");
+    let frozen = Duration::from_millis(chance.between(2_000, 60_000));
+    let strike = chance.pick(&[Strike::Die, Strike::Die, Strike::Freeze(frozen), Strike::Stall(frozen / 3)]);
+    (point, nth, strike)
+}
+
+fn strike_agent(chance: &mut Chance) -> (Point, u32, Strike) {
+    let task = chance.pick(&USED);
+    let mut points = vec![Point::TaskBegun(task), Point::TaskDone(task), Point::TaskEnded(task)];
+    if task.changes_host() {
+        points.extend([Point::TaskInside(task); 2]);
+    }
+    let nth = u32::try_from(chance.between(1, 4)).expect("it is small");
+    (chance.pick(&points), nth, if chance.per_mille(300) { Strike::LosePower } else { Strike::Die })
+}
+
+fn timed(chance: &mut Chance, replicas: usize, nodes: usize) -> Timed {
+    let index = |bound: usize, chance: &mut Chance| usize::try_from(chance.below(bound as u64)).expect("an index fits");
+    let (plane, node) = (index(replicas, chance), index(nodes, chance));
+    let wait = Duration::from_millis(chance.between(500, 45_000));
+    chance.pick(&[
+        Timed::KillPlane(plane),
+        Timed::FreezePlane(plane, wait),
+        Timed::KillAgent(node),
+        Timed::Cut(node, wait),
+        Timed::Cut(node, wait),
+    ])
+}
+
+fn failing(chance: &mut Chance, codes: &[Code]) -> Failing {
+    Failing { code: chance.pick(codes), times: u32::try_from(chance.between(1, 4)).expect("it is small") }
+}

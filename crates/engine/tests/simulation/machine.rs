@@ -1,0 +1,281 @@
+//! What a node's tasks change: a model of RKE2 on a host, and the handlers that change it.
+//!
+//! Every handler looks before it acts, as the genuine ones do, and counts what it really does.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use gpuaas_agent::simulation::{Handler, Work};
+use gpuaas_crash_points::{Point, reach};
+use gpuaas_model::{Code, TaskType, Timestamp};
+use gpuaas_trust::sha256_hex;
+use gpuaas_wire::task::{
+    ArtifactFetched, DiskFacts, HostFacts, Preflight, PreflightReport, Rke2Configure, Rke2Configured, Rke2Installed,
+    Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Role, Rke2Start, Rke2Started, SecretRef, TaskFailure, TaskProgress,
+    UnitReport,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{node::Node, world::World};
+
+/// A service of the node; it outlives the agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Unit {
+    #[default]
+    Rest,
+    /// Up at that time.
+    Starting(Timestamp),
+}
+
+/// A host.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Machine {
+    fetched: bool,
+    installed: bool,
+    configured: Option<String>,
+    unit: Unit,
+    /// It has been started once: what the first start makes is there.
+    has_data: bool,
+    /// What was really done, by task type.
+    pub(crate) effects: BTreeMap<TaskType, u32>,
+}
+
+impl Machine {
+    pub(crate) fn is_up(&self, now: Timestamp) -> bool {
+        matches!(self.unit, Unit::Starting(at) if at <= now)
+    }
+
+    fn did(&mut self, task: TaskType) {
+        *self.effects.entry(task).or_default() += 1;
+    }
+}
+
+/// The handlers of that node.
+pub(crate) fn handler(world: &Arc<World>, node: &Arc<Node>) -> Handler {
+    let (world, node) = (Arc::downgrade(world), Arc::downgrade(node));
+    Arc::new(move |task, params, work| {
+        let (world, node) = (world.upgrade(), node.upgrade());
+        Box::pin(async move {
+            let (Some(world), Some(node)) = (world, node) else { return Err(failed(Code::Internal, "it is over")) };
+            Doing { world, node, task, work }.run(params).await
+        })
+    })
+}
+
+/// A task under way.
+struct Doing {
+    world: Arc<World>,
+    node: Arc<Node>,
+    task: TaskType,
+    work: Work,
+}
+
+impl Doing {
+    async fn run(&self, params: Value) -> Result<Value, TaskFailure> {
+        self.pause(1, 200).await?;
+        match self.task {
+            TaskType::Inspect => self.inspect().await,
+            TaskType::Preflight => self.preflight(&read(params)?).await,
+            TaskType::ArtifactFetch => self.fetch().await,
+            TaskType::Rke2Install => self.install().await,
+            TaskType::Rke2Configure => self.configure(&read(params)?).await,
+            TaskType::Rke2Start => self.start(&read(params)?).await,
+            TaskType::Rke2KubeconfigRead => self.kubeconfig(&read(params)?).await,
+            other => Err(failed(Code::TaskUnknown, &format!("{other} is not simulated"))),
+        }
+    }
+
+    async fn inspect(&self) -> Result<Value, TaskFailure> {
+        self.may_fail()?;
+        let disk = DiskFacts { path: "/var/lib".to_owned(), size_bytes: 1 << 40, free_bytes: 1 << 39 };
+        value(&HostFacts {
+            hostname: self.node.name.clone(),
+            machine_id: format!("machine-{}", self.node.name),
+            boot_id: "first".to_owned(),
+            os: "none".to_owned(),
+            kernel: "none".to_owned(),
+            arch: "x86_64".to_owned(),
+            cpus: 8,
+            memory_bytes: 1 << 36,
+            addresses: vec![self.node.address()],
+            disks: vec![disk],
+            sandbox: true,
+        })
+    }
+
+    async fn preflight(&self, task: &Preflight) -> Result<Value, TaskFailure> {
+        self.may_fail()?;
+        if self.node.machine().has_data && !task.absent_paths.is_empty() {
+            self.world.violated(format!("{}: a member's own data was taken for a leftover", self.node.name));
+        }
+        value(&PreflightReport { passed: 9, findings: Vec::new() })
+    }
+
+    async fn fetch(&self) -> Result<Value, TaskFailure> {
+        if self.node.machine().fetched {
+            return value(&ArtifactFetched { fetched_bytes: 0, reused_bytes: 2 });
+        }
+        self.say("fetching");
+        self.pause(500, 15_000).await?;
+        self.may_fail()?;
+        self.change(|machine| machine.fetched = true);
+        value(&ArtifactFetched { fetched_bytes: 2, reused_bytes: 0 })
+    }
+
+    async fn install(&self) -> Result<Value, TaskFailure> {
+        self.must(self.node.machine().fetched, "nothing was fetched");
+        if !self.node.machine().installed {
+            reach(Point::TaskInside(self.task));
+            self.pause(200, 3_000).await?;
+            self.may_fail()?;
+            self.change(|machine| machine.installed = true);
+        }
+        value(&Rke2Installed { version_line: "rke2 v1".to_owned(), files_written: 1 })
+    }
+
+    async fn configure(&self, task: &Rke2Configure) -> Result<Value, TaskFailure> {
+        self.must(self.node.machine().installed, "nothing was installed");
+        let mut digest = self.secret(&task.token).await?;
+        if let Some(token) = &task.agent_token {
+            digest.push_str(&self.secret(token).await?);
+        }
+        reach(Point::TaskInside(self.task));
+        self.may_fail()?;
+        let wanted = sha256_hex(format!("{}{digest}", task.config).as_bytes());
+        let changed = self.node.machine().configured.as_ref() != Some(&wanted);
+        if changed {
+            self.change(|machine| machine.configured = Some(wanted));
+        }
+        value(&Rke2Configured { changed })
+    }
+
+    async fn start(&self, task: &Rke2Start) -> Result<Value, TaskFailure> {
+        self.must(self.node.machine().configured.is_some(), "nothing was configured");
+        if task.role == Rke2Role::Agent {
+            self.must(self.world.server_is_up(), "an agent was started before its server was up");
+        }
+        let now = self.world.scheduler.now();
+        let unit = self.node.machine().unit;
+        let up_at = match unit {
+            Unit::Starting(at) => at,
+            Unit::Rest => {
+                let at = now.plus(Duration::from_millis(self.world.between(5_000, 60_000)));
+                self.change(|machine| (machine.unit, machine.has_data) = (Unit::Starting(at), true));
+                at
+            }
+        };
+        reach(Point::TaskInside(self.task));
+        self.say("waiting for the unit: etcd");
+        self.wait_until(up_at.max(now)).await?;
+        self.say("waiting for the unit: kubelet");
+        if let Err(failure) = self.may_fail() {
+            // A start that failed leaves the unit at rest.
+            self.node.machine().unit = Unit::Rest;
+            return Err(failure);
+        }
+        let ca_sha256 = (task.role == Rke2Role::Server).then(|| sha256_hex(self.node.name.as_bytes()));
+        let unit = self.node.unit_report(task.role.unit(), up_at);
+        value(&Rke2Started { unit, ready_after_ms: 1, ca_sha256 })
+    }
+
+    async fn kubeconfig(&self, task: &Rke2KubeconfigRead) -> Result<Value, TaskFailure> {
+        if !self.node.machine().is_up(self.world.scheduler.now()) {
+            return Err(failed(Code::ClusterNotReady, "there is no kubeconfig yet"));
+        }
+        self.may_fail()?;
+        let bytes = format!("kubeconfig of {}", self.node.name);
+        let (node, secret_id, deposit) = (self.node.id, task.secret_id, bytes.clone());
+        let deposited = self.world.ask(move |engine| {
+            let deposit = deposit.clone();
+            Box::pin(async move { engine.deposit_for_node(node, secret_id, deposit.as_bytes()).await })
+        });
+        self.answered(deposited.await)?;
+        value(&Rke2KubeconfigStored { secret: SecretRef { secret_id, sha256: sha256_hex(bytes.as_bytes()) } })
+    }
+
+    /// The digest of a secret that the task names, from the control plane.
+    async fn secret(&self, secret: &SecretRef) -> Result<String, TaskFailure> {
+        let (node, id) = (self.node.id, secret.secret_id);
+        let read = self.world.ask(move |engine| Box::pin(async move { engine.secret_for_node(node, id).await }));
+        let sha256 = sha256_hex(&self.answered(read.await)?);
+        self.must(sha256 == secret.sha256, "a secret is not the one that the task names");
+        Ok(sha256)
+    }
+
+    fn answered<T>(&self, answer: Option<Result<T, gpuaas_store::StoreError>>) -> Result<T, TaskFailure> {
+        match answer {
+            Some(Ok(answer)) => Ok(answer),
+            Some(Err(error)) => Err(failed(Code::ServerUnreachable, &error.to_string())),
+            None => Err(failed(Code::ServerUnreachable, "the control plane went away")),
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Machine)) {
+        let mut machine = self.node.machine();
+        change(&mut machine);
+        machine.did(self.task);
+        drop(machine);
+        self.world.say(&format!("{}: {} had its effect", self.node.name, self.task));
+    }
+
+    fn may_fail(&self) -> Result<(), TaskFailure> {
+        match self.world.faults().of_task(self.node.index, self.task) {
+            Some(code) => {
+                self.world.count("tasks failed");
+                Err(failed(code, "the seed says so"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn must(&self, holds: bool, otherwise: &str) {
+        if !holds {
+            self.world.violated(format!("{}, {}: {otherwise}", self.node.name, self.task));
+        }
+    }
+
+    fn say(&self, text: &str) {
+        (self.work.progress)(TaskProgress { text: text.to_owned(), percent: None });
+    }
+
+    async fn pause(&self, from_ms: u64, to_ms: u64) -> Result<(), TaskFailure> {
+        let wait = Duration::from_millis(self.world.between(from_ms, to_ms));
+        self.wait_until(self.world.scheduler.now().plus(wait)).await
+    }
+
+    async fn wait_until(&self, at: Timestamp) -> Result<(), TaskFailure> {
+        tokio::select! {
+            biased;
+            () = self.work.cancel.cancelled() => Err(failed(Code::TaskCancelled, "cancelled")),
+            () = self.world.scheduler.sleep_until(at) => Ok(()),
+            () = self.world.scheduler.sleep_until(self.work.deadline) => Err(failed(Code::TaskTimedOut, "too late")),
+        }
+    }
+}
+
+impl Node {
+    /// How its service is since then.
+    pub(crate) fn unit_report(&self, unit: &str, since: Timestamp) -> UnitReport {
+        UnitReport {
+            unit: unit.to_owned(),
+            active: "active".to_owned(),
+            sub: "running".to_owned(),
+            result: "success".to_owned(),
+            n_restarts: 0,
+            exec_main_status: 0,
+            since,
+        }
+    }
+}
+
+fn failed(code: Code, message: &str) -> TaskFailure {
+    TaskFailure::new(code, message)
+}
+
+fn read<T: DeserializeOwned>(params: Value) -> Result<T, TaskFailure> {
+    serde_json::from_value(params).map_err(|error| failed(Code::TaskParamsInvalid, &error.to_string()))
+}
+
+fn value(result: &impl Serialize) -> Result<Value, TaskFailure> {
+    serde_json::to_value(result).map_err(|error| failed(Code::Internal, &error.to_string()))
+}

@@ -1,0 +1,232 @@
+//! The way between control planes and nodes: messages take their time, get lost, come twice, or come long after anybody waits for them.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures::{
+    StreamExt,
+    channel::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    stream::BoxStream,
+};
+use gpuaas_engine::port::{DispatchError, Nodes, TaskUpdate};
+use gpuaas_model::{NodeId, TaskId};
+use gpuaas_trust::{Envelope, TaskStatement};
+use gpuaas_wire::{
+    session::TaskLine,
+    task::{TaskFailure, TaskOutcome},
+};
+
+use crate::{
+    node::{Link, Node},
+    plane::{signer, signing_keys},
+    scheduler::{Process, later_turn},
+    world::World,
+};
+
+type Update = Result<TaskUpdate, DispatchError>;
+
+/// One control plane's end of it.
+pub(crate) struct Wires {
+    pub(crate) world: std::sync::Weak<World>,
+    pub(crate) plane: Process,
+}
+
+impl Wires {
+    fn world(&self) -> Result<Arc<World>, DispatchError> {
+        self.world.upgrade().ok_or(DispatchError::NotConnected)
+    }
+}
+
+#[async_trait]
+impl Nodes for Wires {
+    async fn dispatch(&self, node: NodeId, envelope: &str) -> Result<BoxStream<'static, Update>, DispatchError> {
+        let world = self.world()?;
+        // Whoever is frozen now has sent nothing yet.
+        later_turn().await;
+        let node = world.node(node);
+        let link = node.link().ok_or(DispatchError::NotConnected)?;
+        if link.plane != self.plane && world.scheduler.is_frozen(link.plane) {
+            world.scheduler.sleep(Duration::from_secs(5)).await;
+            return Err(DispatchError::Lost("the replica that holds the channel does not answer".to_owned()));
+        }
+        world.say(&format!("{} → {}: {}", world.plane_name(self.plane), node.name, told(envelope)));
+        let (updates, stream) = mpsc::unbounded();
+        let envelope: Arc<str> = envelope.into();
+        if world.happens(|faults| faults.duplicated) {
+            world.count("messages repeated");
+            replay_later(&world, &node, envelope.clone());
+        }
+        old_leader(&world, &node, &envelope);
+        let lost = world.happens(|faults| faults.lost);
+        let within = world.clone();
+        world.scheduler.spawn(world.outside, async move {
+            within.scheduler.sleep(within.latency()).await;
+            if lost {
+                within.count("messages lost");
+                within.say(&format!("{}: a task was lost on its way", node.name));
+                return tell(&updates, Err(DispatchError::Lost("the way broke".to_owned())));
+            }
+            let (lines, told) = mpsc::unbounded();
+            deliver(&within, &node, &envelope, lines);
+            carry_back(&within, &node, &link, told, &updates).await;
+        });
+        Ok(stream.boxed())
+    }
+
+    async fn acknowledge(&self, _node: NodeId, _task: TaskId) {}
+
+    async fn cancel(&self, node: NodeId, task: TaskId) {
+        let Ok(world) = self.world() else { return };
+        let node = world.node(node);
+        if node.link().is_none() || world.happens(|faults| faults.lost) {
+            return;
+        }
+        let within = world.clone();
+        world.scheduler.spawn(world.outside, async move {
+            within.scheduler.sleep(within.latency()).await;
+            if let Some((_, agent)) = node.agent() {
+                agent.cancel(task);
+            }
+        });
+    }
+
+    async fn observe(&self, _node: NodeId, _units: Vec<String>) {}
+
+    async fn give_keys(&self, _node: NodeId, _signed_set: &str) -> bool {
+        false
+    }
+
+    fn readmit(&self, _node: NodeId) {}
+
+    fn readmit_all(&self) {}
+
+    fn expect_back(&self, node: NodeId) {
+        let Ok(world) = self.world() else { return };
+        if let Some(plane) = world.plane_of(self.plane) {
+            world.node(node).await_return(&world, &plane);
+        }
+    }
+
+    async fn spread_endpoints(&self) {}
+
+    fn release_all(&self) {
+        let Ok(world) = self.world() else { return };
+        for node in world.nodes() {
+            node.disconnect(Some(self.plane));
+        }
+    }
+}
+
+/// Gives the envelope to the node's agent, which answers into `lines`; dropped with it.
+fn deliver(world: &Arc<World>, node: &Arc<Node>, envelope: &Arc<str>, lines: UnboundedSender<TaskLine>) {
+    let Some((process, agent)) = node.agent() else { return };
+    let (within, node, envelope) = (world.clone(), node.clone(), envelope.clone());
+    world.scheduler.spawn(process, async move {
+        match agent.accept(envelope.as_bytes()).await {
+            Ok(mut answer) => {
+                while let Some(line) = answer.next().await {
+                    // Nobody waits for it any more: the ledger keeps it.
+                    let _ = lines.unbounded_send(line);
+                }
+            }
+            Err(refusal) => {
+                within.say(&format!("{} refuses {}: {}", node.name, told(&envelope), refusal.code));
+                let failure = TaskFailure::new(refusal.code, refusal.message);
+                let _ = lines.unbounded_send(TaskLine::Ended(TaskOutcome::Failed { failure }));
+            }
+        }
+    });
+}
+
+/// The same envelope once more, when whoever sent it may be long gone; nobody hears the answer.
+fn replay_later(world: &Arc<World>, node: &Arc<Node>, envelope: Arc<str>) {
+    let (within, node) = (world.clone(), node.clone());
+    let wait = Duration::from_millis(world.between(1, 30_000));
+    world.scheduler.spawn(world.outside, async move {
+        within.scheduler.sleep(wait).await;
+        within.say(&format!("{}: {} comes once more", node.name, told(&envelope)));
+        deliver(&within, &node, &envelope, mpsc::unbounded().0);
+    });
+}
+
+/// An old leader, buried by now, sends what it signed under the fence before: nobody recorded it, and no node may do it.
+fn old_leader(world: &Arc<World>, node: &Arc<Node>, envelope: &str) {
+    let Ok(task) = Envelope::open(envelope.as_bytes(), &signing_keys()) else { return };
+    if task.fence < 2 || !world.happens(|faults| faults.old_leader) {
+        return;
+    }
+    let present = task.fence;
+    let old = TaskStatement { task: TaskId::from_uuid(world.uuid()), fence: present - 1, ..task };
+    let Ok(envelope) = signer().sign(&old) else { return };
+    let (within, node, envelope): (_, _, Arc<str>) = (world.clone(), node.clone(), envelope.to_json().into());
+    world.scheduler.spawn(world.outside, async move {
+        within.scheduler.sleep(within.latency()).await;
+        let Some((_, agent)) = node.agent() else { return };
+        // Before it has seen the present fence it knows no better.
+        if agent.hello().await.1 >= present {
+            within.count("old leaders");
+            deliver(&within, &node, &envelope, mpsc::unbounded().0);
+        }
+    });
+}
+
+/// Carries a task's lines back, in their order, for as long as the connection stands.
+async fn carry_back(
+    world: &Arc<World>,
+    node: &Node,
+    link: &Link,
+    mut lines: UnboundedReceiver<TaskLine>,
+    updates: &UnboundedSender<Update>,
+) {
+    let broken = |why: &str| Err(DispatchError::Lost(why.to_owned()));
+    loop {
+        let line = tokio::select! {
+            biased;
+            () = link.ended.cancelled() => return tell(updates, broken("the connection ended")),
+            line = lines.next() => line,
+        };
+        let Some(line) = line else { return tell(updates, broken("the agent hung up")) };
+        tokio::select! {
+            biased;
+            () = link.ended.cancelled() => return tell(updates, broken("the connection ended")),
+            () = world.scheduler.sleep(world.latency()) => {}
+        }
+        if world.happens(|faults| faults.lost) {
+            world.count("messages lost");
+            world.say(&format!("{}: an answer was lost on its way", node.name));
+            return tell(updates, broken("the way back broke"));
+        }
+        let update = match line {
+            TaskLine::Accepted => TaskUpdate::Accepted,
+            TaskLine::Progress(progress) => TaskUpdate::Progress(progress),
+            TaskLine::Ended(outcome) => TaskUpdate::Ended(outcome),
+            TaskLine::Interrupted => TaskUpdate::Interrupted,
+        };
+        if matches!(update, TaskUpdate::Ended(_) | TaskUpdate::Interrupted) {
+            world.say(&format!("{} ← {}", node.name, shown(&update)));
+        }
+        tell(updates, Ok(update));
+    }
+}
+
+fn tell(updates: &UnboundedSender<Update>, update: Update) {
+    // Whoever asked may have given up, or died.
+    let _ = updates.unbounded_send(update);
+}
+
+fn shown(update: &TaskUpdate) -> String {
+    match update {
+        TaskUpdate::Ended(TaskOutcome::Failed { failure }) => format!("failed: {}", failure.code),
+        TaskUpdate::Ended(TaskOutcome::Succeeded { .. }) => "succeeded".to_owned(),
+        TaskUpdate::Interrupted => "interrupted".to_owned(),
+        TaskUpdate::Accepted | TaskUpdate::Progress(_) => "goes on".to_owned(),
+    }
+}
+
+/// A task as its envelope names it.
+fn told(envelope: &str) -> String {
+    match Envelope::open(envelope.as_bytes(), &signing_keys()) {
+        Ok(task) => format!("{} {} (attempt {}, fence {})", task.task_type, task.task, task.attempt, task.fence),
+        Err(error) => error.to_string(),
+    }
+}

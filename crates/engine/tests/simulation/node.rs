@@ -1,0 +1,246 @@
+//! A node: its disk and machine, which stay, its agent, which dies and comes back, and the connection that the agent keeps.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::channel::oneshot;
+use gpuaas_agent::simulation::SimulatedAgent;
+use gpuaas_engine::commands;
+use gpuaas_model::{Clock, NodeId, Runtime};
+use gpuaas_trust::NodeIdentity;
+use gpuaas_wire::session::{ConnectionKind, Hello, PROTOCOL};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{
+    disk::Disk,
+    machine::{self, Machine},
+    plane::{Plane, signing_keys},
+    scheduler::{Process, ProcessRuntime, SimulatedClock},
+    world::World,
+};
+
+/// A node that lost its connection counts as unreachable after this long.
+const UNREACHABLE_AFTER: Duration = Duration::from_secs(15);
+/// A control plane that does not answer at all is given up after this long.
+const DIAL_PATIENCE: Duration = Duration::from_secs(8);
+
+pub(crate) struct Node {
+    pub(crate) index: usize,
+    pub(crate) id: NodeId,
+    pub(crate) name: String,
+    pub(crate) identity: NodeIdentity,
+    pub(crate) disk: Disk,
+    machine: Mutex<Machine>,
+    agent: Mutex<Option<(Process, Arc<SimulatedAgent>)>>,
+    link: Mutex<Option<Link>>,
+    /// It cannot reach anybody before that time.
+    cut_until: Mutex<gpuaas_model::Timestamp>,
+}
+
+/// The connection that carries a node's channel.
+#[derive(Clone)]
+pub(crate) struct Link {
+    pub(crate) plane: Process,
+    connection: Uuid,
+    pub(crate) ended: CancellationToken,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Node {
+    pub(crate) fn new(index: usize, name: String, identity: NodeIdentity) -> Arc<Self> {
+        Arc::new(Self {
+            index,
+            id: identity.node,
+            name,
+            identity,
+            disk: Disk::default(),
+            machine: Mutex::default(),
+            agent: Mutex::default(),
+            link: Mutex::default(),
+            cut_until: Mutex::new(gpuaas_model::Timestamp::from_millis(0)),
+        })
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("10.0.0.{}", self.index + 1)
+    }
+
+    pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
+        locked(&self.machine)
+    }
+
+    /// The agent, if it runs.
+    pub(crate) fn agent(&self) -> Option<(Process, Arc<SimulatedAgent>)> {
+        locked(&self.agent).clone()
+    }
+
+    pub(crate) fn link(&self) -> Option<Link> {
+        locked(&self.link).clone()
+    }
+
+    /// Ends the node's connection, if it leads there or anywhere.
+    pub(crate) fn disconnect(&self, from: Option<Process>) {
+        let link = self.link().filter(|link| from.is_none_or(|plane| link.plane == plane));
+        if let Some(link) = link {
+            link.ended.cancel();
+        }
+    }
+
+    /// Keeps the node away from everybody for so long.
+    pub(crate) fn cut(&self, world: &World, outage: Duration) {
+        *locked(&self.cut_until) = world.scheduler.now().plus(outage);
+        self.disconnect(None);
+    }
+
+    /// Starts the agent, as the init does.
+    pub(crate) fn start_agent(self: &Arc<Self>, world: &Arc<World>) {
+        let process = world.scheduler.process();
+        let (node, within) = (self.clone(), world.clone());
+        world.scheduler.spawn(process, async move {
+            let clock: Arc<dyn Clock> = Arc::new(SimulatedClock(within.scheduler.clone()));
+            let runtime: Arc<dyn Runtime> = Arc::new(ProcessRuntime { scheduler: within.scheduler.clone(), process });
+            let handler = machine::handler(&within, &node);
+            let host = Arc::new(node.disk.clone());
+            match SimulatedAgent::open(host, &node.identity, signing_keys(), (clock, runtime), &handler).await {
+                Ok(agent) => {
+                    *locked(&node.agent) = Some((process, Arc::new(agent)));
+                    node.keep_connected(within, process).await;
+                }
+                Err(error) => within.violated(format!("the agent of {} does not start: {error}", node.name)),
+            }
+        });
+    }
+
+    /// The agent is gone: its connection ends with it.
+    pub(crate) fn agent_died(&self, process: Process) -> bool {
+        let was = locked(&self.agent).take_if(|(running, _)| *running == process).is_some();
+        if was {
+            self.disconnect(None);
+        }
+        was
+    }
+
+    async fn keep_connected(self: Arc<Self>, world: Arc<World>, me: Process) {
+        loop {
+            let back = (*locked(&self.cut_until)).plus(Duration::from_millis(world.between(5, 500)));
+            world.scheduler.sleep_until(back.max(world.scheduler.now())).await;
+            let Some(plane) = world.any_plane() else {
+                world.scheduler.sleep(Duration::from_millis(world.between(100, 1_500))).await;
+                continue;
+            };
+            if let Some(ended) = self.clone().connect(world.clone(), me, plane).await {
+                ended.cancelled().await;
+                // It notices at once, or with the next beat.
+                world.scheduler.sleep(Duration::from_millis(world.between(1, 1_000))).await;
+            }
+        }
+    }
+
+    /// One connection to that control plane; `None` when it does not come about.
+    async fn connect(self: Arc<Self>, world: Arc<World>, me: Process, plane: Plane) -> Option<CancellationToken> {
+        let (_, agent) = self.agent()?;
+        let (support, fence, unacknowledged) = agent.hello().await;
+        let hello = Hello {
+            agent_version: "1".to_owned(),
+            protocols: vec![PROTOCOL],
+            connection: ConnectionKind::Control,
+            instance: format!("{me:?}"),
+            machine_id: format!("machine-{}", self.name),
+            boot_id: "first".to_owned(),
+            addresses: vec![self.address()],
+            support,
+            fence,
+            key_set_version: 1,
+            unacknowledged,
+        };
+        let ended = CancellationToken::new();
+        let link = Link { plane: plane.process, connection: world.uuid(), ended: ended.clone() };
+        let (stands, standing) = oneshot::channel();
+        let (node, within) = (self.clone(), world.clone());
+        world.scheduler.sleep(Duration::from_millis(world.between(1, 30))).await;
+        world.scheduler.spawn(plane.process, async move { node.serve(&within, &plane, link, hello, stands).await });
+        let recorded = tokio::select! {
+            biased;
+            recorded = standing => recorded.unwrap_or(false),
+            () = world.scheduler.sleep(DIAL_PATIENCE) => false,
+        };
+        if !recorded {
+            ended.cancel();
+            world.scheduler.sleep(Duration::from_millis(world.between(100, 1_500))).await;
+            return None;
+        }
+        Some(ended)
+    }
+
+    /// The control plane's side of a connection, from its hello to its end.
+    async fn serve(
+        self: &Arc<Self>,
+        world: &Arc<World>,
+        plane: &Plane,
+        link: Link,
+        hello: Hello,
+        stands: oneshot::Sender<bool>,
+    ) {
+        // A connection that is recorded when another has taken its place would replace that one's row: known, and not simulated.
+        world.gate(plane.process)().await;
+        if link.ended.is_cancelled() {
+            return;
+        }
+        let before = locked(&self.link).replace(link.clone());
+        if let Some(before) = before {
+            before.ended.cancel();
+        }
+        if let Err(error) = commands::node::connected(&plane.engine, self.id, link.connection, &hello).await {
+            world.say(&format!("{}: its connection was not recorded: {error}", self.name));
+            self.forget(&link);
+            let _ = stands.send(false);
+            return;
+        }
+        world.say(&format!("{} connected to {}", self.name, plane.name));
+        let _ = stands.send(true);
+        self.report_units(world, plane).await;
+        link.ended.cancelled().await;
+        self.forget(&link);
+        world.say(&format!("{} is gone from {}", self.name, plane.name));
+        match commands::node::disconnected(&plane.engine, self.id, link.connection).await {
+            Ok(true) => self.await_return(world, plane),
+            Ok(false) => {}
+            Err(error) => world.violated(format!("the end of a connection was not recorded: {error}")),
+        }
+    }
+
+    async fn report_units(&self, world: &World, plane: &Plane) {
+        let up = self.machine().is_up(world.scheduler.now());
+        let units = plane.engine.units_on(self.id).await.unwrap_or_default();
+        for unit in units.iter().filter(|_| up) {
+            let report = self.unit_report(unit, world.scheduler.now());
+            if let Err(error) = plane.engine.units_changed(self.id, &[report]).await {
+                world.violated(format!("a unit's report was not recorded: {error}"));
+            }
+        }
+    }
+
+    fn forget(&self, link: &Link) {
+        locked(&self.link).take_if(|present| present.connection == link.connection);
+    }
+
+    /// Has a control plane count the node as gone unless it comes back in time.
+    pub(crate) fn await_return(self: &Arc<Self>, world: &Arc<World>, plane: &Plane) {
+        let (node, within, plane) = (self.clone(), world.clone(), plane.clone());
+        world.scheduler.spawn(plane.process, async move {
+            within.scheduler.sleep(UNREACHABLE_AFTER).await;
+            if node.link().is_some_and(|link| link.plane == plane.process) {
+                return;
+            }
+            if let Err(error) = commands::node::did_not_return(&plane.engine, node.id).await {
+                within.violated(format!("a node's absence was not recorded: {error}"));
+            }
+        });
+    }
+}

@@ -1,0 +1,91 @@
+//! Nothing is done twice but what an attempt that did not end well left undone, and no node obeys an old leader.
+
+use std::collections::BTreeMap;
+
+use gpuaas_model::{TaskId, TaskState, TaskType};
+use gpuaas_store::TaskRecord;
+use gpuaas_wire::task::TaskOutcome;
+use serde::Deserialize;
+
+use super::Rows;
+use crate::{node::Node, world::World};
+
+/// A line of the agent's ledger, as it lies on the disk.
+#[derive(Deserialize)]
+#[serde(tag = "line", rename_all = "snake_case")]
+enum Line {
+    Begin { task: TaskId, fence: u64 },
+    End { task: TaskId, outcome: TaskOutcome },
+    Fence {},
+}
+
+pub(super) fn judge(world: &World, rows: &Rows, violations: &mut Vec<String>) {
+    for node in world.nodes() {
+        let of_node: BTreeMap<TaskId, &TaskRecord> =
+            rows.tasks.iter().filter(|task| task.node == node.id).map(|task| (task.id, task)).collect();
+        Judging { node, tasks: &of_node, violations }.judge();
+    }
+}
+
+struct Judging<'a> {
+    node: &'a Node,
+    tasks: &'a BTreeMap<TaskId, &'a TaskRecord>,
+    violations: &'a mut Vec<String>,
+}
+
+impl Judging<'_> {
+    fn judge(&mut self) {
+        let (begun, ended) = self.ledger();
+        for (id, task) in self.tasks {
+            let (begun, ended) = (begun.contains_key(id), ended.get(id));
+            let agree = match task.state {
+                TaskState::Succeeded => ended.is_some() && ended == task.outcome.as_ref(),
+                // Interrupted is what began and has no end.
+                TaskState::Interrupted => begun && ended.is_none(),
+                // Refused, given up, or ended as the node says.
+                TaskState::Failed | TaskState::Expired | TaskState::Cancelled => true,
+                TaskState::Queued | TaskState::Dispatched | TaskState::Running => false,
+            };
+            self.must(agree, format!("{} {id} is {}, and the ledger says {ended:?}", task.task_type, task.state));
+        }
+        let effects = self.node.machine().effects.clone();
+        for (task_type, times) in effects {
+            let undone = self.unsuccessful(task_type);
+            self.must(times <= 1 + undone, format!("{task_type} had {times} effects with {undone} attempts undone"));
+        }
+    }
+
+    /// What began and what ended, by the lines that the agent ever wrote.
+    fn ledger(&mut self) -> (BTreeMap<TaskId, u64>, BTreeMap<TaskId, TaskOutcome>) {
+        let (mut begun, mut ended, mut highest) = (BTreeMap::new(), BTreeMap::new(), 0);
+        let appended = self.node.disk.appended();
+        for line in appended.lines() {
+            match serde_json::from_str(line) {
+                Ok(Line::Begin { task, fence }) => {
+                    self.must(self.tasks.contains_key(&task), format!("{task} ran and has no row"));
+                    self.must(begun.insert(task, fence).is_none(), format!("{task} ran twice"));
+                    self.must(fence >= highest, format!("{task} ran under fence {fence} after {highest}"));
+                    highest = highest.max(fence);
+                }
+                Ok(Line::End { task, outcome }) => {
+                    self.must(ended.insert(task, outcome).is_none(), format!("{task} ended twice"));
+                }
+                Ok(Line::Fence {}) => {}
+                Err(error) => self.must(false, format!("the ledger holds {line}: {error}")),
+            }
+        }
+        (begun, ended)
+    }
+
+    /// Attempts at that type of task that did not succeed.
+    fn unsuccessful(&self, task_type: TaskType) -> u32 {
+        let of_type = |task: &&&TaskRecord| task.task_type == task_type && task.state != TaskState::Succeeded;
+        u32::try_from(self.tasks.values().filter(of_type).count()).unwrap_or(u32::MAX)
+    }
+
+    fn must(&mut self, holds: bool, otherwise: String) {
+        if !holds {
+            self.violations.push(format!("{}: {otherwise}", self.node.name));
+        }
+    }
+}

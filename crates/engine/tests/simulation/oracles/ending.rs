@@ -1,0 +1,65 @@
+//! The workload runs, nothing is left open, and nobody holds anything any more.
+
+use gpuaas_model::{
+    AllocationState, Connectivity, Health, Lifecycle, MemberState, OperationState, Recovery, StepState,
+};
+use gpuaas_store::StoreError;
+
+use super::Rows;
+use crate::world::World;
+
+pub(super) fn judge(rows: &Rows, violations: &mut Vec<String>) {
+    let mut must = |holds: bool, otherwise: String| {
+        if !holds {
+            violations.push(otherwise);
+        }
+    };
+    let workload = &rows.workload;
+    must(workload.lifecycle == Lifecycle::Running, format!("the workload is {}", workload.lifecycle));
+    must(workload.health == Health::Healthy, format!("its health is {}", workload.health));
+    must(workload.recovery == Recovery::None, format!("its recovery is {}", workload.recovery));
+    must(workload.observed_generation == workload.generation, "what is seen is not what was asked for".to_owned());
+    must(workload.endpoint.is_some(), "it has no endpoint".to_owned());
+    must(workload.progress.completed == workload.progress.total, "its progress is not whole".to_owned());
+    must(rows.members.len() == rows.nodes.len(), "a member is missing".to_owned());
+    for member in &rows.members {
+        let ready = matches!(member.state, MemberState::Ready { .. }) && member.health == Health::Healthy;
+        must(ready, format!("{} is {} and {}", member.name(), member.state.name(), member.health));
+    }
+    for node in &rows.nodes {
+        must(node.connectivity == Connectivity::Connected, format!("{} is {}", node.name, node.connectivity));
+    }
+    for allocation in &rows.allocations {
+        let settled = matches!(allocation.state, AllocationState::Active | AllocationState::Failed);
+        must(settled, format!("an allocation is {}", allocation.state));
+    }
+    for (position, (operation, steps)) in rows.operations.iter().enumerate() {
+        let last = position + 1 == rows.operations.len();
+        let ended = operation.state.is_final() && operation.ended_at.is_some();
+        must(ended, format!("operation {} is {}", operation.id, operation.state));
+        let well = operation.state == OperationState::Succeeded;
+        must(well == last, format!("operation {} ended {}", operation.id, operation.state));
+        // An end that needs attention says what for.
+        let named = well || operation.fault.as_ref().is_some_and(|fault| !fault.code.is_empty());
+        must(named, format!("operation {} needs attention and names no fault", operation.id));
+        for step in steps {
+            let whole = if well { step.state == StepState::Succeeded } else { step.state.is_final() };
+            must(whole, format!("step {} of a {} operation is {}", step.spec.key, operation.state, step.state));
+        }
+    }
+}
+
+/// No lease outlives what it was for.
+pub(super) async fn judge_leases(world: &World, rows: &Rows, violations: &mut Vec<String>) -> Result<(), StoreError> {
+    let mut reader = world.store.read().await?;
+    let operations = rows.operations.iter().map(|(operation, _)| format!("operation/{}", operation.id));
+    let allocations = rows.allocations.iter().map(|allocation| format!("allocation/{}", allocation.id));
+    let nodes = rows.nodes.iter().map(|node| format!("node/{}", node.id));
+    for name in operations.chain(allocations).chain(nodes) {
+        let held = reader.lease(&name).await?.filter(|lease| lease.expires_at > world.scheduler.now());
+        if let Some(lease) = held {
+            violations.push(format!("{name} is still held by {}", lease.holder));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! What must hold at the end of every seed, whatever went wrong in it.
+
+mod effects;
+mod ending;
+mod records;
+
+use std::sync::Arc;
+
+use gpuaas_model::StreamName;
+use gpuaas_store::{
+    AllocationFilter, AllocationRecord, AuditFilter, AuditRecord, EventRecord, MemberRecord, NodeFilter, NodeRecord,
+    OperationFilter, OperationRecord, Page, StepRecord, StoreError, TaskFilter, TaskRecord, WorkloadRecord,
+};
+
+use crate::{people::Deployed, plane::Plane, world::World};
+
+/// All rows that oracles look at.
+struct Rows {
+    workload: WorkloadRecord,
+    members: Vec<MemberRecord>,
+    nodes: Vec<NodeRecord>,
+    allocations: Vec<AllocationRecord>,
+    operations: Vec<(OperationRecord, Vec<StepRecord>)>,
+    tasks: Vec<TaskRecord>,
+    streams: Vec<Vec<EventRecord>>,
+    audits: Vec<AuditRecord>,
+}
+
+/// Judges a seed that came to its end, and returns its rows as lines for the trace.
+pub(crate) async fn judge(world: &Arc<World>, deployed: &Deployed) -> Result<Vec<String>, StoreError> {
+    let rows = Rows::load(world, deployed).await?;
+    let mut violations = Vec::new();
+    ending::judge(&rows, &mut violations);
+    ending::judge_leases(world, &rows, &mut violations).await?;
+    records::judge(&rows, &mut violations);
+    effects::judge(world, &rows, &mut violations);
+    for violation in violations {
+        world.violated(violation);
+    }
+    Ok(rows.told())
+}
+
+/// Whoever has just settled an attempt holds the lease of the operation.
+pub(crate) async fn judge_settler(world: Arc<World>, plane: Plane) {
+    let held = async {
+        let mut reader = world.store.read().await?;
+        let newest = reader.operations(&OperationFilter::default()).await?.pop();
+        match newest {
+            Some(operation) => reader.lease(&format!("operation/{}", operation.id)).await,
+            None => Ok(None),
+        }
+    };
+    match held.await {
+        Ok(Some(lease)) if lease.holder == plane.engine.replica() => {}
+        Ok(lease) => world.violated(format!("{} settled an attempt under {lease:?}", plane.name)),
+        Err(error) => world.violated(format!("the lease cannot be read: {error}")),
+    }
+}
+
+impl Rows {
+    async fn load(world: &World, deployed: &Deployed) -> Result<Self, StoreError> {
+        let mut reader = world.store.read().await?;
+        let mut operations = Vec::new();
+        for operation in reader.operations(&OperationFilter::default()).await? {
+            let steps = reader.steps_of(operation.id).await?;
+            operations.push((operation, steps));
+        }
+        let mut streams = Vec::new();
+        for stream in [StreamName::Platform, StreamName::Project(deployed.project)] {
+            let mut events: Vec<EventRecord> = Vec::new();
+            loop {
+                let after = events.last().map_or(0, |event| event.sequence);
+                let page = reader.events(stream, after, Page::LIMIT_MAX).await?;
+                if page.is_empty() {
+                    break;
+                }
+                events.extend(page);
+            }
+            streams.push(events);
+        }
+        let mut audits: Vec<AuditRecord> = Vec::new();
+        loop {
+            let after = audits.last().map_or(0, |audit| audit.sequence);
+            let page = reader.audits(&AuditFilter { after, ..AuditFilter::default() }).await?;
+            if page.is_empty() {
+                break;
+            }
+            audits.extend(page);
+        }
+        Ok(Self {
+            workload: reader.workload(deployed.workload).await?,
+            members: reader.members_of(deployed.workload).await?,
+            nodes: reader.nodes(&NodeFilter::default()).await?,
+            allocations: reader.allocations(&AllocationFilter::default()).await?,
+            tasks: reader.tasks(&TaskFilter::default()).await?,
+            operations,
+            streams,
+            audits,
+        })
+    }
+
+    /// Everything that a client could see, in its order.
+    fn told(&self) -> Vec<String> {
+        let events = self.streams.iter().flatten().map(|event| {
+            let EventRecord { stream, sequence, at, kind, subject_id, correlation, data, .. } = event;
+            format!("event {stream} {sequence} {at} {kind} {subject_id} {correlation:?} {data}")
+        });
+        let audits = self.audits.iter().map(|audit| {
+            let AuditRecord { sequence, at, actor, action, target, metadata, .. } = audit;
+            format!("audit {sequence} {at} {actor} {action} {target} {metadata}")
+        });
+        let tasks = self.tasks.iter().map(|task| {
+            let TaskRecord { id, task_type, attempt, fence, state, created_at, ended_at, .. } = task;
+            format!("task {id} {task_type} attempt {attempt} fence {fence} {state} {created_at} {ended_at:?}")
+        });
+        events.chain(audits).chain(tasks).collect()
+    }
+}

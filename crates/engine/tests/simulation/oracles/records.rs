@@ -1,0 +1,114 @@
+//! Streams have no gaps, every task ends once, and the story that events tell is what the rows say.
+
+use std::collections::BTreeMap;
+
+use gpuaas_model::{EventKind, TaskState};
+use gpuaas_store::EventRecord;
+use gpuaas_wire::task::TaskOutcome;
+use serde_json::Value;
+
+use super::Rows;
+
+pub(super) fn judge(rows: &Rows, violations: &mut Vec<String>) {
+    for events in &rows.streams {
+        judge_order("event", events.iter().map(|event| (event.sequence, event.at)), violations);
+    }
+    judge_order("audit record", rows.audits.iter().map(|audit| (audit.sequence, audit.at)), violations);
+    judge_tasks(rows, violations);
+    judge_steps(rows, violations);
+    judge_story(rows, violations);
+}
+
+fn judge_order(
+    what: &str,
+    numbered: impl Iterator<Item = (u64, gpuaas_model::Timestamp)>,
+    violations: &mut Vec<String>,
+) {
+    let mut before = (0, gpuaas_model::Timestamp::from_millis(0));
+    for (sequence, at) in numbered {
+        if sequence != before.0 + 1 || at < before.1 {
+            violations.push(format!("{what} {sequence} of {at} follows {} of {}", before.0, before.1));
+        }
+        before = (sequence, at);
+    }
+}
+
+/// Every task is in one final state, says so once, and its outcome is of that state.
+fn judge_tasks(rows: &Rows, violations: &mut Vec<String>) {
+    for task in &rows.tasks {
+        let fits = match (&task.outcome, task.state) {
+            (Some(TaskOutcome::Succeeded { .. }), state) => state == TaskState::Succeeded,
+            (Some(TaskOutcome::Failed { .. }), state) => state.is_final() && state != TaskState::Succeeded,
+            (None, state) => state == TaskState::Interrupted,
+        };
+        if !fits || task.ended_at.is_none_or(|ended| ended < task.created_at) {
+            violations.push(format!("{} {} is {} with another outcome", task.task_type, task.id, task.state));
+        }
+        let id = task.id.to_string();
+        for events in &rows.streams {
+            let told: Vec<&str> = about(events, EventKind::TaskChanged, &id)
+                .filter_map(|event| event.data.get("state").and_then(Value::as_str))
+                .collect();
+            if told != ["dispatched", task.state.as_str()] {
+                violations.push(format!("{} {} is {}, and was told {told:?}", task.task_type, task.id, task.state));
+            }
+        }
+    }
+}
+
+/// A step's attempts are counted without gaps, and none follows one that succeeded.
+fn judge_steps(rows: &Rows, violations: &mut Vec<String>) {
+    for step in rows.operations.iter().flat_map(|(_, steps)| steps) {
+        let tasks: Vec<_> = rows.tasks.iter().filter(|task| task.step == Some(step.id)).collect();
+        if tasks.is_empty() {
+            continue;
+        }
+        let attempts: Vec<u32> = tasks.iter().map(|task| task.attempt).collect();
+        if attempts != (1..=step.attempts).collect::<Vec<_>>() {
+            violations.push(format!("{} made attempts {attempts:?} of {}", step.spec.key, step.attempts));
+        }
+        if tasks.iter().rev().skip(1).any(|task| task.state == TaskState::Succeeded) {
+            violations.push(format!("{} was tried again after it had succeeded", step.spec.key));
+        }
+        if tasks.windows(2).any(|two| two[1].fence < two[0].fence) {
+            violations.push(format!("{} was signed under a lower fence than before", step.spec.key));
+        }
+    }
+}
+
+/// What was told last of anything is what its row says.
+fn judge_story(rows: &Rows, violations: &mut Vec<String>) {
+    let mut last: BTreeMap<(EventKindName, &str), &EventRecord> = BTreeMap::new();
+    for event in rows.streams.iter().flatten() {
+        last.insert((event.kind.as_str(), &event.subject_id), event);
+    }
+    let mut must_say = |kind: EventKind, id: String, field: &str, row: &str| {
+        let told = last.get(&(kind.as_str(), id.as_str())).and_then(|event| event.data.get(field)?.as_str());
+        if told.is_some_and(|told| told != row) {
+            violations.push(format!("{kind} of {id} told {field} {told:?} last, and its row says {row}"));
+        }
+    };
+    for (operation, steps) in &rows.operations {
+        must_say(EventKind::OperationEnded, operation.id.to_string(), "state", operation.state.as_str());
+        for step in steps {
+            must_say(EventKind::StepChanged, step.id.to_string(), "state", step.state.as_str());
+        }
+    }
+    for member in &rows.members {
+        must_say(EventKind::MemberChanged, member.id.to_string(), "state", &member.state.name().to_string());
+        must_say(EventKind::MemberChanged, member.id.to_string(), "health", member.health.as_str());
+    }
+    let workload = &rows.workload;
+    must_say(EventKind::WorkloadChanged, workload.id.to_string(), "lifecycle", workload.lifecycle.as_str());
+    must_say(EventKind::WorkloadChanged, workload.id.to_string(), "health", workload.health.as_str());
+    for node in &rows.nodes {
+        let connectivity = node.connectivity.as_str();
+        must_say(EventKind::NodeConnectivityChanged, node.id.to_string(), "connectivity", connectivity);
+    }
+}
+
+type EventKindName = &'static str;
+
+fn about<'a>(events: &'a [EventRecord], kind: EventKind, id: &'a str) -> impl Iterator<Item = &'a EventRecord> {
+    events.iter().filter(move |event| event.kind == kind && event.subject_id == id)
+}

@@ -1,0 +1,251 @@
+//! The people of a seed: they bring machines in, deploy, and resume what needs attention once the trouble is over.
+
+use std::{sync::Arc, sync::OnceLock, time::Duration};
+
+use futures::future::BoxFuture;
+use gpuaas_engine::{Caller, CommandError, Engine, Seen, commands};
+use gpuaas_model::{
+    AllocationState, Connectivity, CorrelationId, Name, NodeId, OperationState, Principal, ProjectId, Role, TokenId,
+    WorkloadId,
+};
+use gpuaas_store::{AllocationFilter, NodeFilter, OperationRecord};
+use gpuaas_trust::{EnrollmentString, NodeIdentity, NodeKey};
+use gpuaas_wire::session::EnrollRequest;
+use serde_json::{Value, json};
+
+use crate::{node::Node, plane, world::World};
+
+/// How often people look.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Operations that people resume before they say that it never ends well.
+const RESUMES_MAX: usize = 8;
+/// After the end, until the last straggler was heard and the last lease has run out.
+const QUIET: Duration = Duration::from_secs(45);
+const VERSION: &str = "v1.36.3+rke2r1";
+const WORKLOAD: &str = "train";
+
+/// What came of it.
+pub(crate) struct Deployed {
+    pub(crate) project: ProjectId,
+    pub(crate) workload: WorkloadId,
+}
+
+/// Brings machines in, then deploys while things go wrong, to the good end that there must be.
+pub(crate) async fn deploy(world: Arc<World>) -> Result<Deployed, String> {
+    let faults = world.faults().clone();
+    (0..faults.replicas).for_each(|slot| plane::start(&world, slot, None));
+    let people = People { world: world.clone() };
+    let project = people.project().await?;
+    people.release().await?;
+    let mut nodes = Vec::new();
+    for index in 0..faults.nodes {
+        nodes.push(people.enroll(index).await?);
+    }
+    world.set_nodes(nodes);
+    world.nodes().iter().for_each(|node| node.start_agent(&world));
+    people.all_connected().await?;
+    world.arm();
+    for node in world.nodes() {
+        people.allocation(project, node.id).await?;
+    }
+    let workload = people.workload(project).await?;
+    people.good_end(workload).await?;
+    world.calm();
+    world.scheduler.sleep(QUIET).await;
+    Ok(Deployed { project, workload })
+}
+
+struct People {
+    world: Arc<World>,
+}
+
+impl People {
+    /// Asks until there is an answer.
+    async fn ask<T: Send + 'static>(
+        &self,
+        what: impl Fn(Arc<Engine>, Caller) -> BoxFuture<'static, Result<T, CommandError>> + Send + Sync,
+    ) -> Result<T, CommandError> {
+        loop {
+            let caller = self.caller();
+            let asked = self.world.ask(|engine| what(engine, caller));
+            match asked.await {
+                Some(answer) => return answer,
+                None => self.world.scheduler.sleep(LOOK_EVERY).await,
+            }
+        }
+    }
+
+    fn caller(&self) -> Caller {
+        let token = TokenId::from_uuid(self.world.uuid());
+        let principal = Principal { token, name: "ada".to_owned(), role: Role::PlatformAdmin, project: None };
+        Caller { principal, correlation: CorrelationId::from_uuid(self.world.uuid()) }
+    }
+
+    async fn project(&self) -> Result<ProjectId, String> {
+        let made = self.ask(|engine, caller| {
+            Box::pin(async move { commands::project::create(&engine, &caller, name("lab")).await })
+        });
+        made.await.map(|project| project.id).map_err(said)
+    }
+
+    async fn release(&self) -> Result<(), String> {
+        let recorded = self.ask(|engine, caller| {
+            let files = ["rke2.linux-amd64.tar.gz", "rke2-images.linux-amd64.tar.zst", "sha256sum-amd64.txt"];
+            let file = |name: &str| (name.to_owned(), gpuaas_trust::sha256_hex(name.as_bytes()), 1_000);
+            let release = commands::artifact::VerifiedRelease {
+                app: "rke2".to_owned(),
+                version: VERSION.to_owned(),
+                files: files.map(file).into(),
+                source: "the simulation".to_owned(),
+                stand_in: true,
+            };
+            Box::pin(async move { commands::artifact::record(&engine, &caller, release).await })
+        });
+        recorded.await.map(|_| ()).map_err(said)
+    }
+
+    async fn enroll(&self, index: usize) -> Result<Arc<Node>, String> {
+        let text = format!("gpu-{}", index + 1);
+        let registered = self.ask(|engine, caller| {
+            let name = name(&text);
+            Box::pin(async move {
+                commands::node::register(&engine, &caller, name, None, std::collections::BTreeMap::new()).await
+            })
+        });
+        let (node, string) = registered.await.map_err(said)?;
+        let string = EnrollmentString::decode(string.expose()).map_err(|error| error.to_string())?;
+        let redeemed = self.ask(|engine, caller| {
+            let ask = EnrollRequest {
+                node: node.id,
+                token: string.token.expose().to_owned(),
+                csr: certificate_request(),
+                machine_id: format!("machine-{text}"),
+                agent_version: "1".to_owned(),
+            };
+            Box::pin(async move { commands::node::redeem(&engine, caller.correlation, ask).await })
+        });
+        let enrolled = redeemed.await.map_err(said)?;
+        let identity = NodeIdentity { control_plane: enrolled.control_plane, node: node.id, epoch: enrolled.epoch };
+        Ok(Node::new(index, text, identity))
+    }
+
+    async fn all_connected(&self) -> Result<(), String> {
+        loop {
+            let nodes = self.read(async |reader| reader.nodes(&NodeFilter::default()).await).await?;
+            if nodes.iter().all(|node| node.connectivity == Connectivity::Connected) {
+                return Ok(());
+            }
+            self.world.scheduler.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Gives the node to the project, again if its inspection fails.
+    async fn allocation(&self, project: ProjectId, node: NodeId) -> Result<(), String> {
+        let filter = AllocationFilter { node: Some(node), ..AllocationFilter::default() };
+        loop {
+            let all = self.read(async |reader| reader.allocations(&filter).await).await?;
+            match all.last().map(|allocation| allocation.state) {
+                Some(AllocationState::Active) => return Ok(()),
+                Some(AllocationState::Failed) | None => {
+                    let asked = self.ask(move |engine, caller| {
+                        Box::pin(async move { commands::allocation::create(&engine, &caller, project, node).await })
+                    });
+                    if let Err(error) = asked.await {
+                        self.world.say(&format!("no allocation: {error}"));
+                    }
+                }
+                Some(_) => {}
+            }
+            self.world.scheduler.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn workload(&self, project: ProjectId) -> Result<WorkloadId, String> {
+        let allocations = self.read(async |reader| reader.allocations(&AllocationFilter::default()).await).await?;
+        let of = |node: &Arc<Node>| {
+            let active =
+                |held: &&gpuaas_store::AllocationRecord| held.node == node.id && held.state == AllocationState::Active;
+            allocations.iter().find(active).map(|held| held.id.to_string()).unwrap_or_default()
+        };
+        let named: Vec<String> = self.world.nodes().iter().map(of).collect();
+        let intent = json!({ "server_allocation_id": named[0], "agent_allocation_ids": named[1..] });
+        loop {
+            let found = self.read(async |reader| reader.workload_by_name(project, WORKLOAD).await).await?;
+            if let Some(workload) = found {
+                return Ok(workload.id);
+            }
+            let intent: Value = intent.clone();
+            let asked = self.ask(move |engine, caller| {
+                let ask = commands::workload::Deploy {
+                    project,
+                    app: "rke2".to_owned(),
+                    version: None,
+                    name: name(WORKLOAD),
+                    intent: intent.clone(),
+                    config: json!({}),
+                };
+                Box::pin(async move { commands::workload::deploy(&engine, &caller, ask).await })
+            });
+            if let Err(error) = asked.await {
+                self.world.say(&format!("no deployment: {error}"));
+                self.world.scheduler.sleep(LOOK_EVERY).await;
+            }
+        }
+    }
+
+    /// Waits for each operation's end, and resumes it until one ends well.
+    async fn good_end(&self, workload: WorkloadId) -> Result<(), String> {
+        for round in 0..RESUMES_MAX {
+            let ended = self.end_of_newest(workload).await?;
+            let fault = ended.fault.as_ref().map_or("no fault", |fault| fault.code.as_str());
+            self.world.say(&format!("{} ended {}, {fault}", ended.kind, ended.state));
+            if ended.state == OperationState::Succeeded {
+                return Ok(());
+            }
+            if round > 0 {
+                self.world.calm();
+            }
+            self.all_connected().await?;
+            let resumed = self.ask(move |engine, caller| {
+                Box::pin(async move { commands::workload::resume(&engine, &caller, workload, &Seen::Whatever).await })
+            });
+            if let Err(error) = resumed.await {
+                self.world.say(&format!("not resumed: {error}"));
+            }
+        }
+        Err(format!("it did not end well after {RESUMES_MAX} operations"))
+    }
+
+    async fn end_of_newest(&self, workload: WorkloadId) -> Result<OperationRecord, String> {
+        loop {
+            let newest = self.read(async |reader| reader.newest_operation(workload).await).await?;
+            if let Some(ended) = newest.filter(|operation| operation.state.is_final()) {
+                return Ok(ended);
+            }
+            self.world.scheduler.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn read<T>(
+        &self,
+        what: impl AsyncFnOnce(&mut gpuaas_store::Reader) -> Result<T, gpuaas_store::StoreError>,
+    ) -> Result<T, String> {
+        let mut reader = self.world.store.read().await.map_err(|error| error.to_string())?;
+        what(&mut reader).await.map_err(|error| error.to_string())
+    }
+}
+
+fn said(error: CommandError) -> String {
+    error.to_string()
+}
+
+fn name(text: &str) -> Name {
+    text.parse().expect("it is a name")
+}
+
+/// Certificates are no part of what is simulated.
+fn certificate_request() -> String {
+    static REQUEST: OnceLock<String> = OnceLock::new();
+    let made = || NodeKey::generate().and_then(|key| key.request_pem()).expect("a request is made");
+    REQUEST.get_or_init(made).clone()
+}

@@ -1,0 +1,138 @@
+//! A control plane: the genuine engine with the genuine app, and what a start of the server does around them.
+
+use std::sync::{Arc, OnceLock};
+
+use gpuaas_app_rke2::Rke2;
+use gpuaas_engine::{
+    AppEntry, Catalog, Endpoints, Engine, EngineParts, Keys,
+    effects::{Tunnel, Tunnels},
+    port::Ports,
+};
+use gpuaas_model::{KeyState, NodeId, ReplicaId, Timestamp};
+use gpuaas_store::{Burial, StoreError};
+use gpuaas_trust::{Authority, SealingKey, SigningKeySet, TaskSigner};
+
+use crate::{
+    chance::SeededEntropy,
+    cluster::Cluster,
+    network::Wires,
+    scheduler::{Process, ProcessRuntime, SimulatedClock},
+    world::World,
+};
+
+/// The control plane's id.
+pub(crate) const CONTROL_PLANE: &str = "simulated";
+const SIGNING_SEED: [u8; 32] = [7; 32];
+const SEALING_KEY: [u8; 32] = [9; 32];
+
+/// One run of a control-plane process.
+#[derive(Clone)]
+pub(crate) struct Plane {
+    pub(crate) slot: usize,
+    pub(crate) name: String,
+    pub(crate) process: Process,
+    pub(crate) engine: Arc<Engine>,
+}
+
+/// The key that every control plane signs with.
+pub(crate) fn signer() -> TaskSigner {
+    TaskSigner::from_seed(&SIGNING_SEED)
+}
+
+/// The keys that agents take tasks from.
+pub(crate) fn signing_keys() -> SigningKeySet {
+    SigningKeySet { version: 1, keys: vec![signer().public(KeyState::Active)] }
+}
+
+/// Certificates are no part of what is simulated, so one authority does for every seed.
+fn keys() -> Keys {
+    static AUTHORITY: OnceLock<(String, String)> = OnceLock::new();
+    let (certificate, key) = AUTHORITY.get_or_init(|| {
+        let made = Authority::generate(CONTROL_PLANE, World::BEGINS).expect("an authority is made");
+        (made.certificate_pem().to_owned(), made.key_pem().to_string())
+    });
+    let authority = Authority::from_pem(certificate, key).expect("it is what was made");
+    let sealing = SealingKey::new(&SEALING_KEY).expect("it has 32 bytes");
+    Keys::new(CONTROL_PLANE.to_owned(), authority, sealing)
+}
+
+/// Starts one, as the server does: it buries its predecessor, joins, and goes on with what is open.
+pub(crate) fn start(world: &Arc<World>, slot: usize, predecessor: Option<ReplicaId>) {
+    let process = world.scheduler.process();
+    let within = world.clone();
+    world.expect_plane(slot, process);
+    world.scheduler.spawn(process, async move {
+        if let Err(error) = serve(&within, slot, process, predecessor).await {
+            within.violated(format!("a control plane ended: {error}"));
+        }
+    });
+}
+
+async fn serve(
+    world: &Arc<World>,
+    slot: usize,
+    process: Process,
+    predecessor: Option<ReplicaId>,
+) -> Result<(), StoreError> {
+    let scheduler = &world.scheduler;
+    let ports = Ports {
+        clock: Arc::new(SimulatedClock(scheduler.clone())),
+        entropy: Arc::new(SeededEntropy::new(world.fork())),
+        runtime: Arc::new(ProcessRuntime { scheduler: scheduler.clone(), process }),
+    };
+    let replica = ReplicaId::generate(&*ports.clock, &*ports.entropy);
+    if let Some(predecessor) = predecessor {
+        world.store.bury_replica(predecessor, Burial::Known).await?;
+    }
+    let keys = keys();
+    the_key_signs(world, &keys).await?;
+    let app = AppEntry { app: Arc::new(Rke2::default()), effects: Arc::new(Cluster(Arc::downgrade(world))) };
+    let engine = Engine::new(EngineParts {
+        replica,
+        store: world.store.clone().behind(world.gate(process)),
+        ports,
+        catalog: Catalog::default().with(app),
+        keys,
+        nodes: Arc::new(Wires { world: Arc::downgrade(world), plane: process }),
+        tunnels: Arc::new(NoTunnels),
+        endpoints: Endpoints {
+            api_url: format!("https://cp-{slot}:7443"),
+            channel: format!("cp-{slot}:7444"),
+            replica: Some(format!("cp-{slot}:7445")),
+        },
+    });
+    engine.join().await?;
+    let name = format!("cp-{slot}");
+    world.say(&format!("{name} serves as {replica}"));
+    world.plane_serves(Plane { slot, name, process, engine: engine.clone() });
+    engine.provision_open().await?;
+    let alive = engine.clone();
+    world.scheduler.spawn(process, async move { alive.keep_alive().await });
+    engine.run().await
+}
+
+/// The first control plane records the key that signs.
+async fn the_key_signs(world: &Arc<World>, keys: &Keys) -> Result<(), StoreError> {
+    let mut tx = world.store.begin().await?;
+    if tx.signing_keys().await?.is_empty() {
+        let stored = keys.stored(&signer(), KeyState::Active, 1, World::BEGINS).expect("a seed can be sealed");
+        tx.insert_signing_key(&stored).await?;
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
+/// The cluster is a model that needs no bytes.
+struct NoTunnels;
+
+#[async_trait::async_trait]
+impl Tunnels for NoTunnels {
+    async fn open(&self, _node: NodeId, _port: u16) -> std::io::Result<Box<dyn Tunnel>> {
+        Err(std::io::Error::other("the simulation has no tunnels"))
+    }
+}
+
+impl World {
+    /// When every seed begins.
+    pub(crate) const BEGINS: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+}

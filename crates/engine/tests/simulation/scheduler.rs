@@ -1,0 +1,430 @@
+//! Runs every simulated process on one thread: whose turn it is follows from the seed, and time passes only when nobody has anything to do.
+//!
+//! The store answers from threads of its own, at moments that no seed decides. So whoever asks it keeps the turn until the store is at rest
+//! again: nothing else happens meanwhile and no time passes, as though a statement took none. A process that waits for anything else while
+//! it holds a transaction is found by this: the store never comes to rest.
+
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread::ThreadId,
+    time::{Duration, Instant},
+};
+
+use futures::future::BoxFuture;
+use gpuaas_model::{Clock, Runtime, Timestamp};
+use gpuaas_store::Store;
+
+use crate::chance::Chance;
+
+/// How long the store may take, by a real clock, before something is wrong.
+const STORE_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A process: what dies together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Process(u64);
+
+/// What a process unwinds with when it dies in the middle of something.
+struct Died;
+
+/// Ends the process that runs now, at this very point.
+pub(crate) fn die_here() -> ! {
+    resume_unwind(Box::new(Died))
+}
+
+pub(crate) struct Scheduler {
+    me: Weak<Self>,
+    thread: ThreadId,
+    /// Another thread woke somebody: the store has answered.
+    answered: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    now: Timestamp,
+    numbers: u64,
+    ready: Vec<u64>,
+    /// Whose turn comes before all others'.
+    first: Option<u64>,
+    tasks: BTreeMap<u64, Task>,
+    timers: BTreeMap<(Timestamp, u64), Waker>,
+    living: BTreeSet<Process>,
+    frozen: BTreeSet<Process>,
+    running: Option<Process>,
+    dead: Vec<Process>,
+    chance: Chance,
+}
+
+struct Task {
+    process: Process,
+    /// Absent while it is polled.
+    future: Option<BoxFuture<'static, ()>>,
+    waker: Arc<TaskWaker>,
+}
+
+struct TaskWaker {
+    id: u64,
+    queued: AtomicBool,
+    scheduler: Weak<Scheduler>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let Some(scheduler) = self.scheduler.upgrade() else { return };
+        if std::thread::current().id() != scheduler.thread {
+            // Whom it is for does not matter: it is for the one whose turn it is.
+            scheduler.answered.store(true, Ordering::Release);
+        } else if !self.queued.swap(true, Ordering::Relaxed) {
+            scheduler.state().ready.push(self.id);
+        }
+    }
+}
+
+enum Next {
+    Turn(u64),
+    /// Everything that was waited for until the same moment.
+    Alarm(Vec<Waker>),
+    Nothing,
+}
+
+impl Scheduler {
+    pub(crate) fn new(now: Timestamp, chance: Chance) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            thread: std::thread::current().id(),
+            answered: AtomicBool::new(false),
+            state: Mutex::new(State {
+                now,
+                numbers: 0,
+                ready: Vec::new(),
+                first: None,
+                tasks: BTreeMap::new(),
+                timers: BTreeMap::new(),
+                living: BTreeSet::new(),
+                frozen: BTreeSet::new(),
+                running: None,
+                dead: Vec::new(),
+                chance,
+            }),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new process, alive and with nothing to do.
+    pub(crate) fn process(&self) -> Process {
+        let mut state = self.state();
+        state.numbers += 1;
+        let process = Process(state.numbers);
+        state.living.insert(process);
+        process
+    }
+
+    /// The process whose turn it is.
+    pub(crate) fn running(&self) -> Option<Process> {
+        self.state().running
+    }
+
+    pub(crate) fn is_frozen(&self, process: Process) -> bool {
+        self.state().frozen.contains(&process)
+    }
+
+    /// The process gets no turn until it is thawed; the world goes on.
+    pub(crate) fn freeze(&self, process: Process) {
+        self.state().frozen.insert(process);
+    }
+
+    pub(crate) fn thaw(&self, process: Process) {
+        self.state().frozen.remove(&process);
+    }
+
+    /// Ends a process where it is.
+    pub(crate) fn kill(&self, process: Process) {
+        let mut state = self.state();
+        if !state.living.remove(&process) {
+            return;
+        }
+        state.frozen.remove(&process);
+        state.dead.push(process);
+        let ids: Vec<u64> = state.tasks.iter().filter(|(_, task)| task.process == process).map(|(id, _)| *id).collect();
+        let ended: Vec<Task> = ids.iter().filter_map(|id| state.tasks.remove(id)).collect();
+        drop(state);
+        // Unlocked: what is dropped may wake others.
+        drop(ended);
+    }
+
+    /// Ends every process.
+    pub(crate) fn kill_all(&self) {
+        let living = self.state().living.clone();
+        living.into_iter().for_each(|process| self.kill(process));
+    }
+
+    /// Processes that died since the last call.
+    pub(crate) fn take_dead(&self) -> Vec<Process> {
+        std::mem::take(&mut self.state().dead)
+    }
+
+    /// Runs `future` as a part of a process; nothing happens when that is dead.
+    pub(crate) fn spawn(&self, process: Process, future: impl Future<Output = ()> + Send + 'static) {
+        let mut state = self.state();
+        if !state.living.contains(&process) {
+            drop(state);
+            return;
+        }
+        state.numbers += 1;
+        let id = state.numbers;
+        let waker = Arc::new(TaskWaker { id, queued: AtomicBool::new(true), scheduler: self.me.clone() });
+        state.tasks.insert(id, Task { process, future: Some(Box::pin(future)), waker });
+        state.ready.push(id);
+    }
+
+    /// Runs `future` with the very next turn: it finds everything as whoever runs now leaves it.
+    pub(crate) fn spawn_first(&self, process: Process, future: impl Future<Output = ()> + Send + 'static) {
+        self.spawn(process, future);
+        let mut state = self.state();
+        state.first = state.ready.pop();
+    }
+
+    pub(crate) fn sleep(&self, wait: Duration) -> BoxFuture<'static, ()> {
+        self.sleep_until(self.now().plus(wait))
+    }
+
+    pub(crate) fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
+        let scheduler = self.me.upgrade().expect("it runs");
+        Box::pin(Sleep { scheduler, at, timer: None })
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.state().now
+    }
+
+    /// Gives turns until `finished`. Fails when that does not come about by `until`, or when anything panics.
+    pub(crate) async fn run(
+        &self,
+        store: &Store,
+        until: Timestamp,
+        mut finished: impl FnMut() -> bool,
+    ) -> Result<(), String> {
+        while !finished() {
+            match self.next() {
+                Next::Turn(id) => self.turn(id, store).await?,
+                Next::Alarm(due) => due.into_iter().for_each(Waker::wake),
+                Next::Nothing => return Err("nobody has anything to do or to wait for".to_owned()),
+            }
+            if self.now() > until {
+                return Err(format!("it is not over at {until}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&self) -> Next {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        if let Some(first) = state.first.take() {
+            return Next::Turn(first);
+        }
+        state.ready.retain(|id| state.tasks.contains_key(id));
+        let may_run = |id: &u64| state.tasks.get(id).is_some_and(|task| !state.frozen.contains(&task.process));
+        let candidates: Vec<usize> =
+            state.ready.iter().enumerate().filter(|(_, id)| may_run(id)).map(|(at, _)| at).collect();
+        if !candidates.is_empty() {
+            let at = state.chance.pick(&candidates);
+            return Next::Turn(state.ready.remove(at));
+        }
+        let Some((&(at, _), _)) = state.timers.first_key_value() else { return Next::Nothing };
+        state.now = state.now.max(at);
+        let mut due = Vec::new();
+        while let Some(timer) = state.timers.first_entry().filter(|timer| timer.key().0 <= at) {
+            due.push(timer.remove());
+        }
+        Next::Alarm(due)
+    }
+
+    /// Polls a task, again and again as long as it is the store that it waits for.
+    async fn turn(&self, id: u64, store: &Store) -> Result<(), String> {
+        let (process, mut future, waker) = {
+            let mut state = self.state();
+            let Some(task) = state.tasks.get_mut(&id) else { return Ok(()) };
+            let Some(future) = task.future.take() else { return Ok(()) };
+            (task.process, future, task.waker.clone())
+        };
+        waker.queued.store(false, Ordering::Relaxed);
+        loop {
+            self.answered.store(false, Ordering::Release);
+            self.state().running = Some(process);
+            let std_waker = Waker::from(waker.clone());
+            let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&std_waker))));
+            self.state().running = None;
+            match polled {
+                Ok(Poll::Ready(())) => {
+                    self.state().tasks.remove(&id);
+                    drop(future);
+                    return self.rest(store).await;
+                }
+                Ok(Poll::Pending) => {
+                    if !store.is_at_rest() && self.woken_before_rest(&waker, store).await? {
+                        continue;
+                    }
+                    if let Some(task) = self.state().tasks.get_mut(&id) {
+                        task.future = Some(future);
+                    }
+                    return Ok(());
+                }
+                Err(payload) => {
+                    drop(future);
+                    if !payload.is::<Died>() {
+                        return Err(format!("a process panicked: {}", said(&*payload)));
+                    }
+                    self.kill(process);
+                    return self.rest(store).await;
+                }
+            }
+        }
+    }
+
+    /// Whether the task is woken before the store comes to rest.
+    async fn woken_before_rest(&self, waker: &TaskWaker, store: &Store) -> Result<bool, String> {
+        let mut patience = Patience::new();
+        loop {
+            patience.wait().await?;
+            if waker.queued.swap(false, Ordering::Relaxed) {
+                self.state().ready.retain(|id| *id != waker.id);
+                return Ok(true);
+            }
+            if self.answered.load(Ordering::Acquire) {
+                return Ok(true);
+            }
+            if store.is_at_rest() {
+                return Ok(false);
+            }
+        }
+    }
+
+    async fn rest(&self, store: &Store) -> Result<(), String> {
+        let mut patience = Patience::new();
+        while !store.is_at_rest() {
+            patience.wait().await?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets the store's own threads and tasks go on.
+struct Patience(Instant);
+
+impl Patience {
+    fn new() -> Self {
+        Self(Instant::now())
+    }
+
+    async fn wait(&mut self) -> Result<(), String> {
+        if self.0.elapsed() > STORE_PATIENCE {
+            return Err("the store does not come to rest: a transaction is held across a wait".to_owned());
+        }
+        std::thread::yield_now();
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+}
+
+fn said(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().cloned();
+    text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}
+
+struct Sleep {
+    scheduler: Arc<Scheduler>,
+    at: Timestamp,
+    timer: Option<(Timestamp, u64)>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let scheduler = self.scheduler.clone();
+        let mut state = scheduler.state();
+        if state.now >= self.at {
+            return Poll::Ready(());
+        }
+        let key = match self.timer {
+            Some(key) => key,
+            None => {
+                state.numbers += 1;
+                (self.at, state.numbers)
+            }
+        };
+        let before = state.timers.insert(key, context.waker().clone());
+        drop(state);
+        drop(before);
+        self.timer = Some(key);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.timer {
+            let timer = self.scheduler.state().timers.remove(&key);
+            drop(timer);
+        }
+    }
+}
+
+/// Comes back with a later turn: whoever was frozen meanwhile has done nothing yet.
+pub(crate) async fn later_turn() {
+    let mut waited = false;
+    poll_fn(|context| {
+        if waited {
+            return Poll::Ready(());
+        }
+        waited = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// The clock that all processes share.
+pub(crate) struct SimulatedClock(pub(crate) Arc<Scheduler>);
+
+impl Clock for SimulatedClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+/// Spawning and waiting, for one process.
+pub(crate) struct ProcessRuntime {
+    pub(crate) scheduler: Arc<Scheduler>,
+    pub(crate) process: Process,
+}
+
+impl Runtime for ProcessRuntime {
+    fn spawn(&self, _name: &'static str, future: BoxFuture<'static, ()>) {
+        self.scheduler.spawn(self.process, future);
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.scheduler.now().as_millis()).unwrap_or_default())
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
+        self.scheduler.sleep_until(at)
+    }
+}

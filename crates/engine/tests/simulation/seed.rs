@@ -1,0 +1,101 @@
+//! Plays one seed from its beginning to its end.
+
+use std::{collections::BTreeMap, path::Path, sync::Mutex, sync::PoisonError, time::Duration};
+
+use gpuaas_store::{Answers, Store, StoreOptions};
+use gpuaas_trust::sha256_hex;
+
+use crate::{
+    chance::Chance,
+    faults::Faults,
+    oracles, people,
+    scheduler::{Scheduler, SimulatedClock},
+    world::World,
+};
+
+/// A deployment that takes longer than this, in simulated time, never ends.
+const LONGEST: Duration = Duration::from_secs(4 * 3_600);
+
+/// Nodes of a crowd.
+const CROWD: usize = 8;
+
+/// What a seed came to.
+pub(crate) struct Played {
+    pub(crate) seed: u64,
+    pub(crate) trace: Vec<String>,
+    /// SHA-256 of the trace.
+    pub(crate) hash: String,
+    pub(crate) violations: Vec<String>,
+    /// How often what was injected.
+    pub(crate) injected: BTreeMap<&'static str, u32>,
+}
+
+/// A seed with what goes wrong in it.
+pub(crate) fn play(seed: u64) -> Played {
+    let mut chance = Chance::of_seed(seed);
+    let faults = Faults::of(&mut chance.fork());
+    play_with(seed, chance, faults, Answers::AtOnce)
+}
+
+/// Many nodes, nothing wrong, and a store that answers in its own time: no trace is repeated, but the end must be as good.
+pub(crate) fn play_crowd(seed: u64) -> Played {
+    play_with(seed, Chance::of_seed(seed), Faults::none(CROWD), Answers::InTheirTime)
+}
+
+fn play_with(seed: u64, chance: Chance, faults: Faults, answers: Answers) -> Played {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is made");
+    // Unconstrained: tokio's own budget is refilled at moments that no seed decides.
+    runtime.block_on(tokio::task::unconstrained(play_here(seed, chance, faults, answers)))
+}
+
+async fn play_here(seed: u64, mut chance: Chance, faults: Faults, answers: Answers) -> Played {
+    let scheduler = Scheduler::new(World::BEGINS, chance.fork());
+    let folder = folder();
+    let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
+    let clock = std::sync::Arc::new(SimulatedClock(scheduler.clone()));
+    let store = Store::open_simulated(&options, clock, answers).await.expect("a store is made");
+    let world = World::new(scheduler.clone(), store.clone(), chance, faults);
+    let watch = {
+        let world = std::sync::Arc::downgrade(&world);
+        gpuaas_crash_points::watch(move |point| {
+            if let Some(world) = world.upgrade() {
+                world.reached(point);
+            }
+        })
+    };
+    let deployed = std::sync::Arc::new(Mutex::new(None));
+    let (told, people) = (deployed.clone(), world.clone());
+    scheduler.spawn(world.outside, async move {
+        let end = people::deploy(people).await;
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+    });
+    let is_over = || {
+        world.bury();
+        deployed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    };
+    let ran = scheduler.run(&store, World::BEGINS.plus(LONGEST), is_over).await;
+    drop(watch);
+    let deployed = deployed.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let mut rows = Vec::new();
+    match (ran, deployed) {
+        (Err(why), _) | (Ok(()), Some(Err(why))) => world.violated(why),
+        (Ok(()), None) => world.violated("people gave up without a word".to_owned()),
+        (Ok(()), Some(Ok(deployed))) => match oracles::judge(&world, &deployed).await {
+            Ok(told) => rows = told,
+            Err(error) => world.violated(format!("the rows cannot be read: {error}")),
+        },
+    }
+    world.shut_down();
+    store.close().await;
+    let injected = world.injected.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let (mut trace, violations) = (world.trace(), world.violations());
+    trace.extend(rows);
+    Played { seed, hash: sha256_hex(trace.join("\n").as_bytes()), trace, violations, injected }
+}
+
+/// In memory where there is a file system for that: a seed makes thousands of changes, each of them durable.
+fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.or_else(|_| tempfile::tempdir()).expect("a folder is made")
+}

@@ -1,0 +1,343 @@
+//! One seed's world: who is in it, what is said of it, and what goes wrong.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    time::Duration,
+};
+
+use futures::{channel::oneshot, future::BoxFuture};
+use gpuaas_crash_points::Point;
+use gpuaas_engine::Engine;
+use gpuaas_model::{NodeId, Timestamp};
+use gpuaas_store::{Gate, Store};
+use uuid::Uuid;
+
+use crate::{
+    chance::Chance,
+    faults::{Faults, Strike, Timed},
+    node::Node,
+    oracles,
+    plane::{self, Plane},
+    scheduler::{Process, Scheduler, die_here},
+};
+
+/// How long whoever asks a control plane waits for its answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) struct World {
+    pub(crate) scheduler: Arc<Scheduler>,
+    pub(crate) store: Store,
+    /// Everything that is nobody's process: the network, inits, people. It neither dies nor freezes.
+    pub(crate) outside: Process,
+    nodes: OnceLock<Vec<Arc<Node>>>,
+    planes: Mutex<BTreeMap<Process, Seat>>,
+    chance: Mutex<Chance>,
+    faults: Mutex<Faults>,
+    /// Until then nothing goes wrong: machines are brought in.
+    armed: Mutex<bool>,
+    trace: Mutex<Vec<String>>,
+    violations: Mutex<Vec<String>>,
+    /// Whom the database cannot be reached by, and until when.
+    stalled: Mutex<BTreeMap<Process, Timestamp>>,
+    /// How often what went wrong.
+    pub(crate) injected: Mutex<BTreeMap<&'static str, u32>>,
+    me: Weak<World>,
+}
+
+/// A control-plane process; its engine once it serves.
+struct Seat {
+    slot: usize,
+    plane: Option<Plane>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl World {
+    pub(crate) fn new(scheduler: Arc<Scheduler>, store: Store, chance: Chance, faults: Faults) -> Arc<Self> {
+        let outside = scheduler.process();
+        Arc::new_cyclic(|me| Self {
+            scheduler,
+            store,
+            outside,
+            nodes: OnceLock::new(),
+            planes: Mutex::default(),
+            chance: Mutex::new(chance),
+            faults: Mutex::new(faults),
+            armed: Mutex::new(false),
+            trace: Mutex::default(),
+            violations: Mutex::default(),
+            stalled: Mutex::default(),
+            injected: Mutex::default(),
+            me: me.clone(),
+        })
+    }
+
+    /// Adds a line to the trace.
+    pub(crate) fn say(&self, text: &str) {
+        let passed = self.scheduler.now().since(Self::BEGINS);
+        locked(&self.trace).push(format!("{:>9.3} {text}", passed.as_secs_f64()));
+    }
+
+    pub(crate) fn trace(&self) -> Vec<String> {
+        locked(&self.trace).clone()
+    }
+
+    /// Something that must never be.
+    pub(crate) fn violated(&self, what: String) {
+        self.say(&format!("VIOLATED {what}"));
+        locked(&self.violations).push(what);
+    }
+
+    pub(crate) fn violations(&self) -> Vec<String> {
+        locked(&self.violations).clone()
+    }
+
+    pub(crate) fn faults(&self) -> MutexGuard<'_, Faults> {
+        locked(&self.faults)
+    }
+
+    /// Counts what went wrong.
+    pub(crate) fn count(&self, what: &'static str) {
+        *locked(&self.injected).entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn between(&self, from: u64, to: u64) -> u64 {
+        locked(&self.chance).between(from, to)
+    }
+
+    pub(crate) fn fork(&self) -> Chance {
+        locked(&self.chance).fork()
+    }
+
+    pub(crate) fn uuid(&self) -> Uuid {
+        let mut chance = locked(&self.chance);
+        Uuid::from_u64_pair(chance.next(), chance.next())
+    }
+
+    /// Whether something that goes wrong so often of a thousand times does now.
+    pub(crate) fn happens(&self, rate: impl Fn(&Faults) -> u64) -> bool {
+        let often = rate(&locked(&self.faults));
+        *locked(&self.armed) && locked(&self.chance).per_mille(often)
+    }
+
+    /// How long a message takes.
+    pub(crate) fn latency(&self) -> Duration {
+        let slow = self.happens(|faults| faults.slow);
+        if slow {
+            self.count("messages late");
+        }
+        Duration::from_millis(if slow { self.between(200, 8_000) } else { self.between(1, 20) })
+    }
+
+    pub(crate) fn set_nodes(&self, nodes: Vec<Arc<Node>>) {
+        assert!(self.nodes.set(nodes).is_ok(), "nodes are brought in once");
+    }
+
+    pub(crate) fn nodes(&self) -> &[Arc<Node>] {
+        self.nodes.get().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> Arc<Node> {
+        self.nodes().iter().find(|node| node.id == id).expect("the node was brought in").clone()
+    }
+
+    /// The first node is the server's.
+    pub(crate) fn server_is_up(&self) -> bool {
+        self.nodes()[0].machine().is_up(self.scheduler.now())
+    }
+
+    pub(crate) fn expect_plane(&self, slot: usize, process: Process) {
+        locked(&self.planes).insert(process, Seat { slot, plane: None });
+    }
+
+    pub(crate) fn plane_serves(&self, plane: Plane) {
+        locked(&self.planes).insert(plane.process, Seat { slot: plane.slot, plane: Some(plane) });
+    }
+
+    pub(crate) fn plane_of(&self, process: Process) -> Option<Plane> {
+        locked(&self.planes).get(&process)?.plane.clone()
+    }
+
+    pub(crate) fn plane_name(&self, process: Process) -> String {
+        self.plane_of(process).map_or_else(|| "nobody".to_owned(), |plane| plane.name)
+    }
+
+    /// Some control plane that serves, frozen or not: who dials does not know.
+    pub(crate) fn any_plane(&self) -> Option<Plane> {
+        let serving: Vec<Plane> = locked(&self.planes).values().filter_map(|seat| seat.plane.clone()).collect();
+        if serving.is_empty() { None } else { Some(locked(&self.chance).pick(&serving)) }
+    }
+
+    /// Asks some control plane; `None` when it dies or does not answer: nobody knows whether it was done.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(Arc<Engine>) -> BoxFuture<'static, T> + Send,
+    ) -> Option<T> {
+        let plane = self.any_plane()?;
+        let asked = what(plane.engine.clone());
+        let (answer, answered) = oneshot::channel();
+        self.scheduler.sleep(self.latency()).await;
+        self.scheduler.spawn(plane.process, async move {
+            // Whoever asked may have given up.
+            let _ = answer.send(asked.await);
+        });
+        tokio::select! {
+            biased;
+            answer = answered => answer.ok(),
+            () = self.scheduler.sleep(ANSWER_PATIENCE) => None,
+        }
+    }
+
+    /// From now on things go wrong, as the seed says.
+    pub(crate) fn arm(self: &Arc<Self>) {
+        *locked(&self.armed) = true;
+        let timed = locked(&self.faults).timed.clone();
+        for (at, what) in timed {
+            let world = self.clone();
+            self.scheduler.spawn(self.outside, async move {
+                world.scheduler.sleep(at).await;
+                if *locked(&world.armed) {
+                    world.strike_timed(what);
+                }
+            });
+        }
+    }
+
+    /// From now on nothing more goes wrong.
+    pub(crate) fn calm(&self) {
+        *locked(&self.armed) = false;
+        locked(&self.faults).calm();
+        self.say("calm");
+    }
+
+    fn strike_timed(self: &Arc<Self>, what: Timed) {
+        let seats: Vec<(Process, usize)> =
+            locked(&self.planes).iter().map(|(process, seat)| (*process, seat.slot)).collect();
+        let process_of = |slot| seats.iter().find(|(_, of)| *of == slot).map(|(process, _)| *process);
+        match what {
+            Timed::KillPlane(slot) => {
+                if let Some(process) = process_of(slot) {
+                    self.count("control planes killed");
+                    self.say(&format!("cp-{slot} is killed"));
+                    self.scheduler.kill(process);
+                }
+            }
+            Timed::FreezePlane(slot, wait) => {
+                if let Some(process) = process_of(slot) {
+                    self.freeze(process, wait);
+                }
+            }
+            Timed::KillAgent(index) => {
+                if let Some((process, _)) = self.nodes()[index].agent() {
+                    self.count("agents killed");
+                    self.say(&format!("the agent of {} is killed", self.nodes()[index].name));
+                    self.scheduler.kill(process);
+                }
+            }
+            Timed::Cut(index, outage) => {
+                self.count("nodes cut off");
+                self.say(&format!("{} is cut off for {} ms", self.nodes()[index].name, outage.as_millis()));
+                self.nodes()[index].cut(self, outage);
+            }
+        }
+    }
+
+    fn stall(&self, process: Process, wait: Duration) {
+        self.count("databases out of reach");
+        let name = self.plane_name(process);
+        self.say(&format!("{name} cannot reach the database for {} ms", wait.as_millis()));
+        locked(&self.stalled).insert(process, self.scheduler.now().plus(wait));
+    }
+
+    /// What a control plane waits for before it reads or changes anything.
+    pub(crate) fn gate(&self, process: Process) -> Gate {
+        let world = self.me.clone();
+        Arc::new(move || {
+            let world = world.upgrade();
+            Box::pin(async move {
+                let Some(world) = world else { return };
+                let until = locked(&world.stalled).get(&process).copied();
+                if let Some(until) = until {
+                    world.scheduler.sleep_until(until).await;
+                }
+            })
+        })
+    }
+
+    fn freeze(self: &Arc<Self>, process: Process, wait: Duration) {
+        self.count("control planes frozen");
+        self.say(&format!("{} stands still for {} ms", self.plane_name(process), wait.as_millis()));
+        self.scheduler.freeze(process);
+        let world = self.clone();
+        self.scheduler.spawn(self.outside, async move {
+            // Its connections break before it stands long: beats are not answered.
+            let beats = Duration::from_millis(world.between(5_000, 15_000)).min(wait);
+            world.scheduler.sleep(beats).await;
+            if world.scheduler.is_frozen(process) && beats < wait {
+                world.nodes().iter().for_each(|node| node.disconnect(Some(process)));
+            }
+            world.scheduler.sleep(wait - beats).await;
+            world.say(&format!("{} goes on", world.plane_name(process)));
+            world.scheduler.thaw(process);
+        });
+    }
+
+    /// Ends everybody.
+    pub(crate) fn shut_down(&self) {
+        self.scheduler.kill_all();
+        locked(&self.planes).clear();
+    }
+
+    /// Somebody is at a point: what the seed has for it happens here.
+    pub(crate) fn reached(&self, point: Point) {
+        let (Some(world), Some(process)) = (self.me.upgrade(), self.scheduler.running()) else { return };
+        if let (Point::StepSettled(_), Some(plane)) = (point, self.plane_of(process)) {
+            let judged = oracles::judge_settler(world.clone(), plane);
+            self.scheduler.spawn_first(self.outside, judged);
+        }
+        if !*locked(&self.armed) {
+            return;
+        }
+        let Some(strike) = locked(&self.faults).reach(point) else { return };
+        match strike {
+            Strike::Freeze(wait) => world.freeze(process, wait),
+            Strike::Stall(wait) => world.stall(process, wait),
+            Strike::Die | Strike::LosePower => {
+                self.say(&format!("death at {point}{}", if strike == Strike::Die { "" } else { ", the power goes" }));
+                match self.nodes().iter().find(|node| node.agent().is_some_and(|(agent, _)| agent == process)) {
+                    Some(node) if strike == Strike::LosePower => node.disk.lose_power(&mut self.fork()),
+                    Some(_) | None => {}
+                }
+                let of_plane = matches!(point, Point::StepBegun(_) | Point::StepAnswered(_) | Point::StepSettled(_));
+                self.count(if of_plane { "control planes killed" } else { "agents killed" });
+                drop(world);
+                die_here()
+            }
+        }
+    }
+
+    /// Whoever keeps processes alive starts those again that died.
+    pub(crate) fn bury(self: &Arc<Self>) {
+        for process in self.scheduler.take_dead() {
+            let world = self.clone();
+            let wait = Duration::from_millis(self.between(100, 8_000));
+            if let Some(seat) = locked(&self.planes).remove(&process) {
+                self.nodes().iter().for_each(|node| node.disconnect(Some(process)));
+                let predecessor = seat.plane.map(|plane| plane.engine.replica());
+                self.scheduler.spawn(self.outside, async move {
+                    world.scheduler.sleep(wait).await;
+                    plane::start(&world, seat.slot, predecessor);
+                });
+            } else if let Some(node) = self.nodes().iter().find(|node| node.agent_died(process)).cloned() {
+                self.scheduler.spawn(self.outside, async move {
+                    world.scheduler.sleep(wait).await;
+                    world.say(&format!("the agent of {} starts again", node.name));
+                    node.start_agent(&world);
+                });
+            }
+        }
+    }
+}
