@@ -18,5 +18,6 @@ mod raw;
 mod replicas;
 mod restarts;
 mod roles;
+mod strangers;
 mod workloads;
 mod world;
