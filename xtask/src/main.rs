@@ -3,6 +3,7 @@
 mod bench;
 mod components;
 mod demo;
+mod fuzz_api;
 mod lint;
 mod release;
 mod shell;
@@ -29,6 +30,8 @@ enum Chore {
     Release(release::ReleaseChore),
     /// The main job on this machine: a cluster on sandbox nodes, delivered to kubectl.
     Demo(demo::Options),
+    /// Sends the API what its own document makes possible: no 500, and no answer that the document does not name.
+    FuzzApi(fuzz_api::Options),
     /// Measures, and prints what it measured.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -42,6 +45,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Components(options) => components::run(&options),
         Chore::Release(chore) => release::run(&chore),
         Chore::Demo(options) => demo::run(&options),
+        Chore::FuzzApi(options) => fuzz_api::run(&options),
         Chore::Bench(bench) => bench::run(&bench),
         Chore::Test(options) => test::run(&options),
     }

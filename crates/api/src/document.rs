@@ -90,6 +90,8 @@ pub(crate) enum Needs {
 /// The operation of that method and route; `None` when there is none.
 pub(crate) fn declared(method: &Method, route: &str) -> Option<Declared> {
     static DECLARED: OnceLock<HashMap<(String, String), Declared>> = OnceLock::new();
+    // HEAD is answered by what answers GET, and asks for the same right.
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
     DECLARED.get_or_init(read).get(&(method.to_string(), route.to_owned())).copied()
 }
 

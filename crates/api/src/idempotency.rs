@@ -14,15 +14,21 @@ use std::{
 
 use axum::{
     body::{Body, Bytes, to_bytes},
-    extract::{Request, State},
-    http::{HeaderName, HeaderValue, Method, StatusCode, header},
+    extract::{MatchedPath, Request, State},
+    http::{HeaderName, HeaderValue, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use gpuaas_model::{Code, Principal, SecretId, Timestamp, TokenId};
 use gpuaas_store::IdempotencyRecord;
 
-use crate::{auth, body, limits, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth, body,
+    document::{self, Needs},
+    limits,
+    problem::ApiProblem,
+    state::ApiState,
+};
 
 /// The client's key.
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -61,11 +67,19 @@ impl UnderWay {
 
 /// Answers from memory, or lets the request through and remembers.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let mutates = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     match request.headers().get(&KEY).cloned() {
-        Some(key) if mutates => keyed(&state, &key, request, next).await.unwrap_or_else(IntoResponse::into_response),
+        Some(key) if takes_key(&request) => {
+            keyed(&state, &key, request, next).await.unwrap_or_else(IntoResponse::into_response)
+        }
         Some(_) | None => next.run(request).await,
     }
+}
+
+/// Whether an operation was asked for that does something for somebody. A method that no operation has is none of ours.
+fn takes_key(request: &Request) -> bool {
+    let route = request.extensions().get::<MatchedPath>();
+    let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
+    declared.is_some_and(|declared| declared.mutates && declared.needs != Needs::Nothing)
 }
 
 async fn keyed(state: &ApiState, key: &HeaderValue, request: Request, next: Next) -> Result<Response, ApiProblem> {

@@ -11,7 +11,7 @@ use std::{
 use anyhow::bail;
 use camino::Utf8Path;
 
-use crate::{components, demo, lint, release, shell};
+use crate::{components, demo, fuzz_api, lint, release, shell};
 
 /// Tests that wait for deadlines, deaths or a second database: the commit gate goes without them, and says so.
 const LEFT_OUT_OF_QUICK: [&str; 9] = [
@@ -60,6 +60,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         shell::run("the kill matrix", matrix.env("GPUAAS_TEST_RELEASE", &release))?;
     }
     if !options.quick {
+        eprintln!("==> fuzz-api --bounded");
+        fuzz_api::run_bounded()?;
         eprintln!("==> demo --once");
         demo::run(&demo::Options::once())?;
     }
@@ -142,8 +144,8 @@ fn cargo_test(arguments: &[&str], options: &Options, release: &Utf8Path, counts:
         counts.take(&binary, line);
         let dull = line.starts_with("test ") && line.ends_with("... ok");
         // How much a test tried, where it says so.
-        let figures = line.trim_start().strip_prefix("roles × routes: ");
-        counts.figures.extend(figures.map(|figures| format!("roles × routes: {figures}")));
+        let said = ["roles × routes: ", "simulation: ", "hostile: "].iter().any(|of| line.trim_start().starts_with(of));
+        counts.figures.extend(said.then(|| line.trim().to_owned()));
         // What passed tests say is for those who run them by hand.
         of_passed = match line.trim_end() {
             "successes:" => true,

@@ -42,7 +42,7 @@ pub(crate) async fn get_access(
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
     extensions(
         ("x-permission" = json!("access.view")), ("x-cli" = json!("workload kubeconfig")), ("x-audit" = json!("access.deliver")), ("x-event" = json!("access.delivered")),
-        ("x-errors" = json!(["not_found", "access_kind_unknown", "field_invalid", "cluster_not_ready", "cluster_unreachable"]))
+        ("x-errors" = json!(["not_found", "access_kind_unknown", "field_invalid", "cluster_not_ready", "state_conflict", "cluster_unreachable"]))
     ),
     responses((status = 201, body = AccessGranted))
 )]
@@ -72,7 +72,7 @@ pub(crate) async fn deliver_kubeconfig(
     delete, path = "/api/v1/access-grants/{id}", tag = "workloads", security(("token" = [])), params(("id" = String, Path)),
     extensions(
         ("x-permission" = json!("access.take")), ("x-cli" = json!("workload revoke-access")), ("x-audit" = json!("access.revoke")), ("x-event" = json!("access.revoked")),
-        ("x-errors" = json!(["not_found", "cluster_unreachable"]))
+        ("x-errors" = json!(["not_found", "field_invalid", "cluster_not_ready", "state_conflict", "cluster_unreachable"]))
     ),
     responses((status = 200, body = AccessGrant))
 )]

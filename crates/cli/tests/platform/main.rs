@@ -22,5 +22,6 @@ mod restarts;
 mod roles;
 mod service_accounts;
 mod support;
+mod strangers;
 mod workloads;
 mod world;

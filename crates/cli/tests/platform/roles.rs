@@ -128,3 +128,20 @@ async fn a_project_admin_makes_tokens_of_its_own_project_and_of_no_greater_role(
     let revoked = platform.client_with(&made.secret).whoami().await.expect_err("refused at once");
     assert_eq!(revoked.exit() as u8, 6);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn asking_for_the_head_alone_needs_the_right_to_the_whole() {
+    let platform = Platform::start(0);
+    let everybody = everybody(&platform).await;
+    let mut asked = 0;
+    for operation in operations().iter().filter(|operation| operation.method == Method::GET) {
+        for who in &everybody {
+            let whole = ask(&platform, operation, who, "").await;
+            let headers = who.bearer.as_deref().map(|bearer| ("authorization", bearer));
+            let head = send(&platform, Method::HEAD, &operation.path_of_nobody(), headers.as_slice(), "").await;
+            assert_eq!(head.status, whole.status, "{} as {}", operation.name, who.called);
+            asked += 1;
+        }
+    }
+    assert!(asked > 100, "{asked}");
+}

@@ -365,6 +365,31 @@ async fn audit_node(
     Ok(())
 }
 
+/// What a node says of itself, as far as it is kept: a short line, without what neither a terminal nor a database takes as text.
 fn bounded(text: &str) -> String {
-    text[..text.floor_char_boundary(NODE_TEXT_BYTES_MAX)].to_owned()
+    let short = &text[..text.floor_char_boundary(NODE_TEXT_BYTES_MAX)];
+    short.chars().filter(|character| !character.is_control()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_node_says_of_itself_is_kept_as_a_short_line() {
+        assert_eq!(bounded("0.1\u{0}.0\n\u{1b}[31m"), "0.1.0[31m");
+        assert_eq!(bounded(&"ü".repeat(5_000)).len(), NODE_TEXT_BYTES_MAX);
+    }
+
+    #[test]
+    fn what_operators_say_of_a_machine_is_words_and_short_lines() {
+        let labels = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        assert!(check(Some("eu-north.1"), &labels("rack/row", "7, left")).is_ok());
+        for region in ["", "..", "-a", "a b", "a\u{0}", &"a".repeat(64)] {
+            assert!(check(Some(region), &BTreeMap::new()).is_err(), "{region}");
+        }
+        for (name, value) in [("", "x"), ("a b", "x"), ("a", "\u{7}"), ("a", &*"x".repeat(254))] {
+            assert!(check(None, &labels(name, value)).is_err(), "{name} {value}");
+        }
+    }
 }

@@ -147,18 +147,28 @@ fn is_refused_by(schema: &Value, text: &str) -> bool {
     is_long || is_short || is_no_word || text.chars().any(char::is_control)
 }
 
+/// Values of that schema's type that the document says it does not take.
+fn excluded_by(schema: &Value) -> Vec<Value> {
+    if is_of_type(schema, "string") {
+        return bad_texts().into_iter().filter(|text| is_refused_by(schema, text)).map(Value::from).collect();
+    }
+    let mut numbers = vec![json!(u64::MAX)];
+    numbers.extend(schema["maximum"].as_u64().map(|most| json!(most + 1)));
+    numbers.extend(schema["minimum"].as_u64().and_then(|least| least.checked_sub(1)).map(Value::from));
+    if is_of_type(schema, "integer") { numbers } else { Vec::new() }
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn no_text_that_the_document_excludes_is_taken_in_any_field() {
+async fn no_value_that_the_document_excludes_is_taken_in_any_field() {
     let target = Target::start().await;
     let before = target.holds().await;
     let mut tried = 0;
     for operation in operations().iter().filter(|operation| operation.mutates()) {
         let (path, sound) = (target.path(operation), operation.sound_body());
         for (name, schema) in operation.fields() {
-            for text in bad_texts().iter().filter(|text| is_of_type(&schema, "string") && is_refused_by(&schema, text))
-            {
-                let answer = target.send(&operation.method, &path, &[JSON], with(&sound, &name, json!(text))).await;
-                let case = format!("{name} = {:?}", &text[..text.len().min(20)]);
+            for value in excluded_by(&schema) {
+                let answer = target.send(&operation.method, &path, &[JSON], with(&sound, &name, value.clone())).await;
+                let case = format!("{name} = {}", value.to_string().chars().take(20).collect::<String>());
                 assert!((400..500).contains(&answer.status), "{} {case}: {answer:?}", operation.name);
                 must_be_documented(&answer, operation, &case);
                 assert!(answer.body.to_string().len() < 30_000, "{} {case}", operation.name);
@@ -166,7 +176,7 @@ async fn no_text_that_the_document_excludes_is_taken_in_any_field() {
             }
         }
     }
-    println!("    hostile texts: {tried} cases");
+    println!("    hostile values: {tried} cases");
     assert!(tried > 150, "{tried}");
     assert_eq!(target.holds().await, before);
 }
@@ -198,6 +208,9 @@ async fn a_name_that_is_none_says_which_field_and_what_to_choose() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_content_type_or_method_is_refused_on_every_path() {
     let target = Target::start().await;
+    let keyed = [JSON, ("idempotency-key", "of-an-operation")];
+    let made = target.send(&Method::POST, "/api/v1/projects", &keyed, json!({ "name": "keyed" }).to_string()).await;
+    assert_eq!(made.status, 201, "{made:?}");
     let before = target.holds().await;
     let operations = operations();
     for operation in operations.iter().filter(|operation| operation.body.is_some()) {
@@ -223,11 +236,12 @@ async fn a_wrong_content_type_or_method_is_refused_on_every_path() {
     for operation in &operations {
         let known: Vec<&Method> =
             operations.iter().filter(|other| other.template == operation.template).map(|other| &other.method).collect();
-        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::TRACE, Method::OPTIONS] {
             if known.contains(&&method) {
                 continue;
             }
-            let answer = target.send(&method, &target.path(operation), &[JSON], "{}").await;
+            // None of them is an operation that could be the repetition of another.
+            let answer = target.send(&method, &target.path(operation), &keyed, "{}").await;
             assert_eq!((answer.status, answer.code()), (405, "method_not_allowed"), "{method} {answer:?}");
             let allowed = answer.headers["allow"].to_str().expect("a text");
             assert!(known.iter().all(|method| allowed.contains(method.as_str())), "{method} {answer:?}");

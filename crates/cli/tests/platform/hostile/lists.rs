@@ -87,6 +87,7 @@ async fn no_part_of_a_path_that_was_never_ours_finds_anything() {
         let unreadable = operation.path(|_| "%FF".to_owned());
         let answer = target.send(&operation.method, &unreadable, &[super::JSON], "{}").await;
         assert!([400, 404].contains(&answer.status), "{}: {answer:?}", operation.name);
+        must_be_documented(&answer, operation, "%FF");
     }
     assert_eq!(target.holds().await, before);
 }

@@ -1,0 +1,161 @@
+//! Fuzzes the API from its own OpenAPI document: schemathesis against a real `gpuaas dev` with two nodes.
+//!
+//! Fails on an answer of 5xx, and on a status, media type, header or body that the document does not name, with the request that caused it. A run
+//! is repeatable by its seed, as far as what earlier requests left in the control plane allows. It counts for nothing when its token was
+//! lost or its pace exceeded on the way, and then says so.
+//!
+//! The fuzzer and all that it needs are pinned in `fuzz_api/requirements.txt` and lie in an environment of their own in the user's cache.
+
+mod server;
+mod tool;
+
+use std::{collections::BTreeMap, fs, process::Command, time::Instant};
+
+use anyhow::{Context, bail, ensure};
+use camino::{Utf8Path, Utf8PathBuf};
+use serde_json::Value;
+
+use crate::shell;
+use server::Server;
+
+/// What the fuzzer looks at in every answer.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
+                      response_schema_conformance,unsupported_method,allow_header_conformance,ignored_auth";
+/// The token comes by the environment. A node or cluster that is not there is documented as such (502, 503, 504); 500 never is.
+const CONFIG: &str = r#"
+headers = { Authorization = "Bearer ${GPUAAS_FUZZ_TOKEN}" }
+
+[checks.not_a_server_error]
+expected-statuses = ["2xx", "3xx", "4xx", 502, 503, 504]
+"#;
+/// Seconds of the run within the full test.
+const SECONDS_BOUNDED: u32 = 60;
+/// Longest time for one answer, in seconds: an unreachable cluster is waited for.
+const ANSWER_SECONDS_MAX: &str = "30";
+/// Where the fuzzer says what it did.
+const REPORT: &str = "report.ndjson";
+/// Answers without which a run says nothing.
+const ANSWERS_MIN: u64 = 1_000;
+
+/// How much of it.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Repeats a run.
+    #[arg(long, default_value_t = 7)]
+    seed: u64,
+    /// Requests of each kind made up for each operation.
+    #[arg(long, default_value_t = 50)]
+    examples: u32,
+    /// Longest time, in seconds.
+    #[arg(long, default_value_t = 600)]
+    seconds: u32,
+    /// This operation alone, by its id in the document.
+    #[arg(long)]
+    operation: Option<String>,
+    /// As within the full test.
+    #[arg(long, conflicts_with_all = ["seed", "examples", "seconds", "operation"])]
+    bounded: bool,
+    /// The cargo profile of the programs.
+    #[arg(long, default_value = "dev")]
+    profile: String,
+}
+
+/// The chore.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    if options.bounded { run_bounded() } else { fuzz(options) }
+}
+
+/// The run within the full test: about a minute and a half, always the same seed.
+pub(crate) fn run_bounded() -> anyhow::Result<()> {
+    let profile = "dev".to_owned();
+    fuzz(&Options { seed: 7, examples: 10, seconds: SECONDS_BOUNDED, operation: None, bounded: true, profile })
+}
+
+fn fuzz(options: &Options) -> anyhow::Result<()> {
+    let fuzzer = tool::schemathesis()?;
+    let programs = shell::build_programs(&options.profile)?;
+    let programs = Utf8PathBuf::from_path_buf(programs).ok().context("the target folder's path is no text")?;
+    let folder = tempfile::tempdir().context("a folder for the control plane")?;
+    let folder = Utf8Path::from_path(folder.path()).context("the temporary folder's path is no text")?.to_owned();
+    let server = Server::start(&programs.join("gpuaas"), &folder)?;
+    let began = Instant::now();
+    let outcome = shell::run("schemathesis", &mut command(&fuzzer, &server, options, &folder)?);
+    let answers = counted(&folder.join(REPORT))?;
+    let all: u64 = answers.values().sum();
+    let by_status: Vec<String> = answers.iter().map(|(status, count)| format!("{status}: {count}")).collect();
+    eprintln!("    API fuzzing: {all} answers in {:.0} s ({})", began.elapsed().as_secs_f64(), by_status.join(", "));
+    outcome?;
+    ensure!(server.answers(), "the run lost its token on the way: what came after it says nothing");
+    let refused = answers.get("429").copied().unwrap_or(0);
+    ensure!(refused * 100 <= all, "{refused} of {all} requests were too many: raise the paces");
+    let is_whole = options.operation.is_none();
+    ensure!(!is_whole || all >= ANSWERS_MIN, "{all} answers say nothing; {ANSWERS_MIN} are the least");
+    Ok(())
+}
+
+fn command(fuzzer: &Utf8Path, server: &Server, options: &Options, folder: &Utf8Path) -> anyhow::Result<Command> {
+    // By the environment: arguments are everybody's to read.
+    let config = folder.join("schemathesis.toml");
+    fs::write(&config, CONFIG)?;
+    let mut command = Command::new(fuzzer);
+    command
+        .env("GPUAAS_FUZZ_TOKEN", &server.token)
+        // It writes where it runs.
+        .current_dir(folder)
+        .args(["--config-file", config.as_str(), "--no-color", "run", &format!("{}/api/v1/openapi.json", server.url)])
+        .args(["--tls-verify", &server.ca_file])
+        .args(["--phases", "coverage,fuzzing", "--mode", "all", "--checks", CHECKS, "--continue-on-failure"])
+        .args(["--seed", &options.seed.to_string(), "--max-examples", &options.examples.to_string()])
+        .args(["--max-time", &options.seconds.to_string(), "--request-timeout", ANSWER_SECONDS_MAX])
+        .args(["--generation-database", "none", "--no-shrink", "--warnings", "off"])
+        .args(["--report", "ndjson", "--report-ndjson-path", folder.join(REPORT).as_str()]);
+    if let Some(operation) = &options.operation {
+        command.args(["--include-operation-id", operation]);
+    }
+    Ok(command)
+}
+
+/// Answers by their status.
+fn counted(report: &Utf8Path) -> anyhow::Result<BTreeMap<String, u64>> {
+    let text = fs::read_to_string(report).context("the fuzzer left no report")?;
+    let mut counts = BTreeMap::new();
+    for line in text.lines() {
+        let event: Value = serde_json::from_str(line).context("the fuzzer's report cannot be read")?;
+        count(&event, &mut counts);
+    }
+    if counts.is_empty() {
+        bail!("the fuzzer's report holds no answer");
+    }
+    Ok(counts)
+}
+
+/// Counts every `status_code` of a response, wherever the report keeps it.
+fn count(value: &Value, counts: &mut BTreeMap<String, u64>) {
+    match value {
+        Value::Object(fields) => {
+            if let (Some(status), true) = (fields.get("status_code"), fields.contains_key("headers")) {
+                *counts.entry(status.to_string()).or_default() += 1;
+            }
+            fields.values().for_each(|value| count(value, counts));
+        }
+        Value::Array(items) => items.iter().for_each(|value| count(value, counts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn answers_are_counted_by_status_wherever_the_report_keeps_them() {
+        let response = |status: u16| json!({ "response": { "status_code": status, "headers": {}, "elapsed": 0.1 } });
+        let event = json!({ "ScenarioFinished": { "recorder": { "interactions": { "a": response(200), "b": response(404) } } } });
+        let mut counts = BTreeMap::new();
+        count(&event, &mut counts);
+        count(&json!({ "failure": { "status_code": 500 }, "more": [response(404)] }), &mut counts);
+        assert_eq!(counts, BTreeMap::from([("200".to_owned(), 1), ("404".to_owned(), 2)]));
+    }
+}

@@ -1,0 +1,70 @@
+//! The control plane that is fuzzed.
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+use camino::Utf8Path;
+use gpuaas_client::Client;
+use serde_json::Value;
+
+/// Longest wait until it serves.
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
+/// Requests a second: more than one client on the same machine sends.
+const PACE: &str = "1000000";
+
+/// A running `gpuaas dev` with two nodes; ends with its holder.
+pub(super) struct Server {
+    dev: Child,
+    pub(super) url: String,
+    pub(super) ca_file: String,
+    pub(super) token: String,
+}
+
+impl Server {
+    pub(super) fn start(program: &Utf8Path, folder: &Utf8Path) -> anyhow::Result<Self> {
+        let ready_file = folder.join("ready.json");
+        let log = fs::File::create(folder.join("dev.log")).context("a log")?;
+        let mut dev = Command::new(program)
+            .args(["dev", "--nodes", "2", "--listen", "127.0.0.1:0"])
+            .args(["--data-dir", folder.join("data").as_str(), "--ready-file", ready_file.as_str()])
+            .envs([("GPUAAS_REQUESTS_PER_TOKEN", PACE), ("GPUAAS_REQUESTS_PER_ADDRESS", PACE)])
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .context("starting gpuaas dev")?;
+        let began = Instant::now();
+        while !ready_file.exists() {
+            if let Some(status) = dev.try_wait()? {
+                bail!("gpuaas dev ended: {status}");
+            }
+            ensure!(began.elapsed() < READY_TIMEOUT, "gpuaas dev does not become ready");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let ready: Value = serde_json::from_slice(&fs::read(&ready_file)?)?;
+        let text = |name: &str| ready[name].as_str().map(str::to_owned).with_context(|| format!("no {name}"));
+        Ok(Self { dev, url: text("url")?, ca_file: text("ca_file")?, token: text("token")? })
+    }
+
+    /// Whether the token still opens the API.
+    pub(super) fn answers(&self) -> bool {
+        let asked = || -> anyhow::Result<()> {
+            let client = Client::new(&self.url, &fs::read(&self.ca_file)?, &self.token)?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(client.whoami())?;
+            Ok(())
+        };
+        asked().is_ok()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The lifelines of the others end with it.
+        let _ = self.dev.kill();
+        let _ = self.dev.wait();
+    }
+}
