@@ -110,14 +110,19 @@ async fn no_tunnel_is_asked_for_to_a_port_that_is_not_allowed() {
 
 #[tokio::test]
 async fn a_flood_of_reports_is_handed_on_rarely_and_its_last_word_arrives() {
-    const FLOOD: i64 = 600;
+    const FLOOD: i64 = 200;
     let world = World::listening().await;
     let flooding = |path: String, _: Request<Incoming>| {
         (path == path::OBSERVE).then(|| {
             let report = |number| report(if number % 2 == 0 { "active" } else { "failed" }, number);
             let others =
                 stream::iter(["nobody-asked.service"]).map(move |unit| UnitReport { unit: unit.into(), ..report(0) });
-            let lines = others.chain(stream::iter((1..=FLOOD).map(report))).map(|report| {
+            // Slow enough to be read one by one, and far more often than a change of rows should be.
+            let flood = stream::iter((1..=FLOOD).map(report)).then(|report| async {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                report
+            });
+            let lines = others.chain(flood).map(|report| {
                 let mut line = serde_json::to_vec(&report).unwrap();
                 line.push(b'\n');
                 Ok(Frame::data(Bytes::from(line)))
