@@ -229,6 +229,11 @@ impl Fleet {
         channels.map(|channel| channel.as_str().expect("a text").to_owned()).collect()
     }
 
+    /// A file of a node, under the folder that stands for its root.
+    pub(crate) fn node_file(&self, node: u8, path: &str) -> PathBuf {
+        self.root(node).join(path)
+    }
+
     fn root(&self, node: u8) -> PathBuf {
         self.folder.path().join(format!("nodes/gpu-{node}"))
     }
