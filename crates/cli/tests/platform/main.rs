@@ -21,7 +21,7 @@ mod replicas;
 mod restarts;
 mod roles;
 mod service_accounts;
-mod support;
 mod strangers;
+mod support;
 mod workloads;
 mod world;
