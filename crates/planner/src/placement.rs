@@ -65,7 +65,15 @@ pub fn unusable(field: &str, candidate: &Candidate, manifest: &Manifest) -> Vec<
             "choose another, or ask an operator to put the node back into use",
         );
     }
-    if candidate.connectivity != Connectivity::Connected {
+    // Nor does whether it can be reached: a node that was given back is cut off.
+    let is_over = match candidate.state {
+        AllocationState::Requested | AllocationState::Provisioning | AllocationState::Active => false,
+        AllocationState::Releasing
+        | AllocationState::Released
+        | AllocationState::Failed
+        | AllocationState::ReleaseFailed => true,
+    };
+    if candidate.connectivity != Connectivity::Connected && !is_over {
         refuse(
             Code::AllocationUnreachable,
             format!("{node} has been {} since {}", candidate.connectivity, candidate.connectivity_since),

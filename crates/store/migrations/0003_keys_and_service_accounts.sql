@@ -13,3 +13,5 @@ create table service_accounts (
 create unique index service_accounts_name on service_accounts (project_id, name) where deleted_at = 0;
 alter table tokens add column service_account_id text not null default '';
 create index tokens_service_account on tokens (service_account_id);
+-- When a connection began: one that is recorded late takes no newer one's place.
+alter table sessions add column since bigint not null default 0;

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     error::StoreError,
-    query::{document, get_text, text},
+    query::{Value, document, get_text, text},
     record::{ReplicaRecord, SessionRecord},
     repeat::repeated,
     store::{Change, Reader, Store, Tx},
@@ -82,14 +82,20 @@ impl Store {
 }
 
 impl Tx {
-    /// Records that a connection carries a node's channel, in place of the one before.
-    pub async fn put_session(&mut self, session: &SessionRecord) -> Result<(), StoreError> {
-        let sql = "insert into sessions (node_id, connection, replica_id, doc) values ($1, $2, $3, $4) \
+    /// Records that a connection carries a node's channel, in place of one that began before it. False when a newer one carries it already.
+    pub async fn put_session(&mut self, session: &SessionRecord) -> Result<bool, StoreError> {
+        let sql = "insert into sessions (node_id, connection, replica_id, since, doc) values ($1, $2, $3, $4, $5) \
                    on conflict (node_id) do update set connection = excluded.connection, \
-                   replica_id = excluded.replica_id, doc = excluded.doc";
-        let values = vec![text(session.node), text(session.connection), text(session.replica), document(session)?];
-        self.execute(sql, values).await?;
-        Ok(())
+                   replica_id = excluded.replica_id, since = excluded.since, doc = excluded.doc \
+                   where sessions.since <= excluded.since";
+        let values = vec![
+            text(session.node),
+            text(session.connection),
+            text(session.replica),
+            Value::Int(session.since.as_millis()),
+            document(session)?,
+        ];
+        Ok(self.execute(sql, values).await? > 0)
     }
 
     /// Records that a connection has ended. False when another carries the node's channel by now.

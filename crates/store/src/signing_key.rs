@@ -54,7 +54,8 @@ impl Tx {
         let Some(session) = self.session(node).await?.filter(|session| session.connection == connection) else {
             return Ok(());
         };
-        self.put_session(&SessionRecord { key_set_version: version, ..session }).await
+        self.put_session(&SessionRecord { key_set_version: version, ..session }).await?;
+        Ok(())
     }
 }
 

@@ -266,11 +266,35 @@ impl Fleet {
         self.inits[usize::from(number) - 1] = Some(init.expect("an init"));
     }
 
-    /// Ends a node's init with SIGKILL, and with it all of the node.
+    /// A node loses its power: its init ends with SIGKILL, and then whatever else ran there, with nobody left who would notice.
     pub(crate) fn kill_init(&mut self, number: u8) {
         let mut init = self.inits[usize::from(number) - 1].take().expect("a running init");
         init.kill().expect("killed");
         init.wait().expect("ended");
+        let began = Instant::now();
+        loop {
+            let left = self.processes_of(number);
+            if left.is_empty() {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{left:?} do not end");
+            for pid in left {
+                let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
+            }
+        }
+    }
+
+    /// Every process that carries the node's folder in its arguments or environment.
+    fn processes_of(&self, node: u8) -> Vec<i32> {
+        let mark = self.root(node).to_string_lossy().into_owned();
+        let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+        let of_node = entries.filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse::<i32>().ok()?;
+            let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
+            let texts = [read("cmdline"), read("environ")];
+            texts.iter().any(|text| String::from_utf8_lossy(text).contains(&mark)).then_some(pid)
+        });
+        of_node.collect()
     }
 
     /// Has the process that comes to that point next stand still there: of the control plane, or of a node.
@@ -294,15 +318,8 @@ impl Fleet {
 
     /// Tells every process of a node that stands still to go on.
     pub(crate) fn let_go_on(&self, node: u8) {
-        let mark = self.root(node).to_string_lossy().into_owned();
-        for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-            let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
-            let of_node =
-                [read("cmdline"), read("environ")].iter().any(|text| String::from_utf8_lossy(text).contains(&mark));
-            if of_node {
-                let _ = Command::new("kill").args(["-CONT", &pid.to_string()]).status();
-            }
+        for pid in self.processes_of(node) {
+            let _ = Command::new("kill").args(["-CONT", &pid.to_string()]).status();
         }
     }
 

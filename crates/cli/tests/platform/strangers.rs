@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_api_types::{AskAccess, CreateProject, CreateToken};
+use gpuaas_api_types::{AskAccess, CreateProject, CreateServiceAccount, CreateToken};
 use gpuaas_model::Role;
 use http::Method;
 use serde_json::{Value, json};
@@ -38,6 +38,9 @@ async fn with_everything(platform: &Platform) -> Theirs {
         ttl_seconds: Some(3_600),
     };
     let token = client.create_token(&token).await.expect("made").token.id;
+    let account =
+        CreateServiceAccount { name: "robot-of-research-77".into(), role: Role::Viewer.to_string(), project: Some(PROJECT.into()) };
+    let account = client.create_service_account(&account).await.expect("made").name;
     let project = client.list_projects().await.expect("listed").items.into_iter().find(|of| of.name == PROJECT);
     let member = client.list_members(Some(PROJECT.into()), &started.workload.id).await.expect("listed");
     let ids = BTreeMap::from([
@@ -49,6 +52,7 @@ async fn with_everything(platform: &Platform) -> Theirs {
         ("token", token),
         ("project", project.expect("one").id),
         ("allocation", platform.allocation(1).await),
+        ("service account", account),
     ]);
     Theirs { ids, member: member.items[0].name.clone() }
 }
@@ -62,6 +66,7 @@ impl Theirs {
             "id" if template.contains("/tokens/") => "token",
             "id" if template.contains("/access-grants/") => "grant",
             "id" if template.contains("/allocations/") => "allocation",
+            "name" if template.contains("/service-accounts/") => "service account",
             part => part,
         };
         self.ids.get(kind).unwrap_or_else(|| panic!("{template}: nothing is known of {{{part}}}"))

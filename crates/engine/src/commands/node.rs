@@ -236,9 +236,13 @@ pub async fn reset(
 /// A node's channel stands in this process: from now on every replica finds it here. Takes what its hello says, and makes an enrolled node
 /// active.
 pub async fn connected(engine: &Engine, id: NodeId, connection: Uuid, hello: &Hello) -> Result<(), CommandError> {
+    // Before anything is waited for: the order in which connections came is what counts, not that in which they could be recorded.
+    let session = session(engine, id, connection, hello);
     let mut tx = engine.store().begin().await?;
     let mut node = tx.node(id).await?;
-    tx.put_session(&session(engine, id, connection, hello)).await?;
+    if !tx.put_session(&session).await? {
+        return Err(CommandError::new(Code::StateConflict, "a newer connection of this node stands"));
+    }
     let before = node.clone();
     node.state = node.state.on(NodeEvent::Connect)?;
     node.agent_version = Some(bounded(&hello.agent_version));

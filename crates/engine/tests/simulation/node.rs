@@ -187,11 +187,6 @@ impl Node {
         hello: Hello,
         stands: oneshot::Sender<bool>,
     ) {
-        // A connection that is recorded when another has taken its place would replace that one's row: known, and not simulated.
-        world.gate(plane.process)().await;
-        if link.ended.is_cancelled() {
-            return;
-        }
         let before = locked(&self.link).replace(link.clone());
         if let Some(before) = before {
             before.ended.cancel();

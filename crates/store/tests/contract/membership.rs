@@ -130,6 +130,20 @@ pub(crate) async fn the_end_of_an_older_connection_takes_no_newer_one_away(world
     tx.commit().await.unwrap();
 }
 
+pub(crate) async fn a_connection_that_is_recorded_late_takes_no_newer_ones_place(world: World) {
+    let store = world.open().await;
+    let (here, there) = (replica(), replica());
+    let node = node(&store, "gpu-1").await;
+    let (older, mut newer) = (session(node, &here), session(node, &there));
+    newer.since = older.since.plus(Duration::from_millis(1));
+    let mut tx = store.begin().await.unwrap();
+    assert!(tx.put_session(&newer).await.unwrap());
+    assert!(!tx.put_session(&older).await.unwrap());
+    assert!(!tx.end_session(node, older.connection).await.unwrap(), "and its end takes nothing away");
+    assert_eq!(tx.session(node).await.unwrap(), Some(newer));
+    tx.commit().await.unwrap();
+}
+
 pub(crate) async fn the_living_sign_under_one_fence_and_a_successor_under_a_higher(world: World) {
     let store = world.open().await;
     let (ada, bob) = (replica().id, replica().id);
