@@ -38,8 +38,11 @@ async fn with_everything(platform: &Platform) -> Theirs {
         ttl_seconds: Some(3_600),
     };
     let token = client.create_token(&token).await.expect("made").token.id;
-    let account =
-        CreateServiceAccount { name: "robot-of-research-77".into(), role: Role::Viewer.to_string(), project: Some(PROJECT.into()) };
+    let account = CreateServiceAccount {
+        name: "robot-of-research-0000-7000-8000-001".into(),
+        role: Role::Viewer.to_string(),
+        project: Some(PROJECT.into()),
+    };
     let account = client.create_service_account(&account).await.expect("made").name;
     let project = client.list_projects().await.expect("listed").items.into_iter().find(|of| of.name == PROJECT);
     let member = client.list_members(Some(PROJECT.into()), &started.workload.id).await.expect("listed");
