@@ -58,7 +58,13 @@ pub(crate) async fn principal(
     if token.expires_at.is_some_and(|at| at <= now) {
         return Err(refuse("this token has expired"));
     }
-    Ok(Principal { token: token.id, name: token.name, role: token.role, project: token.project })
+    Ok(Principal {
+        token: token.id,
+        name: token.name,
+        role: token.role,
+        project: token.project,
+        service_account: token.service_account,
+    })
 }
 
 /// Lets through who has the right that the operation's own description names. An operation that names none is nobody's.

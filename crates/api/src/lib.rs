@@ -25,6 +25,7 @@ mod routes;
 mod shown;
 mod state;
 mod unread;
+mod watched;
 
 pub use document::document;
 pub use journals::Journals;

@@ -6,11 +6,11 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{
     extract::{MatchedPath, Request, State},
-    http::header,
+    http::{Method, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use gpuaas_model::{Connectivity, Health, Lifecycle};
+use gpuaas_model::{Code, Connectivity, Health, Lifecycle};
 use gpuaas_store::{NodeFilter, StoreError};
 use metrics::{counter, gauge, histogram, with_local_recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
@@ -54,21 +54,42 @@ impl Metrics {
 /// Counts every answered request under its route's pattern, never under what the client made of it.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
-    let method = request.method().to_string();
+    let method = known(request.method());
     let began = Instant::now();
     let response = next.run(request).await;
     let seconds = began.elapsed().as_secs_f64();
     let status = response.status().as_u16().to_string();
     with_local_recorder(&*state.metrics.recorder, || {
-        histogram!(SECONDS, "route" => route.clone(), "method" => method.clone()).record(seconds);
+        histogram!(SECONDS, "route" => route.clone(), "method" => method).record(seconds);
         counter!(REQUESTS, "route" => route, "method" => method, "status" => status).increment(1);
     });
     response
 }
 
+/// A method by its name, if it is one: everything else would make series without end.
+fn known(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::PATCH => "PATCH",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        Method::TRACE => "TRACE",
+        Method::CONNECT => "CONNECT",
+        _ => "other",
+    }
+}
+
 /// The exposition. Without a token, as scrapers expect; it names no tenant and no object.
 pub(crate) async fn expose(State(state): State<ApiState>) -> Result<Response, ApiProblem> {
-    counted(&state).await?;
+    let is_counted = state.counted.get(async {
+        counted(&state).await.inspect_err(|error| tracing::warn!(%error, "rows could not be counted")).is_ok()
+    });
+    if !is_counted.await {
+        return Err(ApiProblem::new(Code::Unavailable, "the store does not answer").then("try again"));
+    }
     let media_type = "text/plain; version=0.0.4; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, media_type)], state.metrics.handle.render()).into_response())
 }

@@ -10,6 +10,7 @@ use crate::{
     journals::Journals,
     limits::{Limits, Paces},
     metrics::Metrics,
+    watched::Watched,
 };
 
 /// What every route works with. Cheap to clone.
@@ -21,12 +22,18 @@ pub struct ApiState {
     pub(crate) metrics: Metrics,
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) limits: Arc<Limits>,
+    /// Whether the store answers.
+    pub(crate) ready: Arc<Watched<bool>>,
+    /// Whether what is counted from rows could be counted.
+    pub(crate) counted: Arc<Watched<bool>>,
 }
 
 impl ApiState {
     /// Over that engine, what imports releases, and the way to its nodes' journals.
     pub fn new(engine: Arc<Engine>, importer: Importer, journals: Arc<dyn Journals>, paces: Paces) -> Self {
-        let limits = Arc::new(Limits::new(paces, engine.ports().runtime.clone()));
+        let runtime = || engine.ports().runtime.clone();
+        let limits = Arc::new(Limits::new(paces, runtime()));
+        let (ready, counted) = (Arc::new(Watched::new(runtime())), Arc::new(Watched::new(runtime())));
         Self {
             engine,
             importer: Arc::new(importer),
@@ -34,6 +41,8 @@ impl ApiState {
             metrics: Metrics::new(),
             under_way: Arc::default(),
             limits,
+            ready,
+            counted,
         }
     }
 }

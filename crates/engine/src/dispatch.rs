@@ -197,6 +197,26 @@ impl Engine {
         }
     }
 
+    /// Ends the rows of tasks that serve no operation and whose answer nobody waits for any more: whoever sent them died or was restored from a
+    /// backup. Those of operations are ended by their drivers.
+    pub(crate) async fn close_abandoned_tasks(&self) -> Result<(), StoreError> {
+        let now = self.ports().clock.now();
+        let is_abandoned = |task: &TaskRecord| {
+            // Twice: whoever waits for it may be about to write its end.
+            task.operation.is_none() && task.expires_at.plus(ANSWER_GRACE * 2) < now
+        };
+        if !self.store().read().await?.all_open_tasks().await?.iter().any(is_abandoned) {
+            return Ok(());
+        }
+        let mut tx = self.store().begin().await?;
+        for task in tx.all_open_tasks().await?.into_iter().filter(is_abandoned) {
+            let message = format!("nobody was left who waited for {}", task.task_type);
+            let failure = TaskFailure::new(Code::TaskTimedOut, message);
+            self.record_task_end(&mut tx, task, &TaskEnd::Outcome(TaskOutcome::Failed { failure })).await?;
+        }
+        tx.commit().await
+    }
+
     /// Writes how a task ended, with event and audit record. A task that ended before stays as it was.
     pub(crate) async fn record_task_end(
         &self,

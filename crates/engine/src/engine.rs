@@ -215,6 +215,9 @@ impl Engine {
         if let Err(error) = self.activate_open().await {
             tracing::warn!(%error, "the safety sweep could not read open operations");
         }
+        if let Err(error) = self.close_abandoned_tasks().await {
+            tracing::warn!(%error, "abandoned tasks could not be closed");
+        }
     }
 
     fn next_sweep(&self) -> futures::future::BoxFuture<'static, ()> {

@@ -25,6 +25,8 @@ use crate::{engine::Engine, error::CommandError, keys::KeysError, record::platfo
 const STAGED_MAX: Duration = Duration::from_secs(60);
 /// Lost hints are made up for this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// After a failure, most likely of the database, it is looked at again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Nodes that are given keys at the same time.
 const GIVEN_AT_ONCE: usize = 64;
 
@@ -55,7 +57,9 @@ impl Engine {
             while changes.try_recv().is_ok() {}
             let next = self.tend_keys().await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the task-signing keys could not be tended");
-                SWEEP_EVERY
+                // What was doubted before is doubted still.
+                self.key_tending().doubted.store(true, Ordering::Relaxed);
+                RETRY_AFTER
             });
             let due = self.ports().runtime.sleep_until(self.ports().clock.now().plus(next));
             let woken = async {

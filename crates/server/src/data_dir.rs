@@ -146,12 +146,18 @@ fn read_key(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
 
 /// Writes a file of mode 0600 so that it is either whole and durable or not there.
 pub fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let path = std::path::absolute(path)?;
     let folder = path.parent().ok_or_else(|| std::io::Error::new(ErrorKind::InvalidInput, "the path has no folder"))?;
     let draft = path.with_extension("draft");
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
+    // One that lies there is of a death in the middle, or somebody else's: it is never written through.
+    match std::fs::remove_file(&draft) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    std::fs::rename(&draft, path)?;
+    std::fs::rename(&draft, &path)?;
     File::open(folder)?.sync_all()
 }
 

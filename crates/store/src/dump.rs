@@ -154,10 +154,16 @@ impl Store {
                 }
             }
         }
-        tx.execute_written(format!("update leases set expires_at = 0, fence = fence + {FENCE_LEAP}"), Vec::new())
-            .await?;
-        // Agents never go back to an older key set, and they may have seen newer ones.
-        tx.execute_written(format!("update signing_keys set version = version + {FENCE_LEAP}"), Vec::new()).await?;
+        // A second restore of the same dump must leap beyond the first: time does, and neither number grows by one a second.
+        let now = self.clock.now().as_millis() / 1_000;
+        let leap = |column: &str| {
+            let leapt = format!("{column} + {FENCE_LEAP}");
+            format!("{column} = case when {leapt} > {now} then {leapt} else {now} end")
+        };
+        tx.execute_written(format!("update leases set expires_at = 0, {}", leap("fence")), Vec::new()).await?;
+        // Agents never go back to an older key set, and they may have seen newer ones. The newest row keeps being the newest.
+        let newest = "where version = (select max(version) from signing_keys)";
+        tx.execute_written(format!("update signing_keys set {} {newest}", leap("version")), Vec::new()).await?;
         tx.commit().await?;
         Ok(rows)
     }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::{
     error::StoreError,
     query::{Value, document, get_blob, get_count, get_text, int, text},
-    record::{SessionRecord, SigningKeyRecord, TaskRecord},
+    record::{SessionRecord, SigningKeyRecord},
     store::{Reader, Tx},
 };
 
@@ -80,8 +80,7 @@ impl Reader {
 
     /// Tasks that a key has signed and that have not ended.
     pub async fn open_tasks_signed_by(&mut self, key_id: &str) -> Result<u64, StoreError> {
-        let open: Vec<TaskRecord> = self.list("select doc from tasks where is_open = 1", Vec::new()).await?;
-        Ok(open.iter().filter(|task| task.key_id == key_id).count() as u64)
+        Ok(self.all_open_tasks().await?.iter().filter(|task| task.key_id == key_id).count() as u64)
     }
 
     /// Every connection that carries a node's channel.

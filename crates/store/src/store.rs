@@ -57,7 +57,7 @@ pub struct Store {
     pub(crate) writer: AnyPool,
     pub(crate) readers: AnyPool,
     pub(crate) dialect: Dialect,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     changes: broadcast::Sender<Change>,
     /// This process, among those who announce hints to each other.
     origin: Uuid,

@@ -68,6 +68,11 @@ impl Reader {
         self.list("select doc from tasks where node_id = $1 and is_open = 1 order by id", vec![text(node)]).await
     }
 
+    /// The tasks of all nodes that have not ended.
+    pub async fn all_open_tasks(&mut self) -> Result<Vec<TaskRecord>, StoreError> {
+        self.list("select doc from tasks where is_open = 1 order by id", Vec::new()).await
+    }
+
     /// Tasks, oldest first.
     pub async fn tasks(&mut self, filter: &TaskFilter) -> Result<Vec<TaskRecord>, StoreError> {
         let sql = "select doc from tasks where ($1 = '' or project_id = $1) and ($2 = '' or node_id = $2) \

@@ -22,7 +22,9 @@ mod tokens;
 mod whoami;
 mod workloads;
 
-use axum::{Json, Router, middleware, response::IntoResponse, routing::get};
+use std::sync::LazyLock;
+
+use axum::{Router, body::Bytes, http::header, middleware, response::IntoResponse, routing::get};
 use gpuaas_model::Code;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -81,7 +83,7 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
 /// The whole API, ready to be served.
 pub fn router(state: ApiState) -> Router {
     let api = Router::from(routes())
-        .route("/api/v1/openapi.json", get(async || Json(document::document())))
+        .route("/api/v1/openapi.json", get(openapi))
         .merge(reader::router())
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
@@ -99,6 +101,14 @@ pub fn router(state: ApiState) -> Router {
     api.merge(health::router())
         .layer(middleware::from_fn_with_state(state.clone(), correlation::middleware))
         .with_state(state)
+}
+
+/// The document, written once: a stranger who asks for it again and again costs no more than the sending.
+async fn openapi() -> impl IntoResponse {
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
+        serde_json::to_vec(&document::document()).expect("the document is plain data, as its golden file shows").into()
+    });
+    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.clone())
 }
 
 async fn no_such_route() -> ApiProblem {

@@ -4,6 +4,7 @@
 mod artifacts;
 mod backups;
 mod bad_input;
+mod canaries;
 mod cancels;
 mod dev;
 mod distribution_faults;

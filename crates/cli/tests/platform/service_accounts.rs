@@ -72,6 +72,22 @@ async fn a_program_acts_under_its_own_name_until_its_account_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_service_account_makes_no_credential_that_would_outlive_it() {
+    let platform = Platform::start(0);
+    platform.client().create_project(&CreateProject { name: "ours".into() }).await.expect("made");
+    let admin = person(&platform, "ours", "project-admin").await;
+    admin.create_service_account(&account("ci", "project-admin")).await.expect("made");
+    let made = admin.create_service_account_token(None, "ci", &CreateServiceAccountToken::default()).await;
+    let program = platform.client_with(&made.expect("made").secret);
+    let ask = CreateToken { name: "t".into(), role: "viewer".into(), project: None, ttl_seconds: None };
+    assert_eq!(program.create_token(&ask).await.map_err(code).expect_err("no"), refused("forbidden"));
+    let another = program.create_service_account(&account("cd", "viewer")).await.map_err(code);
+    assert_eq!(another.expect_err("no"), refused("forbidden"));
+    let again = program.create_service_account_token(None, "ci", &CreateServiceAccountToken::default()).await;
+    assert_eq!(again.map_err(code).expect_err("not even for itself"), refused("forbidden"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_service_account_cannot_be_is_refused_by_field() {
     let platform = Platform::start(0);
     platform.client().create_project(&CreateProject { name: "ours".into() }).await.expect("made");

@@ -6,6 +6,7 @@ use gpuaas_model::{AuditAction, Code, NodeId, Permission, TaskState};
 use gpuaas_store::TaskRecord;
 use gpuaas_wire::task::{Noop, TaskSpec};
 use serde_json::json;
+use tokio::sync::oneshot;
 
 use super::audit;
 use crate::{caller::Caller, dispatch::Purpose, engine::Engine, error::CommandError};
@@ -14,7 +15,7 @@ use crate::{caller::Caller, dispatch::Purpose, engine::Engine, error::CommandErr
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends a no-op and waits for its end. The caller's audit record, the task's own two and its events are left as by any task.
-pub async fn ping(engine: &Engine, caller: &Caller, id: NodeId) -> Result<(TaskRecord, Duration), CommandError> {
+pub async fn ping(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<(TaskRecord, Duration), CommandError> {
     caller.must(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
@@ -32,6 +33,21 @@ pub async fn ping(engine: &Engine, caller: &Caller, id: NodeId) -> Result<(TaskR
     audit(&mut tx, caller, AuditAction::NodePing, format!("node/{}", node.name), None, json!({ "task": task.id }))
         .await?;
     tx.commit().await?;
+    // Beside the request: whoever hangs up leaves no task without an end.
+    let (tell, told) = oneshot::channel();
+    let within = engine.clone();
+    let following = async move { drop(tell.send(followed(&within, task).await)) };
+    engine.ports().runtime.spawn("ping", Box::pin(following));
+    let (ended, took) = told.await.map_err(|_| CommandError::new(Code::Internal, "the ping panicked"))??;
+    match ended.state {
+        TaskState::Succeeded => Ok((ended, took)),
+        TaskState::Expired => Err(CommandError::new(Code::NodeUnreachable, format!("{} did not answer", node.name))
+            .then(format!("see its connectivity: gpuaas node show {}", node.name))),
+        state => Err(CommandError::new(Code::Internal, format!("the no-op on {} ended {state}", node.name))),
+    }
+}
+
+async fn followed(engine: &Engine, task: TaskRecord) -> Result<(TaskRecord, Duration), CommandError> {
     let began = engine.ports().runtime.elapsed();
     let end = engine.follow_task(&task, &(Arc::new(|_| {}) as crate::effects::ProgressSink)).await;
     let mut tx = engine.store().begin().await?;
@@ -39,11 +55,6 @@ pub async fn ping(engine: &Engine, caller: &Caller, id: NodeId) -> Result<(TaskR
     let ended = tx.task(task.id).await?;
     tx.commit().await?;
     let took = engine.ports().runtime.elapsed().saturating_sub(began);
-    engine.nodes().acknowledge(id, task.id).await;
-    match ended.state {
-        TaskState::Succeeded => Ok((ended, took)),
-        TaskState::Expired => Err(CommandError::new(Code::NodeUnreachable, format!("{} did not answer", node.name))
-            .then(format!("see its connectivity: gpuaas node show {}", node.name))),
-        state => Err(CommandError::new(Code::Internal, format!("the no-op on {} ended {state}", node.name))),
-    }
+    engine.nodes().acknowledge(task.node, task.id).await;
+    Ok((ended, took))
 }

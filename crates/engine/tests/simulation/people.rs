@@ -77,7 +77,13 @@ impl People {
 
     fn caller(&self) -> Caller {
         let token = TokenId::from_uuid(self.world.uuid());
-        let principal = Principal { token, name: "ada".to_owned(), role: Role::PlatformAdmin, project: None };
+        let principal = Principal {
+            token,
+            name: "ada".to_owned(),
+            role: Role::PlatformAdmin,
+            project: None,
+            service_account: None,
+        };
         Caller { principal, correlation: CorrelationId::from_uuid(self.world.uuid()) }
     }
 

@@ -81,3 +81,14 @@ async fn no_address_holds_all_connections() {
     drop(held);
     crate::world::eventually("its share does not come back", async || !is_closed(&from(9).await).await).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn methods_that_a_stranger_invents_make_no_series_without_end() {
+    let platform = Platform::start(0);
+    for number in 0..50 {
+        let method = Method::from_bytes(format!("BREW{number}").as_bytes()).expect("a token is a method");
+        send(&platform, method, "/api/v1/nodes", &[], "").await;
+    }
+    let exposition = platform.client().read_text("/metrics").await.expect("metrics");
+    assert!(exposition.contains("method=\"other\"") && !exposition.contains("BREW"), "{exposition}");
+}

@@ -1,0 +1,78 @@
+//! What anybody may ask for without a token is read from rows once a second at most, however many ask at once.
+
+use std::{sync::Arc, time::Duration};
+
+use gpuaas_engine::port::Runtime;
+use tokio::sync::Mutex;
+
+/// For how long an answer is good.
+const GOOD_FOR: Duration = Duration::from_secs(1);
+
+/// An answer that is kept for [`GOOD_FOR`]. Whoever asks while it is read waits for that one reading.
+pub(crate) struct Watched<T> {
+    runtime: Arc<dyn Runtime>,
+    kept: Mutex<Option<(Duration, T)>>,
+}
+
+impl<T: Clone> Watched<T> {
+    pub(crate) fn new(runtime: Arc<dyn Runtime>) -> Self {
+        Self { runtime, kept: Mutex::default() }
+    }
+
+    /// The answer, read anew when the last one is too old.
+    pub(crate) async fn get(&self, read: impl Future<Output = T>) -> T {
+        let mut kept = self.kept.lock().await;
+        match &*kept {
+            Some((read_at, answer)) if self.runtime.elapsed().saturating_sub(*read_at) < GOOD_FOR => answer.clone(),
+            _ => {
+                let answer = read.await;
+                *kept = Some((self.runtime.elapsed(), answer.clone()));
+                answer
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::Pin,
+        sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    };
+
+    use gpuaas_model::Timestamp;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Millis(AtomicU64);
+
+    impl Runtime for Millis {
+        fn spawn(&self, _: &'static str, _: Pin<Box<dyn Future<Output = ()> + Send>>) {}
+
+        fn elapsed(&self) -> Duration {
+            Duration::from_millis(self.0.load(Ordering::Relaxed))
+        }
+
+        fn sleep_until(&self, _: Timestamp) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn many_who_ask_at_once_and_within_a_second_cause_one_reading() {
+        let (time, readings) = (Arc::new(Millis::default()), AtomicU32::new(0));
+        let watched = Watched::new(time.clone());
+        let ask = || {
+            watched.get(async {
+                tokio::task::yield_now().await;
+                readings.fetch_add(1, Ordering::Relaxed)
+            })
+        };
+        assert_eq!(futures::future::join_all((0..100).map(|_| ask())).await, vec![0; 100]);
+        time.0.store(999, Ordering::Relaxed);
+        assert_eq!(ask().await, 0);
+        time.0.store(1_000, Ordering::Relaxed);
+        assert_eq!(ask().await, 1);
+    }
+}
