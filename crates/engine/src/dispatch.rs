@@ -179,6 +179,7 @@ impl Engine {
         let mut due = self.ports().clock.now();
         loop {
             let update = tokio::select! {
+                biased;
                 update = updates.next() => update,
                 () = self.ports().runtime.sleep_until(due), if newest.is_some() => {
                     progress(newest.take().unwrap_or_default());
