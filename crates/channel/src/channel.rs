@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -22,11 +21,9 @@ use crate::{
     session::Session,
 };
 
-/// How the channel listens.
+/// How the channel behaves.
 #[derive(Clone)]
 pub struct ChannelOptions {
-    /// Where.
-    pub listen: SocketAddr,
     /// Silence after which a node counts as unreachable (Kubernetes itself takes about 44 s).
     pub unreachable_after: Duration,
     /// How other replicas are dialled; absent where there can be none.

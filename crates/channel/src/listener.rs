@@ -37,16 +37,16 @@ pub struct ChannelService {
 }
 
 impl Channel {
-    /// Listens. Nothing is accepted before [`ChannelService::run`].
-    pub async fn bind(
+    /// The channel of those who connect to that listener. Nothing is accepted before [`ChannelService::run`].
+    pub fn new(
+        listener: TcpListener,
         options: &ChannelOptions,
         tls: Arc<ServerConfig>,
         backend: Arc<dyn ChannelBackend>,
-    ) -> std::io::Result<(Self, ChannelService)> {
-        let listener = TcpListener::bind(options.listen).await?;
+    ) -> (Self, ChannelService) {
         let channel = Self { shared: Shared::new(backend, options) };
         let service = ChannelService { channel: channel.clone(), listener, acceptor: TlsAcceptor::from(tls) };
-        Ok((channel, service))
+        (channel, service)
     }
 
     /// Counts a node as gone from now on, unless it connects: for nodes that were connected when this process started.

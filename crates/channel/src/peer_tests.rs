@@ -93,7 +93,7 @@ async fn listening(authority: &Authority) -> SocketAddr {
     let tls = Arc::new(replica_server_config(chain, key, authority.certificate()).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let options = ChannelOptions { listen: address, unreachable_after: Duration::from_secs(1), peers: None };
+    let options = ChannelOptions { unreachable_after: Duration::from_secs(1), peers: None };
     let channel = Channel { shared: Shared::new(Arc::new(Empty), &options) };
     let service = PeerService::new(channel, "cp-1".into(), listener, tls);
     tokio::spawn(service.run(CancellationToken::new()));

@@ -81,7 +81,8 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let authority_pem = keys.authority().certificate_pem().to_owned();
 
     let late = Arc::new(LateChannel::default());
-    let channel_address = bound(options.channel_listen, "the node channel").await?;
+    let channel_listener = bind("the node channel", options.channel_listen).await?;
+    let channel_address = shown(&channel_listener, options.channel_listen);
     let identity = ReplicaIdentity { control_plane: keys.control_plane().to_owned(), replica };
     let peers = match store.is_shared() {
         true => Some(replicas::Listening::open(options, &keys, &identity, &ports).await?),
@@ -105,13 +106,10 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let downloads = data.join("downloads");
     let backend = Arc::new(Backend { engine: engine.clone(), artifacts: artifacts.clone() });
     let channel_options = ChannelOptions {
-        listen: channel_address,
         unreachable_after: ChannelOptions::UNREACHABLE_AFTER,
         peers: peers.as_ref().map(|peers| peers.dial.clone()),
     };
-    let (channel, service) = Channel::bind(&channel_options, channel_tls, backend)
-        .await
-        .map_err(|source| ServerError::Listen { what: "the node channel", address: channel_address, source })?;
+    let (channel, service) = Channel::new(channel_listener, &channel_options, channel_tls, backend);
     late.set(channel.clone());
     engine.join().await?;
 
@@ -163,15 +161,7 @@ async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, Se
     TcpListener::bind(address).await.map_err(|source| ServerError::Listen { what, address, source })
 }
 
-/// The address with its real port, where port 0 asks for any free one.
-async fn bound(address: SocketAddr, what: &'static str) -> Result<SocketAddr, ServerError> {
-    if address.port() != 0 {
-        return Ok(address);
-    }
-    let probe = bind(what, address).await?;
-    probe.local_addr().map_err(|source| ServerError::Listen { what, address, source })
-}
-
+/// The address with its real port, where port 0 asked for any free one.
 fn shown(listener: &TcpListener, asked: SocketAddr) -> SocketAddr {
     listener.local_addr().unwrap_or(asked)
 }

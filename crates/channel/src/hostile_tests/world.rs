@@ -25,7 +25,10 @@ use hyper::{body::Incoming, client::conn::http2::SendRequest, service::service_f
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
-use tokio::{net::TcpStream, time::Instant};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::Instant,
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -143,10 +146,10 @@ impl World {
         let authority = Authority::generate("cp-1", ago(100 * 24 * 3_600)).unwrap();
         let (chain, key) = authority.issue_server(&["127.0.0.1".to_owned()], now()).unwrap();
         let tls = Arc::new(channel_server_config(chain, key, authority.certificate()).unwrap());
-        let listen = "127.0.0.1:0".parse().unwrap();
-        let options = ChannelOptions { listen, unreachable_after: Duration::from_secs(15), peers: None };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let options = ChannelOptions { unreachable_after: Duration::from_secs(15), peers: None };
         let rows = Arc::new(Rows::default());
-        let (channel, service) = Channel::bind(&options, tls, rows.clone()).await.unwrap();
+        let (channel, service) = Channel::new(listener, &options, tls, rows.clone());
         let address = service.local_address().unwrap();
         tokio::spawn(service.run(CancellationToken::new()));
         Self { authority, rows, channel, address }

@@ -51,7 +51,7 @@ pub(crate) async fn run(options: Dev) -> anyhow::Result<()> {
 /// Starts everything and then waits for the first process that ends, which none should.
 async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) -> anyhow::Result<()> {
     let began = std::time::Instant::now();
-    let block = AddressBlock::lock(&data_dir.join("addresses"))?;
+    let block = AddressBlock::take(&data_dir.join("addresses"))?;
     let shared = shared_store(options, data_dir)?;
     let mut server = start_replica(options, data_dir, processes, shared.as_ref(), 1).await?;
     for number in 2..=options.replicas {

@@ -1,10 +1,9 @@
 //! A control plane and nodes as processes of their own, each of which a test may kill and start again.
 
 use std::{
-    net::{Ipv4Addr, TcpListener},
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::atomic::{AtomicU8, Ordering},
     time::{Duration, Instant},
 };
 
@@ -12,10 +11,12 @@ use gpuaas_api_types::RegisterNode;
 use gpuaas_client::Client;
 use serde_json::Value;
 
+use crate::addresses::AddressBlock;
 use crate::world::{GPUAAS, PATIENCE, build_programs, eventually};
 
-/// Blocks of loopback addresses, one per fleet, away from those that `gpuaas dev` locks (127.64 and on).
-static BLOCK: AtomicU8 = AtomicU8::new(1);
+/// Where a replica listens for clients, for nodes and for other replicas: below the ports that the kernel hands out by itself, so that
+/// nobody has taken one while it was dead.
+const PORTS: [u16; 3] = [7443, 7444, 7445];
 
 /// Longest that a process may take to end once its lifeline is gone.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
@@ -23,18 +24,16 @@ const ENDS_WITHIN: Duration = Duration::from_secs(20);
 /// A control plane with its nodes.
 pub(crate) struct Fleet {
     folder: tempfile::TempDir,
-    block: u8,
+    addresses: AddressBlock,
     replicas: Vec<Replica>,
     inits: Vec<Option<Child>>,
     environment: Vec<(&'static str, String)>,
 }
 
-/// One process of the control plane; its ports stay its own when it starts again.
+/// One process of the control plane; its address stays its own when it starts again.
 struct Replica {
     name: String,
-    listen: u16,
-    channel: u16,
-    peers: u16,
+    address: Ipv4Addr,
     process: Option<Child>,
 }
 
@@ -50,17 +49,11 @@ impl Fleet {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("sealing.key"), [7; 32]).expect("written");
         let environment = store_url.map(|url| shared_environment(folder.path(), url)).unwrap_or_default();
-        let mut fleet = Self {
-            folder,
-            environment,
-            block: BLOCK.fetch_add(1, Ordering::Relaxed),
-            replicas: Vec::new(),
-            inits: Vec::new(),
-        };
+        let mut fleet =
+            Self { folder, environment, addresses: AddressBlock::take(), replicas: Vec::new(), inits: Vec::new() };
         for number in 0..replicas {
-            let name = format!("server-{number}");
-            let (listen, channel, peers) = (free_port(), free_port(), free_port());
-            fleet.replicas.push(Replica { name, listen, channel, peers, process: None });
+            let address = fleet.addresses.of_replica(u8::try_from(number).expect("few replicas"));
+            fleet.replicas.push(Replica { name: format!("server-{number}"), address, process: None });
         }
         fleet.start_server();
         let client = fleet.client();
@@ -88,13 +81,21 @@ impl Fleet {
         let ready = self.ready_file(number);
         let _ = std::fs::remove_file(&ready);
         let replica = &mut self.replicas[number];
-        let log = self.folder.path().join(format!("{}.log", replica.name));
-        let log = std::fs::File::options().append(true).create(true).open(log);
+        let log_file = self.folder.path().join(format!("{}.log", replica.name));
+        let log = std::fs::File::options().append(true).create(true).open(&log_file);
+        let [listen, channel, peers] = PORTS.map(|port| format!("{}:{port}", replica.address));
         let mut server = Command::new(GPUAAS);
         server
-            .args(["server", "--lifeline", "--listen", &format!("127.0.0.1:{}", replica.listen)])
-            .args(["--channel-listen", &format!("127.0.0.1:{}", replica.channel)])
-            .args(["--replica-listen", &format!("127.0.0.1:{}", replica.peers)])
+            .args([
+                "server",
+                "--lifeline",
+                "--listen",
+                &listen,
+                "--channel-listen",
+                &channel,
+                "--replica-listen",
+                &peers,
+            ])
             .args(["--data-dir".as_ref(), self.folder.path().join(&replica.name).as_os_str()])
             .args(["--ready-file".as_ref(), ready.as_os_str()])
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -104,8 +105,10 @@ impl Fleet {
         let mut server = server.spawn().expect("gpuaas server starts");
         let began = Instant::now();
         while !ready.exists() {
-            assert!(began.elapsed() < PATIENCE, "gpuaas server does not become ready");
-            assert!(server.try_wait().expect("a child").is_none(), "gpuaas server ended");
+            let said = || std::fs::read_to_string(&log_file).unwrap_or_default();
+            assert!(began.elapsed() < PATIENCE, "gpuaas server does not become ready; it said:\n{}", said());
+            let ended = server.try_wait().expect("a child");
+            assert!(ended.is_none(), "gpuaas server ended, {ended:?}; it said:\n{}", said());
             std::thread::sleep(Duration::from_millis(2));
         }
         replica.process = Some(server);
@@ -254,8 +257,7 @@ impl Fleet {
     /// Starts a node's init: the machine boots.
     pub(crate) fn start_init(&mut self, number: u8) {
         let (name, root) = (format!("gpu-{number}"), self.root(number));
-        let pid = std::process::id();
-        let address = Ipv4Addr::new(127, 1 + (pid % 60) as u8, self.block, number);
+        let address = self.addresses.of_node(number);
         let init = Command::new(GPUAAS)
             .args(["sandbox-init", "--lifeline", "--hostname", &name, "--address", &address.to_string()])
             .args(["--root".as_ref(), root.as_os_str()])
@@ -382,9 +384,4 @@ fn lay_out(root: &Path, string: &str) {
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         std::fs::write(path, content).expect("written");
     }
-}
-
-fn free_port() -> u16 {
-    let probe = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    probe.local_addr().expect("an address").port()
 }

@@ -1,0 +1,39 @@
+//! A block of loopback addresses for one fleet: 127.X.Y.0/24, away from those that `gpuaas dev` takes (127.64 and on).
+
+use std::net::{Ipv4Addr, UdpSocket};
+
+/// The socket by which a block is held, also against the tests of another checkout: its port, at the block's last address.
+const HELD_AT: (u8, u16) = (254, 7440);
+/// Where the replicas' addresses begin; below are the nodes'.
+const REPLICAS_FROM: u8 = 201;
+
+/// A block that nobody else holds.
+pub(crate) struct AddressBlock {
+    second: u8,
+    third: u8,
+    _held: UdpSocket,
+}
+
+impl AddressBlock {
+    /// Any block that is free.
+    pub(crate) fn take() -> Self {
+        let start = std::process::id();
+        let blocks = (0..63 * 256_u32).map(|step| start.wrapping_add(step) % (63 * 256));
+        let mut free = blocks.filter_map(|number| {
+            let (second, third) = (1 + u8::try_from(number / 256).ok()?, u8::try_from(number % 256).ok()?);
+            let held = UdpSocket::bind((Ipv4Addr::new(127, second, third, HELD_AT.0), HELD_AT.1)).ok()?;
+            Some(Self { second, third, _held: held })
+        });
+        free.next().expect("a free block of loopback addresses")
+    }
+
+    /// The address of node `number`, from 1.
+    pub(crate) fn of_node(&self, number: u8) -> Ipv4Addr {
+        Ipv4Addr::new(127, self.second, self.third, number)
+    }
+
+    /// The address of replica `number`, from 0.
+    pub(crate) fn of_replica(&self, number: u8) -> Ipv4Addr {
+        Ipv4Addr::new(127, self.second, self.third, REPLICAS_FROM + number)
+    }
+}
