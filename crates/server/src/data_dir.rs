@@ -186,6 +186,18 @@ mod tests {
     }
 
     #[test]
+    fn a_private_file_is_not_written_through_what_lies_where_its_draft_would() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (folder.path().join("bundle.gz"), folder.path().join("elsewhere"));
+        std::fs::write(&elsewhere, "kept").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, folder.path().join("bundle.draft")).unwrap();
+        write_private(&path, b"secret").unwrap();
+        assert_eq!(std::fs::read(&elsewhere).unwrap(), b"kept");
+        assert_eq!(std::fs::read(&path).unwrap(), b"secret");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
     fn the_sealing_key_is_made_once_and_is_private() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::open(folder.path()).unwrap();

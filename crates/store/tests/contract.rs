@@ -113,6 +113,7 @@ behaviours! {
     dumps {
         what_is_dumped_comes_back_whole_and_on_the_other_database_too,
         restored_leases_are_ended_and_their_fences_leap,
+        a_second_restore_of_one_dump_leaps_beyond_the_first,
         a_dump_that_is_not_whole_or_not_ours_changes_nothing,
         every_table_is_dumped_or_said_not_to_be,
     }

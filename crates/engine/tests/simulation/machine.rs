@@ -9,9 +9,9 @@ use gpuaas_crash_points::{Point, reach};
 use gpuaas_model::{Code, TaskType, Timestamp};
 use gpuaas_trust::sha256_hex;
 use gpuaas_wire::task::{
-    ArtifactFetched, DiskFacts, HostFacts, Preflight, PreflightReport, Rke2Configure, Rke2Configured, Rke2Installed,
-    Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Role, Rke2Start, Rke2Started, SecretRef, TaskFailure, TaskProgress,
-    UnitReport,
+    ArtifactFetched, DiskFacts, HostFacts, NoopDone, Preflight, PreflightReport, Rke2Configure, Rke2Configured,
+    Rke2Installed, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Role, Rke2Start, Rke2Started, SecretRef, TaskFailure,
+    TaskProgress, UnitReport,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -74,6 +74,7 @@ impl Doing {
     async fn run(&self, params: Value) -> Result<Value, TaskFailure> {
         self.pause(1, 200).await?;
         match self.task {
+            TaskType::Noop => value(&NoopDone {}),
             TaskType::Inspect => self.inspect().await,
             TaskType::Preflight => self.preflight(&read(params)?).await,
             TaskType::ArtifactFetch => self.fetch().await,

@@ -20,7 +20,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Operations that people resume before they say that it never ends well.
 const RESUMES_MAX: usize = 8;
 /// After the end, until the last straggler was heard and the last lease has run out.
-const QUIET: Duration = Duration::from_secs(45);
+const QUIET: Duration = Duration::from_secs(75);
+/// How often somebody pings a node, whatever else goes on.
+const PING_EVERY: Duration = Duration::from_secs(5);
 const VERSION: &str = "v1.36.3+rke2r1";
 const WORKLOAD: &str = "train";
 
@@ -49,7 +51,12 @@ pub(crate) async fn deploy(world: Arc<World>) -> Result<Deployed, String> {
         people.allocation(project, node.id).await?;
     }
     let workload = people.workload(project).await?;
-    people.good_end(workload).await?;
+    let ended = tokio::select! {
+        biased;
+        ended = people.good_end(workload) => ended,
+        () = people.look_after_nodes() => Ok(()),
+    };
+    ended?;
     world.calm();
     world.scheduler.sleep(QUIET).await;
     Ok(Deployed { project, workload })
@@ -196,6 +203,21 @@ impl People {
                 self.world.say(&format!("no deployment: {error}"));
                 self.world.scheduler.sleep(LOOK_EVERY).await;
             }
+        }
+    }
+
+    /// Pings one node after the other and never asks twice: a replica that dies leaves a task that nobody waits for.
+    async fn look_after_nodes(&self) {
+        for node in self.world.nodes().iter().cycle() {
+            let (id, caller) = (node.id, self.caller());
+            let asked =
+                self.world.ask(move |engine| Box::pin(async move { commands::ping::ping(&engine, &caller, id).await }));
+            match asked.await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => self.world.say(&format!("no ping: {error}")),
+                None => self.world.say("no answer to a ping"),
+            }
+            self.world.scheduler.sleep(PING_EVERY).await;
         }
     }
 

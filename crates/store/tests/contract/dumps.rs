@@ -78,6 +78,27 @@ pub(crate) async fn restored_leases_are_ended_and_their_fences_leap(world: World
     assert!(taken.fence > 1_000_000, "nodes have seen higher fences since the dump: {}", taken.fence);
 }
 
+pub(crate) async fn a_second_restore_of_one_dump_leaps_beyond_the_first(world: World) {
+    let store = world.open().await;
+    filled(&store).await;
+    let rows = dumped(&store).await;
+    let mut highest = 0;
+    for hours_later in [0, 1] {
+        let other = World::sqlite().await;
+        other.pass(hours_later * 3_600_000);
+        let restored = other.open().await;
+        restored.restore(&mut &rows[..]).await.unwrap();
+        let before = highest;
+        for _ in 0..30 {
+            let holder = ReplicaId::from_uuid(given::uuid());
+            let lease = restored.acquire_lease("node/one", holder, Duration::from_secs(60)).await.unwrap().unwrap();
+            assert!(lease.fence > before, "{} was signed under before the second restore", lease.fence);
+            highest = lease.fence;
+            restored.release_lease("node/one", holder).await.unwrap();
+        }
+    }
+}
+
 pub(crate) async fn a_dump_that_is_not_whole_or_not_ours_changes_nothing(world: World) {
     let store = world.open().await;
     filled(&store).await;
