@@ -5,6 +5,7 @@ mod components;
 mod demo;
 mod fuzz_api;
 mod lint;
+mod mutants;
 mod release;
 mod shell;
 mod test;
@@ -35,6 +36,8 @@ enum Chore {
     /// Measures, and prints what it measured.
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Changes planner, engine and trust in small ways, one at a time, and says which changes no test notices. Takes hours.
+    Mutants(mutants::Options),
     /// Lints, runs every test, and the demo last; prints how many tests of each kind ran.
     Test(test::Options),
 }
@@ -47,6 +50,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Demo(options) => demo::run(&options),
         Chore::FuzzApi(options) => fuzz_api::run(&options),
         Chore::Bench(bench) => bench::run(&bench),
+        Chore::Mutants(options) => mutants::run(&options),
         Chore::Test(options) => test::run(&options),
     }
 }

@@ -7,6 +7,7 @@ use anyhow::Context;
 use crate::shell;
 
 const DENY_VERSION: &str = "0.20.2";
+const MUTANTS_VERSION: &str = "27.1.0";
 
 /// Checks bans, licences and sources of every dependency; advisories too where their database can be reached, else says so.
 pub(crate) fn deny() -> anyhow::Result<()> {
@@ -33,14 +34,23 @@ pub(crate) fn deny() -> anyhow::Result<()> {
 }
 
 fn cargo_deny() -> anyhow::Result<PathBuf> {
-    let home = cache()?.join(format!("tools/cargo-deny-{DENY_VERSION}"));
-    let binary = home.join("bin/cargo-deny");
+    installed("cargo-deny", DENY_VERSION)
+}
+
+/// Changes code in small ways and says which changes no test notices.
+pub(crate) fn cargo_mutants() -> anyhow::Result<PathBuf> {
+    installed("cargo-mutants", MUTANTS_VERSION)
+}
+
+/// A program of the package registry, built into the cache unless it is there.
+fn installed(program: &str, version: &str) -> anyhow::Result<PathBuf> {
+    let home = cache()?.join(format!("tools/{program}-{version}"));
+    let binary = home.join("bin").join(program);
     if !binary.is_file() {
         let root = home.to_str().context("the cache folder's path is no text")?;
-        // Unoptimised: it runs for a second, and optimising it takes minutes.
-        let install =
-            ["install", "--locked", "--quiet", "--debug", "--root", root, "--version", DENY_VERSION, "cargo-deny"];
-        shell::run("building cargo-deny (first time only)", &mut shell::cargo(&install))?;
+        // Unoptimised: what takes time is what it runs, and optimising it takes minutes.
+        let install = ["install", "--locked", "--quiet", "--debug", "--root", root, "--version", version, program];
+        shell::run(&format!("building {program} (first time only)"), &mut shell::cargo(&install))?;
     }
     Ok(binary)
 }

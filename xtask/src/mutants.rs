@@ -1,0 +1,137 @@
+//! `cargo xtask mutants`: changes the code in small ways, one at a time, and says which changes no test notices.
+
+use std::{path::Path, process::Command};
+
+use anyhow::{Context, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::{shell, tools};
+
+/// Of a hundred changes that compile, so many must be noticed.
+const CAUGHT_MIN_PERCENT: usize = 85;
+/// Seeds of the simulation that each change of the engine meets: more notice little more, and take longer.
+const SEEDS: &str = "40";
+
+/// What is changed, and how.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Whose code is changed; all by default.
+    #[arg(value_enum)]
+    areas: Vec<Area>,
+    /// More arguments for `cargo mutants`, for example `--in-place` in a checkout that nobody works in, or `--file PATH`.
+    #[arg(last = true)]
+    more: Vec<String>,
+}
+
+/// Code whose every change should be noticed.
+#[derive(Clone, Copy, ValueEnum)]
+enum Area {
+    /// What decides on steps, by its own tests and those of the app that it plans for.
+    Planner,
+    /// Envelopes, certificates, sealing, by their own tests.
+    Trust,
+    /// The engine's state machines and the states themselves, by their own tests and the simulation.
+    Engine,
+}
+
+impl Area {
+    const ALL: [Self; 3] = [Self::Planner, Self::Trust, Self::Engine];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Planner => "planner",
+            Self::Trust => "trust",
+            Self::Engine => "engine",
+        }
+    }
+
+    /// What is changed.
+    fn files(self) -> &'static [&'static str] {
+        match self {
+            Self::Planner => &["crates/planner/src/*.rs"],
+            Self::Trust => &["crates/trust/src/*.rs"],
+            Self::Engine => &[
+                "crates/engine/src/begin.rs",
+                "crates/engine/src/dispatch.rs",
+                "crates/engine/src/driver.rs",
+                "crates/engine/src/rows.rs",
+                "crates/engine/src/settle.rs",
+                "crates/engine/src/step/*.rs",
+                "crates/model/src/allocation.rs",
+                "crates/model/src/member.rs",
+                "crates/model/src/operation.rs",
+                "crates/model/src/signing_key.rs",
+                "crates/model/src/state.rs",
+                "crates/model/src/task.rs",
+                "crates/model/src/workload.rs",
+            ],
+        }
+    }
+
+    /// Whose tests should notice.
+    fn tests(self) -> &'static [&'static str] {
+        match self {
+            Self::Planner => &["gpuaas-planner", "gpuaas-app-rke2"],
+            Self::Trust => &["gpuaas-trust"],
+            Self::Engine => &["gpuaas-model", "gpuaas-engine"],
+        }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let tool = tools::cargo_mutants()?;
+    let areas = if options.areas.is_empty() { &Area::ALL[..] } else { &options.areas };
+    let mut too_few = Vec::new();
+    for area in areas {
+        let found = mutate(&tool, *area, &options.more)?;
+        println!("{}: {found}", area.name());
+        found.missed.iter().for_each(|missed| println!("    not noticed: {missed}"));
+        if found.percent() < CAUGHT_MIN_PERCENT {
+            too_few.push(area.name());
+        }
+    }
+    ensure!(too_few.is_empty(), "fewer than {CAUGHT_MIN_PERCENT} % were noticed in {}", too_few.join(", "));
+    Ok(())
+}
+
+/// What came of the changes of an area.
+struct Found {
+    caught: usize,
+    missed: Vec<String>,
+    unviable: usize,
+}
+
+impl Found {
+    fn percent(&self) -> usize {
+        (self.caught * 100).checked_div(self.caught + self.missed.len()).unwrap_or(100)
+    }
+}
+
+impl std::fmt::Display for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { caught, missed, unviable } = self;
+        let all = caught + missed.len();
+        write!(f, "{caught} of {all} changes noticed ({} %), {unviable} more do not compile", self.percent())
+    }
+}
+
+fn mutate(tool: &Path, area: Area, more: &[String]) -> anyhow::Result<Found> {
+    let output = shell::root().join("target/mutants").join(area.name());
+    std::fs::create_dir_all(&output).with_context(|| format!("making {}", output.display()))?;
+    let mut command = Command::new(tool);
+    command.current_dir(shell::root()).args(["mutants", "--all-features", "--no-shuffle", "--colors", "never"]);
+    command.args(area.files().iter().flat_map(|file| ["--file", *file]));
+    command.args(area.tests().iter().flat_map(|package| ["--test-package", *package]));
+    command.arg("--output").arg(&output).args(more).env("GPUAAS_SEEDS", SEEDS);
+    eprintln!("==> cargo mutants: {}", area.name());
+    // It ends with an error when anything was missed; what it writes says more.
+    command.status().with_context(|| format!("{command:?} could not be started"))?;
+    let lines = |name: &str| -> anyhow::Result<Vec<String>> {
+        let path = output.join("mutants.out").join(name);
+        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        Ok(text.lines().map(str::to_owned).collect())
+    };
+    // A change that makes a test run for ever is noticed as well.
+    let caught = lines("caught.txt")?.len() + lines("timeout.txt")?.len();
+    Ok(Found { caught, missed: lines("missed.txt")?, unviable: lines("unviable.txt")?.len() })
+}
