@@ -65,11 +65,11 @@ struct World {
 }
 
 impl World {
-    async fn new() -> Option<Self> {
-        let genuine = Genuine::start().await?;
+    async fn new() -> Self {
+        let genuine = Genuine::start().await;
         let tunnels = Tcp { address: genuine.address, opened: AtomicUsize::new(0), node_is_away: Mutex::new(false) };
         let workload = workload(genuine.address);
-        Some(Self { genuine, tunnels: Arc::new(tunnels), effects: Rke2Effects::new(), told: Arc::default(), workload })
+        Self { genuine, tunnels: Arc::new(tunnels), effects: Rke2Effects::new(), told: Arc::default(), workload }
     }
 
     fn context(&self, deadline_ms: i64) -> CallContext {
@@ -118,7 +118,7 @@ fn workload(address: IpAddr) -> WorkloadView {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_s_calls_succeed_in_order_with_evidence_over_one_tunnel() {
-    let Some(world) = World::new().await else { return };
+    let world = World::new().await;
     let ready = world.call("api_ready").await.unwrap();
     assert_eq!(ready["version"], "v1.36.3+rke2r1");
     assert_eq!(ready["endpoint"], format!("https://{}:6443", world.genuine.address));
@@ -140,7 +140,7 @@ async fn a_deployment_s_calls_succeed_in_order_with_evidence_over_one_tunnel() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivered_kubeconfig_works_until_it_is_revoked() {
-    let Some(world) = World::new().await else { return };
+    let world = World::new().await;
     world.call("api_ready").await.unwrap();
     let request = AccessRequest {
         name: "access-1".into(),
@@ -160,7 +160,7 @@ async fn a_delivered_kubeconfig_works_until_it_is_revoked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_connection_that_broke_heals_and_an_absent_node_is_named() {
-    let Some(mut world) = World::new().await else { return };
+    let mut world = World::new().await;
     world.call("api_ready").await.unwrap();
     world.genuine.stop_apiserver();
     let refused = world.call("kube_nodes").await.unwrap_err();

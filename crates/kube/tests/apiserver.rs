@@ -76,7 +76,7 @@ async fn report(cluster: &Cluster, name: &str, status: &str, message: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readiness_is_waited_for_from_a_closed_port_to_ok_and_tells_what_is_missing() {
-    let Some(mut genuine) = Genuine::prepare().await else { return };
+    let mut genuine = Genuine::prepare().await;
     let cluster = genuine.cluster();
     assert!(matches!(cluster.readyz().await, Err(KubeError::Refused)));
     let refused = cluster.await_ready(Duration::from_millis(600), &quiet).await;
@@ -125,7 +125,7 @@ async fn readiness_is_waited_for_from_a_closed_port_to_ok_and_tells_what_is_miss
 
 #[tokio::test(flavor = "multi_thread")]
 async fn neither_a_foreign_certificate_nor_a_foreign_server_is_waited_for() {
-    let Some(genuine) = Genuine::start().await else { return };
+    let genuine = Genuine::start().await;
     ready(&genuine).await;
     let foreign = genuine.cluster_with(&genuine.foreign_kubeconfig());
     assert!(matches!(foreign.readyz().await, Err(KubeError::Unauthorized)));
@@ -140,7 +140,7 @@ async fn neither_a_foreign_certificate_nor_a_foreign_server_is_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kube_node_is_watched_until_it_is_ready_through_a_restart_of_the_apiserver() {
-    let Some(mut genuine) = Genuine::start().await else { return };
+    let mut genuine = Genuine::start().await;
     let cluster = ready(&genuine).await;
     let told = Told::default();
     let sink = told.sink();
@@ -191,7 +191,7 @@ fn terms(name: &str, role: AccessRole) -> AccessTerms {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_delivery_is_its_own_account_with_its_own_right_and_its_own_end() {
-    let Some(genuine) = Genuine::start().await else { return };
+    let genuine = Genuine::start().await;
     let cluster = ready(&genuine).await;
     // No controller-manager runs here.
     let probed = cluster.try_delivery("prod").await.unwrap();
@@ -241,7 +241,7 @@ async fn each_delivery_is_its_own_account_with_its_own_right_and_its_own_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_life_out_of_bounds_is_refused_before_anything_is_made() {
-    let Some(genuine) = Genuine::prepare().await else { return };
+    let genuine = Genuine::prepare().await;
     for seconds in [0, 599, 86_401, u64::MAX] {
         let asked = AccessTerms { seconds, ..terms("access-1", AccessRole::ClusterAdmin) };
         let error = genuine.cluster().grant_access(&asked).await.unwrap_err();
@@ -251,7 +251,7 @@ async fn a_life_out_of_bounds_is_refused_before_anything_is_made() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_broke_is_replaced() {
-    let Some(mut genuine) = Genuine::start().await else { return };
+    let mut genuine = Genuine::start().await;
     let cluster = ready(&genuine).await;
     cluster.kube_nodes().await.unwrap();
     genuine.stop_apiserver();
@@ -265,7 +265,7 @@ async fn a_connection_that_broke_is_replaced() {
 /// A tunnel whose node lost its power: nothing comes any more, not even an end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_fell_silent_is_noticed_and_replaced() {
-    let Some(genuine) = Genuine::start().await else { return };
+    let genuine = Genuine::start().await;
     ready(&genuine).await;
     let (silence, silent) = tokio::sync::watch::channel(false);
     let address = genuine.address;

@@ -14,11 +14,12 @@ use camino::Utf8Path;
 use crate::{components, demo, fuzz_api, lint, release, shell};
 
 /// Tests that wait for deadlines, deaths or a second database: the commit gate goes without them, and says so.
-const LEFT_OUT_OF_QUICK: [&str; 9] = [
+const LEFT_OUT_OF_QUICK: [&str; 10] = [
     "postgres::",
     "shared::",
     "backups::",
     "kills::",
+    "kubectl::",
     "distribution_faults::",
     "cancels::",
     "restarts::",
@@ -47,11 +48,17 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     lint::run()?;
     // Tests that deploy need genuine Kubernetes parts: minutes once, then they lie in the cache.
     let components = components::ensure(&components::ComponentsOptions { download: false, dir: None })?;
+    let genuine = components.dir.clone();
     let release_options = release::ReleaseOptions { components, rke2: None, profile: "dev".to_owned(), out: None };
     let release = release::build(&release_options)?;
     let mut counts = Counts::default();
     let arguments = ["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"];
-    cargo_test(&arguments, options, &release, &mut counts)?;
+    cargo_test(
+        &arguments,
+        options,
+        &[("GPUAAS_TEST_RELEASE", &release), (components::DIR_VARIABLE, &genuine)],
+        &mut counts,
+    )?;
     if options.full {
         eprintln!("==> every crash point and every victim");
         let mut matrix =
@@ -120,16 +127,22 @@ fn kind(binary: &str, name: &str) -> &'static str {
         () if says("golden") => "golden",
         () if says("hostile") || says("bad_input") => "hostile and bad input",
         () if says("simulation") => "simulation",
-        () if binary.contains("kube") && binary.contains("tests/") => "kubernetes",
+        () if says("kubectl") || binary.contains("tests/cluster.rs") => "kubectl",
+        () if binary.contains("kube") && binary.contains("tests/") => "apiserver",
         () if binary.contains("tests/") => "integration",
         () => "unit",
     }
 }
 
-fn cargo_test(arguments: &[&str], options: &Options, release: &Utf8Path, counts: &mut Counts) -> anyhow::Result<()> {
+fn cargo_test(
+    arguments: &[&str],
+    options: &Options,
+    environment: &[(&str, &Utf8Path)],
+    counts: &mut Counts,
+) -> anyhow::Result<()> {
     eprintln!("==> cargo {}", arguments.join(" "));
     let mut command = shell::cargo(arguments);
-    command.env("GPUAAS_TEST_RELEASE", release);
+    command.envs(environment.iter().map(|(name, value)| (name, value.as_str())));
     command.args(["--", "--show-output"]);
     if options.quick {
         command.args(LEFT_OUT_OF_QUICK.iter().flat_map(|name| ["--skip", name]));

@@ -15,6 +15,7 @@ mod hostile;
 mod hostile_nodes;
 mod keys;
 mod kills;
+mod kubectl;
 mod nodes;
 mod operations;
 mod placements;

@@ -267,6 +267,21 @@ pub(crate) fn release() -> &'static Path {
     })
 }
 
+/// The folder of genuine Kubernetes programs: the one that `cargo xtask test` names, or built now.
+pub(crate) fn components() -> &'static Path {
+    static COMPONENTS: OnceLock<PathBuf> = OnceLock::new();
+    COMPONENTS.get_or_init(|| {
+        if let Some(given) = std::env::var_os("GPUAAS_COMPONENTS") {
+            return given.into();
+        }
+        let mut components = cargo();
+        components.args(["run", "--quiet", "--package", "xtask", "--", "components"]);
+        let output = components.stderr(Stdio::inherit()).output().expect("cargo runs");
+        assert!(output.status.success(), "the components do not build");
+        String::from_utf8(output.stdout).expect("a path").trim().into()
+    })
+}
+
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {

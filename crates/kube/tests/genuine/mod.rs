@@ -1,6 +1,6 @@
 //! A genuine etcd and a genuine kube-apiserver in a temporary folder, on a loopback address of their own, ended with the test.
 //!
-//! Without the binaries a test says `NOT RUN: components` and ends; `cargo xtask components` makes them.
+//! `cargo xtask test` makes the binaries first; a test that finds none fails and says so.
 #![allow(clippy::unwrap_used)] // A harness fails by panicking, like the tests it serves.
 #![allow(dead_code)] // Each test program uses a part of it.
 
@@ -62,20 +62,17 @@ impl Running {
 }
 
 impl Genuine {
-    /// Starts etcd and the apiserver without waiting for either; `None`, said aloud, without binaries.
-    pub(crate) async fn start() -> Option<Self> {
-        let mut made = Self::prepare().await?;
+    /// Starts etcd and the apiserver without waiting for either.
+    pub(crate) async fn start() -> Self {
+        let mut made = Self::prepare().await;
         made.start_etcd();
         made.start_apiserver();
-        Some(made)
+        made
     }
 
     /// Certificates and an address, no process.
-    pub(crate) async fn prepare() -> Option<Self> {
-        let Some(binaries) = binaries() else {
-            eprintln!("NOT RUN: components (no etcd and kube-apiserver; `cargo xtask components` makes them)");
-            return None;
-        };
+    pub(crate) async fn prepare() -> Self {
+        let binaries = binaries().expect("etcd and kube-apiserver: `cargo xtask components` makes them");
         let _slot = SLOTS.acquire().await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let (address, ca) = (own_address(), Authority::new());
@@ -87,7 +84,7 @@ impl Genuine {
         std::fs::write(folder.path().join("sa.key"), tokens.serialize_pem()).unwrap();
         std::fs::write(folder.path().join("sa.pub"), tokens.public_key_pem()).unwrap();
         let admin_kubeconfig = ca.admin_kubeconfig(&ca.pem);
-        Some(Self { address, admin_kubeconfig, ca, binaries, folder, etcd: None, apiserver: None, _slot })
+        Self { address, admin_kubeconfig, ca, binaries, folder, etcd: None, apiserver: None, _slot }
     }
 
     pub(crate) fn start_etcd(&mut self) {

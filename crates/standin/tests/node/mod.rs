@@ -182,8 +182,8 @@ impl Drop for Rke2 {
     }
 }
 
-/// The components of the cache or of `GPUAAS_COMPONENTS`, or none, said loudly.
-pub(crate) fn components() -> Option<(PathBuf, serde_json::Value)> {
+/// The components of the cache or of `GPUAAS_COMPONENTS`.
+pub(crate) fn components() -> (PathBuf, serde_json::Value) {
     let given = std::env::var_os("GPUAAS_COMPONENTS").map(PathBuf::from);
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
@@ -195,10 +195,8 @@ pub(crate) fn components() -> Option<(PathBuf, serde_json::Value)> {
             .filter(|path| path.join("manifest.json").is_file())
             .max_by_key(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok())
     });
-    let Some(dir) = given.or(built).filter(|dir| dir.is_dir()) else {
-        eprintln!("NOT RUN: components (no built Kubernetes components; `cargo xtask components` builds them)");
-        return None;
-    };
+    let dir = given.or(built).filter(|dir| dir.is_dir());
+    let dir = dir.expect("built Kubernetes components: `cargo xtask components` builds them");
     let files: Vec<serde_json::Value> = PROGRAMS
         .iter()
         .map(|name| {
@@ -209,7 +207,7 @@ pub(crate) fn components() -> Option<(PathBuf, serde_json::Value)> {
         })
         .collect();
     let list = serde_json::json!({ "version": VERSION, "components": files });
-    Some((dir, list))
+    (dir, list)
 }
 
 /// A list that names no component, for nodes that never start one.
