@@ -138,4 +138,14 @@ mod tests {
         );
         assert_eq!(check(&Plan::of(OperationKind::Deploy), &[]), [Finding::Empty]);
     }
+
+    #[test]
+    fn a_plan_has_so_many_steps_at_most() {
+        let of = |steps: usize| {
+            let steps = (0..steps).map(|number| step(&number.to_string(), "first"));
+            check(&Plan { kind: OperationKind::Deploy, steps: steps.collect() }, &phases())
+        };
+        assert_eq!(of(Plan::STEPS_MAX), []);
+        assert_eq!(of(Plan::STEPS_MAX + 1), [Finding::TooLong(Plan::STEPS_MAX + 1)]);
+    }
 }

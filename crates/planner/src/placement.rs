@@ -104,3 +104,7 @@ pub fn unusable(field: &str, candidate: &Candidate, manifest: &Manifest) -> Vec<
     }
     reasons
 }
+
+#[cfg(test)]
+#[path = "placement_tests.rs"]
+mod tests;

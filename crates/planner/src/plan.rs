@@ -191,6 +191,39 @@ impl Plan {
 mod tests {
     use super::*;
 
+    fn task(key: StepKey, node: NodeId) -> StepSpec {
+        StepSpec {
+            key,
+            phase: "p".into(),
+            member: None,
+            action: StepAction::NodeTask { node, task: TaskType::Noop },
+            needs: Vec::new(),
+            after: Vec::new(),
+            begins: None,
+            ends: None,
+            deadline_ms: 1,
+            retry: Retry::NEVER,
+            scope: FailureScope::Member,
+        }
+    }
+
+    #[test]
+    fn steps_are_found_by_name_and_by_the_node_that_they_touch() {
+        let [one, two, absent] = [1, 2, 3].map(|number| NodeId::from_uuid(uuid::Uuid::from_u128(number)));
+        let plan = Plan::of(OperationKind::Deploy)
+            .then(task(StepKey::of("server-1", "install"), one))
+            .beside(task(StepKey::of("agent-1", "install"), two))
+            .then(task(StepKey::of("agent-1", "start"), two));
+        let key = |step: Option<&StepSpec>| step.map(|step| step.key.to_string());
+        assert_eq!(key(plan.step("agent-1/install")), Some("agent-1/install".to_owned()));
+        assert_eq!(key(plan.step("install")), None);
+        assert_eq!(key(plan.first_touching(two)), Some("agent-1/install".to_owned()));
+        assert_eq!(key(plan.first_touching(absent)), None);
+        assert_eq!(plan.steps[1].needs, [], "beside the others");
+        assert_eq!(plan.steps[2].needs, [StepKey::of("agent-1", "install")], "after the one before it");
+        assert_eq!((plan.steps[2].key.what(), StepKey::named("ready").what()), ("start", "ready"));
+    }
+
     #[test]
     fn waits_double_up_to_the_cap_and_jitter_never_exceeds_them() {
         let retry = Retry { attempts_max: 9, base_ms: 100, cap_ms: 1_000 };

@@ -213,4 +213,38 @@ mod tests {
         let partly = [step("a", &[], StepState::Succeeded), step("b", &["a"], StepState::Failed)];
         assert_eq!(schedule(&partly, false, NOW).ending, Some(Ending::NeedsAttention));
     }
+
+    #[test]
+    fn a_cancelled_operation_gives_up_what_waits_for_another_attempt() {
+        let next = schedule(&[step("a", &[], StepState::Backoff)], true, NOW);
+        assert_eq!((keys(&next.skip), next.run.len(), next.ending), (vec!["a"], 0, None));
+    }
+
+    #[test]
+    fn of_several_in_backoff_the_earliest_says_when_to_look_again() {
+        let waits = |key: &str, seconds| {
+            let mut step = step(key, &[], StepState::Backoff);
+            step.not_before = Some(NOW.plus(std::time::Duration::from_secs(seconds)));
+            step
+        };
+        let next = schedule(&[waits("a", 9), waits("b", 3), waits("c", 6)], false, NOW);
+        assert_eq!(next.wake_at, Some(NOW.plus(std::time::Duration::from_secs(3))));
+    }
+
+    #[test]
+    fn a_failed_member_ends_nobody_elses_work_and_cleaning_up_waits_for_the_end_of_what_it_follows() {
+        let failed = step("agent-1", &[], StepState::Failed);
+        let mut clean = step("clean", &[], StepState::Pending);
+        clean.spec.after = vec![StepKey::named("stop")];
+        let running = step("stop", &[], StepState::Running);
+        let next = schedule(&[failed, running, clean], false, NOW);
+        assert_eq!(next, Schedule::default());
+    }
+
+    #[test]
+    fn what_was_cancelled_too_late_has_succeeded_and_what_failed_needs_attention_all_the_same() {
+        assert_eq!(schedule(&[step("a", &[], StepState::Succeeded)], true, NOW).ending, Some(Ending::Succeeded));
+        let failed = [step("a", &[], StepState::Failed), step("b", &["a"], StepState::Skipped)];
+        assert_eq!(schedule(&failed, true, NOW).ending, Some(Ending::NeedsAttention));
+    }
 }

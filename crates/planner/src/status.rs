@@ -169,3 +169,7 @@ fn recovery(
         Some(FaultClass::Retryable | FaultClass::Repairable) | None => Recovery::RepairAvailable,
     }
 }
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

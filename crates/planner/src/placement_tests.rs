@@ -1,0 +1,94 @@
+//! Why nothing can be placed somewhere: every reason by itself, and none that only repeats another.
+
+use gpuaas_model::TaskType;
+use serde_json::Value;
+
+use super::*;
+
+fn uuid(number: u128) -> uuid::Uuid {
+    uuid::Uuid::from_u128(number)
+}
+
+fn manifest() -> Manifest {
+    Manifest {
+        slug: "rke2".into(),
+        name: "RKE2".into(),
+        summary: String::new(),
+        placement_schema: Value::Null,
+        config_schema: Value::Null,
+        promises: Vec::new(),
+        not_promised: Vec::new(),
+        phases: Vec::new(),
+        tasks: vec![(TaskType::Preflight, 1), (TaskType::Rke2Start, 2)],
+        operations: Vec::new(),
+        release_files: Vec::new(),
+        release_sums: String::new(),
+    }
+}
+
+fn support(start_schemas: &[u32]) -> Vec<TaskSupport> {
+    let known = |task: TaskType, schemas: &[u32]| TaskSupport { task: task.as_str().into(), schemas: schemas.to_vec() };
+    vec![known(TaskType::Preflight, &[1]), known(TaskType::Rke2Start, start_schemas)]
+}
+
+fn usable() -> Candidate {
+    Candidate {
+        allocation: AllocationId::from_uuid(uuid(1)),
+        project: ProjectId::from_uuid(uuid(2)),
+        state: AllocationState::Active,
+        node: NodeView { id: NodeId::from_uuid(uuid(3)), name: "gpu-1".parse().unwrap(), address: "10.0.0.1".into() },
+        node_state: NodeState::Active,
+        connectivity: Connectivity::Connected,
+        connectivity_since: Timestamp::from_millis(0),
+        support: support(&[1, 2]),
+        used_by: None,
+    }
+}
+
+fn codes(change: impl FnOnce(&mut Candidate)) -> Vec<Code> {
+    let mut candidate = usable();
+    change(&mut candidate);
+    let reasons = unusable("server_allocation_id", &candidate, &manifest());
+    assert!(reasons.iter().all(|reason| reason.field == "server_allocation_id" && reason.next.is_some()));
+    reasons.into_iter().map(|reason| reason.code).collect()
+}
+
+#[test]
+fn an_active_connected_free_node_with_a_knowing_agent_is_usable() {
+    assert_eq!(codes(|_| ()), []);
+}
+
+#[test]
+fn an_allocation_that_is_not_active_is_said_once() {
+    use {AllocationState as A, Connectivity as C};
+    assert_eq!(codes(|of| of.state = A::Provisioning), [Code::AllocationInactive]);
+    // Its node's state follows from the allocation's.
+    let released = |of: &mut Candidate| (of.state, of.node_state) = (A::Released, NodeState::NeedsReimage);
+    assert_eq!(codes(released), [Code::AllocationInactive]);
+    // And so does that a node which was given back is cut off.
+    for over in [A::Releasing, A::Released, A::Failed, A::ReleaseFailed] {
+        assert_eq!(codes(|of| (of.state, of.connectivity) = (over, C::Unreachable)), [Code::AllocationInactive]);
+    }
+    let cut_off = codes(|of| (of.state, of.connectivity) = (A::Provisioning, C::Unreachable));
+    assert_eq!(cut_off, [Code::AllocationInactive, Code::AllocationUnreachable]);
+}
+
+#[test]
+fn a_node_out_of_use_out_of_reach_or_in_use_is_refused() {
+    assert_eq!(codes(|of| of.node_state = NodeState::NeedsReimage), [Code::AllocationInactive]);
+    assert_eq!(codes(|of| of.connectivity = Connectivity::Unreachable), [Code::AllocationUnreachable]);
+    assert_eq!(codes(|of| of.used_by = Some("train".into())), [Code::AllocationInUse]);
+}
+
+#[test]
+fn an_agent_must_know_every_task_in_the_version_that_the_app_renders() {
+    assert_eq!(codes(|of| of.support = support(&[1])), [Code::AgentTooOld]);
+    assert_eq!(codes(|of| of.support = Vec::new()), [Code::AgentTooOld]);
+    let mut candidate = usable();
+    candidate.support = vec![TaskSupport { task: "rke2.start".into(), schemas: vec![1] }];
+    let reasons = unusable("f", &candidate, &manifest());
+    assert_eq!(reasons[0].detail, "the agent of gpu-1 does not know host.preflight, rke2.start");
+    // What an agent that is away could do, nobody knows.
+    let away = |of: &mut Candidate| (of.connectivity, of.support) = (Connectivity::Unreachable, Vec::new());
+    assert_eq!(codes(away), [Code::AllocationUnreachable]);
+}

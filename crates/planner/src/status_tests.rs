@@ -1,0 +1,182 @@
+//! The whole table of a workload's status: lifecycles by operation, health by members, recovery by faults.
+
+use std::collections::BTreeMap;
+
+use gpuaas_model::{AllocationId, MemberId, NextAction, NodeId, ProjectId, Timestamp, WorkloadId};
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    plan::{RecordKind, Retry, StepAction, StepKey, StepSpec},
+    view::{NodeView, ReleaseView},
+};
+
+const SINCE: Timestamp = Timestamp::from_millis(1);
+
+fn fault(class: FaultClass) -> Fault {
+    let next = NextAction { text: "look".into(), command: None };
+    Fault { code: "it_broke".into(), class, summary: "it broke".into(), evidence: None, next }
+}
+
+fn member(state: MemberState, health: Health) -> MemberView {
+    MemberView {
+        id: MemberId::from_uuid(uuid(1)),
+        name: "server-1".into(),
+        component_key: "server".into(),
+        ordinal: 1,
+        allocation: AllocationId::from_uuid(uuid(2)),
+        node: NodeView { id: NodeId::from_uuid(uuid(3)), name: name("gpu-1"), address: "10.0.0.1".into() },
+        state,
+        health,
+        touched: true,
+    }
+}
+
+fn workload(members: Vec<MemberView>) -> WorkloadView {
+    WorkloadView {
+        id: WorkloadId::from_uuid(uuid(4)),
+        project: ProjectId::from_uuid(uuid(5)),
+        name: name("train"),
+        config: Value::Null,
+        release: ReleaseView { version: "1".into(), artifacts: Vec::new() },
+        members,
+        facts: BTreeMap::new(),
+        secrets: BTreeMap::new(),
+    }
+}
+
+fn uuid(number: u128) -> uuid::Uuid {
+    uuid::Uuid::from_u128(number)
+}
+
+fn name(text: &str) -> gpuaas_model::Name {
+    text.parse().unwrap()
+}
+
+fn step(phase: &str, state: StepState, scope: FailureScope) -> StepProgress {
+    let spec = StepSpec {
+        key: StepKey::named(phase),
+        phase: phase.into(),
+        member: None,
+        action: StepAction::Record { record: RecordKind::Milestone },
+        needs: Vec::new(),
+        after: Vec::new(),
+        begins: None,
+        ends: None,
+        deadline_ms: 1,
+        retry: Retry::NEVER,
+        scope,
+    };
+    StepProgress { spec, state, attempts: 1, not_before: None }
+}
+
+const BEFORE: Status = Status {
+    lifecycle: Lifecycle::Running,
+    phase: String::new(),
+    health: Health::Healthy,
+    recovery: Recovery::None,
+    progress: Progress { completed: 0, total: 0 },
+};
+
+fn of(kind: OperationKind, state: OperationState, steps: &[StepProgress], members: Vec<MemberView>) -> Status {
+    status(&BEFORE, &workload(members), Some(&OperationView { kind, state, steps }), None)
+}
+
+fn well() -> MemberView {
+    member(MemberState::Ready { since: SINCE }, Health::Healthy)
+}
+
+#[test]
+fn a_deployment_fails_only_with_a_step_that_the_workload_cannot_be_without() {
+    let lifecycle = |state, steps: &[StepProgress]| of(OperationKind::Deploy, state, steps, Vec::new()).lifecycle;
+    let (whole, part) = (FailureScope::Workload, FailureScope::Member);
+    assert_eq!(lifecycle(OperationState::Queued, &[]), Lifecycle::Requested);
+    assert_eq!(lifecycle(OperationState::Running, &[]), Lifecycle::Deploying);
+    assert_eq!(lifecycle(OperationState::Waiting, &[]), Lifecycle::Deploying);
+    assert_eq!(lifecycle(OperationState::Succeeded, &[]), Lifecycle::Running);
+    assert_eq!(lifecycle(OperationState::Cancelled, &[]), Lifecycle::Failed);
+    let needs_attention = |steps: &[StepProgress]| lifecycle(OperationState::NeedsAttention, steps);
+    assert_eq!(needs_attention(&[step("join", StepState::Failed, part)]), Lifecycle::Running);
+    assert_eq!(needs_attention(&[step("bootstrap", StepState::Failed, whole)]), Lifecycle::Failed);
+    let others = [step("bootstrap", StepState::Succeeded, whole), step("join", StepState::Failed, part)];
+    assert_eq!(needs_attention(&others), Lifecycle::Running);
+}
+
+#[test]
+fn the_other_operations_lead_where_their_names_say() {
+    let lifecycle = |kind, state| of(kind, state, &[], Vec::new()).lifecycle;
+    use {OperationKind as K, OperationState as S};
+    assert_eq!(lifecycle(K::Decommission, S::Running), Lifecycle::Decommissioning);
+    assert_eq!(lifecycle(K::Decommission, S::Succeeded), Lifecycle::Decommissioned);
+    assert_eq!(lifecycle(K::Decommission, S::NeedsAttention), Lifecycle::Failed);
+    assert_eq!(lifecycle(K::Stop, S::Waiting), Lifecycle::Stopping);
+    assert_eq!(lifecycle(K::Stop, S::Succeeded), Lifecycle::Stopped);
+    assert_eq!(lifecycle(K::Start, S::Queued), Lifecycle::Starting);
+    assert_eq!(lifecycle(K::Start, S::Succeeded), Lifecycle::Running);
+    assert_eq!(lifecycle(K::Stop, S::NeedsAttention), BEFORE.lifecycle);
+    assert_eq!(lifecycle(K::AddMember, S::NeedsAttention), BEFORE.lifecycle);
+}
+
+#[test]
+fn a_repairable_cluster_is_degraded_and_never_failed() {
+    let failed = || member(MemberState::Failed { since: SINCE, fault: fault(FaultClass::Repairable) }, Health::Failed);
+    let health = |state, members| of(OperationKind::AddMember, state, &[], members).health;
+    let over = OperationState::Succeeded;
+    assert_eq!(health(over, vec![well(), failed()]), Health::Degraded);
+    assert_eq!(health(over, vec![well(), member(MemberState::Pending, Health::Degraded)]), Health::Degraded);
+    assert_eq!(health(over, vec![well(), member(MemberState::Pending, Health::Failed)]), Health::Degraded);
+    assert_eq!(health(over, vec![well(), member(MemberState::Removed, Health::Failed)]), Health::Healthy);
+    assert_eq!(health(over, vec![well()]), Health::Healthy);
+    assert_eq!(health(OperationState::Running, vec![well()]), Health::Progressing);
+    let deploying = |members| of(OperationKind::Deploy, OperationState::Running, &[], members).health;
+    assert_eq!(deploying(vec![well()]), Health::Progressing);
+    assert_eq!(deploying(vec![well(), failed()]), Health::Degraded);
+    let at_rest = |kind, state| of(kind, state, &[], vec![failed()]).health;
+    assert_eq!(at_rest(OperationKind::Stop, OperationState::Succeeded), Health::Healthy);
+    assert_eq!(at_rest(OperationKind::Decommission, OperationState::Running), Health::Progressing);
+}
+
+#[test]
+fn the_phase_is_that_of_the_step_under_way_else_of_the_last_that_succeeded() {
+    let phase = |steps: &[StepProgress]| of(OperationKind::Deploy, OperationState::Running, steps, Vec::new()).phase;
+    let step = |name: &str, state| step(name, state, FailureScope::Workload);
+    let (done, pending) = (StepState::Succeeded, StepState::Pending);
+    assert_eq!(phase(&[step("one", done), step("two", StepState::Running), step("three", pending)]), "two");
+    assert_eq!(phase(&[step("one", done), step("two", StepState::Backoff)]), "two");
+    assert_eq!(phase(&[step("one", done), step("two", StepState::Failed)]), "two");
+    assert_eq!(phase(&[step("one", done), step("two", done), step("three", pending)]), "two");
+    let before = Status { phase: "old".into(), ..BEFORE };
+    let nothing = OperationView { kind: OperationKind::Deploy, state: OperationState::Queued, steps: &[] };
+    assert_eq!(status(&before, &workload(Vec::new()), Some(&nothing), None).phase, "old");
+    assert_eq!(status(&before, &workload(Vec::new()), None, None).phase, "old");
+}
+
+#[test]
+fn progress_counts_the_steps_that_succeeded() {
+    let step = |state| step("p", state, FailureScope::Member);
+    let steps = [step(StepState::Succeeded), step(StepState::Skipped), step(StepState::Succeeded)];
+    let told = of(OperationKind::Deploy, OperationState::Running, &steps, Vec::new()).progress;
+    assert_eq!(told, Progress { completed: 2, total: 3 });
+}
+
+#[test]
+fn what_can_be_done_follows_the_worst_fault() {
+    let failed = |class| member(MemberState::Failed { since: SINCE, fault: fault(class) }, Health::Failed);
+    let recovery = |members| of(OperationKind::AddMember, OperationState::NeedsAttention, &[], members).recovery;
+    use {FaultClass as F, Recovery as R};
+    assert_eq!(recovery(vec![well()]), R::None);
+    assert_eq!(recovery(vec![failed(F::Retryable)]), R::RepairAvailable);
+    assert_eq!(recovery(vec![failed(F::Repairable), failed(F::Retryable)]), R::RepairAvailable);
+    assert_eq!(recovery(vec![failed(F::Manual), failed(F::Repairable)]), R::ManualIntervention);
+    assert_eq!(recovery(vec![failed(F::Manual), failed(F::Terminal), failed(F::Manual)]), R::Terminal);
+    assert_eq!(recovery(vec![member(MemberState::Pending, Health::Degraded)]), R::RepairAvailable);
+    let of_workload = status(&BEFORE, &workload(vec![failed(F::Retryable)]), None, Some(&fault(F::Terminal)));
+    assert_eq!(of_workload.recovery, R::Terminal);
+    let waits = [step("p", StepState::Backoff, FailureScope::Member)];
+    let while_it = |state| of(OperationKind::AddMember, state, &waits, vec![failed(F::Manual)]).recovery;
+    assert_eq!(while_it(OperationState::Running), R::Retrying);
+    assert_eq!(while_it(OperationState::Cancelled), R::ManualIntervention);
+    let runs = [step("p", StepState::Running, FailureScope::Member)];
+    let busy = of(OperationKind::AddMember, OperationState::Running, &runs, vec![failed(F::Manual)]).recovery;
+    assert_eq!(busy, R::ManualIntervention);
+}
