@@ -1,10 +1,18 @@
-//! Reports how units are: once at first, then after every change, as the host's init tells it.
+//! How units are, as the host's init tells it: once at first, then after every change; and what their journals said last.
 
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream::select_all};
-use gpuaas_host::{Host, UnitStatus};
-use gpuaas_wire::{session::JOURNAL_UNITS, task::UnitReport};
+use gpuaas_host::{Host, JournalFrom, JournalLine, UnitStatus};
+use gpuaas_wire::{
+    session::JOURNAL_UNITS,
+    task::{JournalExcerpt, TaskFailure, UnitReport},
+};
+
+use crate::context::Context;
+
+/// Longest journal line in an answer, in bytes.
+const LINE_BYTES_MAX: usize = 1_024;
 
 /// Reports of the allowlisted ones among `units`; those that the init does not know yet are reported as not loaded.
 pub(crate) async fn reports(host: &Arc<dyn Host>, units: &[String]) -> impl Stream<Item = UnitReport> + Send + 'static {
@@ -28,4 +36,16 @@ pub(crate) fn report(status: UnitStatus) -> UnitReport {
         exec_main_status: status.exec_main_status,
         since: status.since,
     }
+}
+
+/// The last lines of a unit's journal.
+pub(crate) async fn tail(context: &Context, unit: &str, from: JournalFrom) -> Vec<JournalExcerpt> {
+    let Ok(lines) = context.host.journal(unit, from, false).await else { return Vec::new() };
+    let mut lines: Vec<JournalLine> = lines.collect().await;
+    lines.drain(..lines.len().saturating_sub(TaskFailure::JOURNAL_LINES_MAX));
+    let excerpt = |line: JournalLine| {
+        let end = line.text.floor_char_boundary(LINE_BYTES_MAX);
+        JournalExcerpt { at: line.at, text: line.text[..end].to_owned() }
+    };
+    lines.into_iter().map(excerpt).collect()
 }

@@ -82,24 +82,8 @@ pub fn check(plan: &Plan, phases: &[String]) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{FailureScope, RecordKind, Retry, StepAction, StepSpec};
+    use crate::given::step;
     use gpuaas_model::OperationKind;
-
-    fn step(key: &str, phase: &str) -> StepSpec {
-        StepSpec {
-            key: StepKey::named(key),
-            phase: phase.into(),
-            member: None,
-            action: StepAction::Record { record: RecordKind::Milestone },
-            needs: Vec::new(),
-            after: Vec::new(),
-            begins: None,
-            ends: None,
-            deadline_ms: 1,
-            retry: Retry::NEVER,
-            scope: FailureScope::Workload,
-        }
-    }
 
     fn phases() -> Vec<String> {
         vec!["first".into(), "second".into()]

@@ -7,6 +7,8 @@
 
 pub mod app;
 pub mod check;
+#[cfg(test)]
+mod given;
 pub mod placement;
 pub mod plan;
 pub mod schedule;

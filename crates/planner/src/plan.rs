@@ -190,21 +190,11 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::given::step;
 
     fn task(key: StepKey, node: NodeId) -> StepSpec {
-        StepSpec {
-            key,
-            phase: "p".into(),
-            member: None,
-            action: StepAction::NodeTask { node, task: TaskType::Noop },
-            needs: Vec::new(),
-            after: Vec::new(),
-            begins: None,
-            ends: None,
-            deadline_ms: 1,
-            retry: Retry::NEVER,
-            scope: FailureScope::Member,
-        }
+        let action = StepAction::NodeTask { node, task: TaskType::Noop };
+        StepSpec { action, ..step(key.as_str(), "p") }
     }
 
     #[test]

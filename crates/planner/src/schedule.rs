@@ -118,29 +118,14 @@ fn ending(steps: &[StepProgress], cancelled: bool) -> Ending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{RecordKind, Retry, StepAction};
+    use crate::{given, plan::Retry};
 
     const NOW: Timestamp = Timestamp::from_millis(1_000);
 
     fn step(key: &str, needs: &[&str], state: StepState) -> StepProgress {
-        StepProgress {
-            spec: StepSpec {
-                key: StepKey::named(key),
-                phase: "p".into(),
-                member: None,
-                action: StepAction::Record { record: RecordKind::Milestone },
-                needs: needs.iter().map(|need| StepKey::named(*need)).collect(),
-                after: Vec::new(),
-                begins: None,
-                ends: None,
-                deadline_ms: 1_000,
-                retry: Retry::QUICK,
-                scope: FailureScope::Member,
-            },
-            state,
-            attempts: 0,
-            not_before: None,
-        }
+        let needs = needs.iter().map(|need| StepKey::named(*need)).collect();
+        let spec = StepSpec { needs, retry: Retry::QUICK, ..given::step(key, "p") };
+        StepProgress { spec, state, attempts: 0, not_before: None }
     }
 
     fn keys(keys: &[StepKey]) -> Vec<&str> {

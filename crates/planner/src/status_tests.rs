@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    plan::{RecordKind, Retry, StepAction, StepKey, StepSpec},
+    given,
+    plan::StepSpec,
     view::{NodeView, ReleaseView},
 };
 
@@ -54,19 +55,7 @@ fn name(text: &str) -> gpuaas_model::Name {
 }
 
 fn step(phase: &str, state: StepState, scope: FailureScope) -> StepProgress {
-    let spec = StepSpec {
-        key: StepKey::named(phase),
-        phase: phase.into(),
-        member: None,
-        action: StepAction::Record { record: RecordKind::Milestone },
-        needs: Vec::new(),
-        after: Vec::new(),
-        begins: None,
-        ends: None,
-        deadline_ms: 1,
-        retry: Retry::NEVER,
-        scope,
-    };
+    let spec = StepSpec { scope, ..given::step(phase, phase) };
     StepProgress { spec, state, attempts: 1, not_before: None }
 }
 

@@ -5,10 +5,10 @@ use gpuaas_host::JournalFrom;
 use gpuaas_trust::sha256_hex;
 use gpuaas_wire::task::{Rke2Observation, Rke2Observe, Rke2Role, TaskFailure};
 
-use super::{rke2_install::version_line, rke2_start::tail};
+use super::rke2_install::version_line;
 use crate::{
     context::{Context, host_failed},
-    observe::report,
+    observe::{report, tail},
 };
 
 /// The cluster's CA as a server keeps it.

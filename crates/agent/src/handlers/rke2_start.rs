@@ -9,17 +9,14 @@
 use futures::{StreamExt, stream::BoxStream};
 use gpuaas_host::{JournalFrom, JournalLine, UnitStatus};
 use gpuaas_model::{Code, Timestamp};
-use gpuaas_wire::task::{JournalExcerpt, Rke2Role, Rke2Start, Rke2Started, TaskFailure};
+use gpuaas_wire::task::{Rke2Role, Rke2Start, Rke2Started, TaskFailure};
 
 use super::rke2_observe::ca_sha256;
 use crate::{
     clock::now,
     context::{Context, host_failed},
-    observe::report,
+    observe::{report, tail},
 };
-
-/// Longest journal line in a failure, in bytes.
-const LINE_BYTES_MAX: usize = 1_024;
 
 /// Starts it.
 pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started, TaskFailure> {
@@ -168,16 +165,4 @@ pub(crate) async fn with_evidence(
     failure.unit = context.host.unit(unit).await.ok().flatten().map(|status| Box::new(report(status)));
     failure.journal = tail(context, unit, JournalFrom::Since(since)).await;
     failure
-}
-
-/// The last lines of a unit's journal.
-pub(crate) async fn tail(context: &Context, unit: &str, from: JournalFrom) -> Vec<JournalExcerpt> {
-    let Ok(lines) = context.host.journal(unit, from, false).await else { return Vec::new() };
-    let mut lines: Vec<JournalLine> = lines.collect().await;
-    lines.drain(..lines.len().saturating_sub(TaskFailure::JOURNAL_LINES_MAX));
-    let excerpt = |line: JournalLine| {
-        let end = line.text.floor_char_boundary(LINE_BYTES_MAX);
-        JournalExcerpt { at: line.at, text: line.text[..end].to_owned() }
-    };
-    lines.into_iter().map(excerpt).collect()
 }

@@ -1,0 +1,20 @@
+//! Steps for tests.
+
+use crate::plan::{FailureScope, RecordKind, Retry, StepAction, StepKey, StepSpec};
+
+/// A milestone that needs nothing, is tried once, and whose failure is its member's alone.
+pub(crate) fn step(key: &str, phase: &str) -> StepSpec {
+    StepSpec {
+        key: StepKey::named(key),
+        phase: phase.into(),
+        member: None,
+        action: StepAction::Record { record: RecordKind::Milestone },
+        needs: Vec::new(),
+        after: Vec::new(),
+        begins: None,
+        ends: None,
+        deadline_ms: 1_000,
+        retry: Retry::NEVER,
+        scope: FailureScope::Member,
+    }
+}
