@@ -3,15 +3,16 @@
 //! Own ServiceAccounts and TokenRequests need no controller-manager, so access can be delivered as soon as the apiserver is
 //! ready. The built-in ClusterRole `view`, though, gets its rules from the controller-manager's aggregation.
 //!
-//! Order: account, binding, token. A crash in between leaves a named account that nobody holds a token of; granting again
+//! Order: account, binding, the right as the authorizer sees it, token. A crash in between leaves a named account that nobody holds a token of; granting again
 //! completes it, withdrawing removes it. The caller's row, written before, knows the name.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, time::Duration};
 
 use http::{Request, header::CONTENT_TYPE};
 use k8s_openapi::{
     api::{
         authentication::v1::{TokenRequest, TokenRequestSpec},
+        authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
         core::v1::{Namespace, ServiceAccount},
         rbac::v1::{ClusterRoleBinding, RoleRef, Subject},
     },
@@ -22,6 +23,7 @@ use kube::{
     api::{Api, DeleteParams, PostParams},
 };
 use secrecy::SecretString;
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use crate::{
@@ -35,8 +37,12 @@ use crate::{
 pub const ACCESS_NAMESPACE: &str = "gpuaas-access";
 /// The apiserver refuses tokens that live shorter than ten minutes.
 pub const TOKEN_SECONDS_MIN: u64 = 600;
-/// No delivery lives longer than a day; callers set lower bounds per kind.
-pub const TOKEN_SECONDS_MAX: u64 = 24 * 60 * 60;
+/// No delivery lives longer than thirty days; callers set lower bounds per kind.
+pub const TOKEN_SECONDS_MAX: u64 = 30 * 24 * 60 * 60;
+/// Longest wait until the authorizer knows a binding. It takes milliseconds, and on a loaded server seconds for the first `view`.
+const RIGHT_WITHIN: Duration = Duration::from_secs(10);
+/// The pause between two questions whether it does. There is nothing to watch: what it knows is its own cache.
+const RIGHT_ASKED_EVERY: Duration = Duration::from_millis(100);
 /// The apiserver may round; beyond this an expiry is not the one that was asked for.
 const EXPIRY_SLACK_SECONDS: i64 = 60;
 /// The account with which a delivery is tried out. One per cluster: trying twice is the same as trying once.
@@ -65,6 +71,20 @@ impl AccessRole {
         match self {
             Self::ClusterAdmin => "cluster-admin",
             Self::ClusterView => "view",
+        }
+    }
+
+    /// What it is known by: no lesser role allows that, in any namespace.
+    fn example(self) -> ResourceAttributes {
+        let of = |verb: &str, group: &str, resource: &str| ResourceAttributes {
+            verb: Some(verb.into()),
+            group: Some(group.into()),
+            resource: Some(resource.into()),
+            ..ResourceAttributes::default()
+        };
+        match self {
+            Self::ClusterAdmin => of("*", "*", "*"),
+            Self::ClusterView => of("get", "", "configmaps"),
         }
     }
 }
@@ -120,12 +140,13 @@ pub struct Withdrawn {
 }
 
 impl Cluster {
-    /// Makes a ServiceAccount with that right and a token for it. Granting the same terms again gives a second token of the
-    /// same account.
+    /// Makes a ServiceAccount with that right and a token for it, which is good at once. Granting the same terms again gives a second token
+    /// of the same account. Ends with [`KubeError::NotReady`] when the apiserver does not come to know the right in time.
     pub async fn grant_access(&self, terms: &AccessTerms) -> Result<AccessGrant, KubeError> {
         check(terms)?;
         self.ensure_account(&terms.name, labels(terms)).await?;
         self.ensure_binding(terms).await?;
+        self.await_right(terms).await?;
         let (token, expires_at_ms) = self.request_token(&terms.name, terms.seconds).await?;
         Ok(AccessGrant {
             kubeconfig: self.kubeconfig_for(&terms.context, &terms.name, &token),
@@ -196,6 +217,32 @@ impl Cluster {
         answer::in_time(bindings.create(&PostParams::default(), &binding)).await.map(drop)
     }
 
+    /// Waits until the authorizer allows what the binding says, and no more: it learns of bindings by a watch of its own, and whoever used a
+    /// delivery before that would be refused, or could do what a replaced binding said.
+    async fn await_right(&self, terms: &AccessTerms) -> Result<(), KubeError> {
+        let began = Instant::now();
+        let mut ticks = tokio::time::interval(RIGHT_ASKED_EVERY);
+        loop {
+            ticks.tick().await;
+            let (may, may_all) =
+                tokio::try_join!(self.may(terms, terms.role), self.may(terms, AccessRole::ClusterAdmin))?;
+            if may && may_all == (terms.role == AccessRole::ClusterAdmin) {
+                return Ok(());
+            }
+            if began.elapsed() >= RIGHT_WITHIN {
+                let last = format!("without the right of ClusterRole {}", terms.role.cluster_role());
+                return Err(KubeError::NotReady { last, seconds: RIGHT_WITHIN.as_secs() });
+            }
+        }
+    }
+
+    /// Whether the account of these terms may do what `role` is known by.
+    async fn may(&self, terms: &AccessTerms, role: AccessRole) -> Result<bool, KubeError> {
+        let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let answer = answer::in_time(reviews.create(&PostParams::default(), &review(terms, role))).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+
     async fn request_token(&self, account: &str, seconds: u64) -> Result<(SecretString, i64), KubeError> {
         let expiration_seconds = Some(i64::try_from(seconds).unwrap_or(i64::MAX));
         let request = TokenRequest {
@@ -248,6 +295,21 @@ fn check_name(name: &str) -> Result<(), KubeError> {
 
 fn binding_name(account: &str) -> String {
     format!("{ACCESS_NAMESPACE}:{account}")
+}
+
+/// The question whether the account of these terms may do what `role` is known by. Groups are those that every ServiceAccount has.
+fn review(terms: &AccessTerms, role: AccessRole) -> SubjectAccessReview {
+    let groups =
+        ["system:serviceaccounts", &format!("system:serviceaccounts:{ACCESS_NAMESPACE}"), "system:authenticated"];
+    SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: Some(format!("system:serviceaccount:{ACCESS_NAMESPACE}:{}", terms.name)),
+            groups: Some(groups.map(str::to_owned).to_vec()),
+            resource_attributes: Some(role.example()),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    }
 }
 
 fn binding(terms: &AccessTerms) -> ClusterRoleBinding {
