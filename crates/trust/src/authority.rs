@@ -312,4 +312,72 @@ mod tests {
         let request = CertificateParams::default().serialize_request(&key).unwrap().pem().unwrap();
         assert!(matches!(authority.issue_node(&request, &identity(), NOW), Err(AuthorityError::WeakKey)));
     }
+
+    fn request_pem(der: &[u8]) -> String {
+        let body = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, der);
+        format!("-----BEGIN CERTIFICATE REQUEST-----\n{body}\n-----END CERTIFICATE REQUEST-----\n")
+    }
+
+    /// From when to when, in seconds around [`NOW`].
+    fn life(certificate: &[u8]) -> (i64, i64) {
+        let (_, parsed) = x509_parser::parse_x509_certificate(certificate).unwrap();
+        let since = |at: x509_parser::time::ASN1Time| at.timestamp() - NOW.as_millis() / 1_000;
+        (since(parsed.validity().not_before), since(parsed.validity().not_after))
+    }
+
+    #[test]
+    fn each_certificate_lives_as_long_as_is_said_and_begins_five_minutes_early() {
+        let authority = Authority::generate("cp-1", NOW).unwrap();
+        let node =
+            authority.issue_node(&NodeKey::generate().unwrap().request_pem().unwrap(), &identity(), NOW).unwrap();
+        assert_eq!(life(&CertificateDer::from_pem_slice(node.as_bytes()).unwrap()), (-300, 86_400));
+        let (server, _) = authority.issue_server(&["cp.example".to_owned()], NOW).unwrap();
+        assert_eq!(life(&server[0]), (-300, 90 * 86_400));
+        assert_eq!(life(authority.certificate()), (-300, 3_650 * 86_400));
+    }
+
+    #[test]
+    fn a_key_that_was_kept_is_the_same_key_and_another_one_is_told_from_it() {
+        let authority = Authority::generate("cp-1", NOW).unwrap();
+        let made = NodeKey::generate().unwrap();
+        let kept = NodeKey::from_pem(&made.to_pem()).unwrap();
+        let pem = authority.issue_node(&made.request_pem().unwrap(), &identity(), NOW).unwrap();
+        let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+        assert!(same_key(&certificate, &kept.request_pem().unwrap()).unwrap());
+        assert!(!same_key(&certificate, &NodeKey::generate().unwrap().request_pem().unwrap()).unwrap());
+        assert!(same_key(&certificate, "garbage").is_err());
+    }
+
+    #[test]
+    fn a_request_is_written_in_one_way_and_nothing_follows_it() {
+        let authority = Authority::generate("cp-1", NOW).unwrap();
+        let good = NodeKey::generate().unwrap().request_pem().unwrap();
+        let der = CertificateSigningRequestDer::from_pem_slice(good.as_bytes()).unwrap().to_vec();
+        let issue = |der: &[u8]| authority.issue_node(&request_pem(der), &identity(), NOW);
+        assert!(issue(&der).is_ok());
+        assert!(matches!(issue(&[&der[..], &[0]].concat()), Err(AuthorityError::Request(_))), "something follows");
+        // The same length in a longer form: other bytes under the same signature.
+        let (header, content) = if der[1] == 0x81 { (&der[2..3], &der[3..]) } else { (&der[2..4], &der[4..]) };
+        let longer = [&[0x30, 0x83][..], &[0, 0, 0][..3 - header.len()], header, content].concat();
+        assert!(matches!(issue(&longer), Err(AuthorityError::Request(_))), "not DER");
+        // A bit of the signature said to be unused: the signature covers neither.
+        let signature = X509CertificationRequest::from_der(&der).unwrap().1.signature_value.data.len();
+        let mut unused = der.clone();
+        unused[der.len() - signature - 1] = 1;
+        assert!(matches!(issue(&unused), Err(AuthorityError::Request(_))), "an unused bit");
+    }
+
+    #[test]
+    fn lengths_have_their_shortest_form() {
+        for (length, header) in [
+            (0, vec![0x30, 0]),
+            (0x7f, vec![0x30, 0x7f]),
+            (0x80, vec![0x30, 0x81, 0x80]),
+            (0xff, vec![0x30, 0x81, 0xff]),
+            (0x100, vec![0x30, 0x82, 1, 0]),
+        ] {
+            let tagged = tagged(0x30, &vec![7; length]);
+            assert_eq!((&tagged[..header.len()], tagged.len()), (&header[..], header.len() + length));
+        }
+    }
 }
