@@ -220,6 +220,37 @@ mod tests {
     }
 
     #[test]
+    fn an_envelope_is_256_kib_at_most_for_who_signs_and_for_who_reads() {
+        let padded = |bytes: usize| {
+            let params = json!({ "config": "x".repeat(bytes) });
+            signer().sign(&TaskStatement { params, ..statement() })
+        };
+        let sizes: Vec<usize> = (190_000..200_000).collect();
+        let fitting = sizes.partition_point(|bytes| padded(*bytes).is_ok());
+        let longest = padded(sizes[fitting - 1]).unwrap().to_json();
+        // Base64 grows by four.
+        assert!((262_141..=262_144).contains(&longest.len()), "{}", longest.len());
+        assert!(Envelope::open(longest.as_bytes(), &keys()).is_ok());
+        assert!(matches!(padded(300_000), Err(SignError::TooLong)));
+        let spaced = |length: usize| format!("{longest}{}", " ".repeat(length - longest.len()));
+        assert!(Envelope::open(spaced(262_144).as_bytes(), &keys()).is_ok());
+        assert!(matches!(Envelope::open(spaced(262_145).as_bytes(), &keys()), Err(EnvelopeError::Malformed(_))));
+    }
+
+    #[test]
+    fn a_key_that_was_kept_signs_as_before() {
+        let kept = TaskSigner::from_seed(&signer().to_seed());
+        assert_eq!(kept.sign(&statement()).unwrap(), signer().sign(&statement()).unwrap());
+        assert_ne!(*TaskSigner::from_seed(&[8; 32]).to_seed(), *kept.to_seed());
+    }
+
+    #[test]
+    fn the_audit_names_the_digest_of_what_was_signed() {
+        let envelope = signer().sign(&statement()).unwrap();
+        assert_eq!(envelope.payload_sha256(), sha256_hex(&serde_json::to_vec(&statement()).unwrap()));
+    }
+
+    #[test]
     fn a_key_that_the_set_does_not_list_is_not_accepted() {
         let stranger = TaskSigner::from_seed(&[8; 32]);
         let envelope = stranger.sign(&statement()).unwrap().to_json();

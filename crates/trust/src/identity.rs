@@ -127,5 +127,8 @@ mod tests {
         assert!(ReplicaIdentity::of_uri(node).is_err());
         assert!(ReplicaIdentity::of_uri(&format!("{replica}/epoch/7")).is_err());
         assert!(NodeIdentity::of_uri(replica).is_err());
+        // It is what a dialling replica demands of whoever answers.
+        let named = ReplicaIdentity::of_uri(replica).unwrap().server_name();
+        assert_eq!(named, "0198c0de-7a3b-7c11-9b54-0242ac120002.replica.invalid");
     }
 }
