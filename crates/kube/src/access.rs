@@ -40,7 +40,7 @@ pub const TOKEN_SECONDS_MIN: u64 = 600;
 /// No delivery lives longer than thirty days; callers set lower bounds per kind.
 pub const TOKEN_SECONDS_MAX: u64 = 30 * 24 * 60 * 60;
 /// Longest wait until the authorizer knows a binding. It takes milliseconds, and on a loaded server seconds for the first `view`.
-const RIGHT_WITHIN: Duration = Duration::from_secs(10);
+const RIGHT_WITHIN: Duration = Duration::from_secs(15);
 /// The pause between two questions whether it does. There is nothing to watch: what it knows is its own cache.
 const RIGHT_ASKED_EVERY: Duration = Duration::from_millis(100);
 /// The apiserver may round; beyond this an expiry is not the one that was asked for.
