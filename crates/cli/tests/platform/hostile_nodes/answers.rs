@@ -83,7 +83,7 @@ async fn a_hello_of_absurd_size_makes_no_node_active() {
         Hello { machine_id: "a".repeat(1_000_000), ..honest() },
     ] {
         let serving = node.serve(Lies { hello: Some(absurd), ..Lies::default() }).await;
-        let ended = tokio::time::timeout(std::time::Duration::from_secs(10), serving);
+        let ended = tokio::time::timeout(crate::world::PATIENCE, serving);
         ended.await.expect("it is turned away").expect("no panic");
         assert_eq!(client.get_node("gpu-1").await.expect("a node").state, "enrolled");
     }

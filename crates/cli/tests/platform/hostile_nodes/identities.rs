@@ -14,7 +14,10 @@ use super::{
     lie::{Lies, hello},
     node::{Node, asked},
 };
-use crate::{fleet::Fleet, world::eventually};
+use crate::{
+    fleet::Fleet,
+    world::{PATIENCE, eventually},
+};
 
 const SECRET: &str = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
 
@@ -43,12 +46,12 @@ async fn loses_everything(node: &std::sync::Arc<Node>, client: &Client) {
     assert_eq!(asked(&mut fetching, Method::GET, SECRET, "").await.map(|(status, _)| status), Some(404));
     client.release_allocation(&allocation).await.expect("released");
     let released = Instant::now();
-    tokio::time::timeout(Duration::from_secs(5), channel).await.expect("the channel ends").expect("no panic");
+    tokio::time::timeout(PATIENCE, channel).await.expect("the channel ends").expect("no panic");
     let ended = async { while asked(&mut fetching, Method::GET, SECRET, "").await.is_some() {} };
-    tokio::time::timeout(Duration::from_secs(5), ended).await.expect("the fetching ends");
+    tokio::time::timeout(PATIENCE, ended).await.expect("the fetching ends");
     println!("every connection had ended {:?} after the release", released.elapsed());
     let again = node.serve(Lies::default()).await;
-    tokio::time::timeout(Duration::from_secs(5), again).await.expect("it is not let in again").expect("no panic");
+    tokio::time::timeout(PATIENCE, again).await.expect("it is not let in again").expect("no panic");
     assert_eq!(client.get_node("gpu-1").await.expect("a node").state, "needs_reimage");
     eventually("it still counts as connected", async || {
         client.get_node("gpu-1").await.is_ok_and(|node| node.connectivity != "connected")
@@ -132,7 +135,7 @@ async fn an_expired_certificate_is_renewed_for_the_same_key_and_does_nothing_els
     let mut control = node.dial(node.shown(&issued(1, 25), ALPN_NODE)).await.expect("a handshake");
     let mut said = Vec::new();
     let closed = tokio::io::AsyncReadExt::read_to_end(&mut control, &mut said);
-    let closed = tokio::time::timeout(Duration::from_secs(5), closed).await.expect("no channel for it");
+    let closed = tokio::time::timeout(PATIENCE, closed).await.expect("no channel for it");
     assert!(closed.is_err() || closed.is_ok_and(|bytes| bytes == 0));
 }
 
@@ -172,7 +175,7 @@ async fn a_cloned_identity_is_refused_and_an_event_says_so_while_the_first_lives
     .await;
     let clone = Hello { instance: "clone".into(), ..hello(ConnectionKind::Control) };
     let second = node.serve(Lies { hello: Some(clone.clone()), ..Lies::default() }).await;
-    tokio::time::timeout(Duration::from_secs(5), second).await.expect("the clone is refused").expect("no panic");
+    tokio::time::timeout(PATIENCE, second).await.expect("the clone is refused").expect("no panic");
     let clones = async || {
         let events = client.list_events(None, 0).await.expect("events").items;
         events.iter().filter(|event| event.kind == "node.identity_cloned").count()
