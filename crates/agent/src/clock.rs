@@ -1,13 +1,32 @@
 //! The node's clock, and what the runner takes of time and spawning: a simulation has its own.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
+use gpuaas_host::sandbox;
 use gpuaas_model::{Clock, Runtime, Timestamp};
+use rustls::time_provider::TimeProvider;
+use rustls_pki_types::UnixTime;
 
 /// Now, by the node's clock.
 pub(crate) fn now() -> Timestamp {
+    /// Sandboxes share their machine's clock; one may be told that its own is off.
+    static SKEW_MILLIS: LazyLock<i64> = LazyLock::new(|| sandbox::clock_skew_seconds().saturating_mul(1_000));
     let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX).saturating_add(*SKEW_MILLIS))
+}
+
+/// By which the node judges certificates.
+#[derive(Debug)]
+pub(crate) struct NodeTime;
+
+impl TimeProvider for NodeTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::from_millis(u64::try_from(now().as_millis()).ok()?)))
+    }
 }
 
 /// The unrepeatable, bundled.

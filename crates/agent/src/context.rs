@@ -36,6 +36,10 @@ impl Context {
 
 /// A host that refused ends the task with its reason. One that goes down interrupts it: what was done is seen when it is up again.
 pub(crate) fn host_failed(error: HostError) -> TaskFailure {
-    let code = if matches!(error, HostError::InitGone(_)) { Code::TaskInterrupted } else { Code::HostFailed };
+    let code = match &error {
+        HostError::InitGone(_) => Code::TaskInterrupted,
+        full if full.is_full() => Code::DiskFull,
+        _ => Code::HostFailed,
+    };
     TaskFailure::new(code, error.to_string())
 }

@@ -17,6 +17,7 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 use crate::{
+    clock::NodeTime,
     endpoints::Endpoints,
     error::AgentError,
     fetch::Fetch,
@@ -162,8 +163,10 @@ impl Dialer {
 
 fn tls(state: &State) -> Result<ClientConfig, AgentError> {
     let chain = vec![state.identity.certificate()?];
-    node_client_config(&state.identity.authority()?, chain, state.key.to_der(), ALPN_NODE)
-        .map_err(|error| AgentError::State(error.to_string()))
+    let mut config = node_client_config(&state.identity.authority()?, chain, state.key.to_der(), ALPN_NODE)
+        .map_err(|error| AgentError::State(error.to_string()))?;
+    config.time_provider = Arc::new(NodeTime);
+    Ok(config)
 }
 
 /// At once, then 100 ms doubling to the cap, jittered so that a fleet does not come back in step; without end.

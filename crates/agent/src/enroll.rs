@@ -12,6 +12,7 @@ use http_body_util::Full;
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
 use crate::{
+    clock::{NodeTime, now},
     error::AgentError,
     http_client::{connect, request_once},
     options::Options,
@@ -58,6 +59,7 @@ async fn enroll(host: &Arc<dyn Host>, string: &EnrollmentString, kept: Option<St
         csr: key.request_pem().map_err(|error| AgentError::State(error.to_string()))?,
         machine_id: host.facts().await?.machine_id,
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        clock: Some(now()),
     };
     let response = post(string, &request).await?;
     let identity = checked(string, response)?;
@@ -68,7 +70,9 @@ async fn enroll(host: &Arc<dyn Host>, string: &EnrollmentString, kept: Option<St
 
 async fn post(string: &EnrollmentString, request: &EnrollRequest) -> Result<EnrollResponse, AgentError> {
     let address = string.url.strip_prefix("https://").unwrap_or(&string.url).trim_end_matches('/');
-    let tls = pinned_client_config(&string.ca_sha256).map_err(|error| AgentError::Unreachable(error.to_string()))?;
+    let mut tls =
+        pinned_client_config(&string.ca_sha256).map_err(|error| AgentError::Unreachable(error.to_string()))?;
+    tls.time_provider = Arc::new(NodeTime);
     let stream = connect(address, tls).await?;
     let body = serde_json::to_vec(request).map_err(|error| AgentError::State(error.to_string()))?;
     let http = Request::builder()
@@ -90,7 +94,7 @@ fn problem(body: &[u8]) -> String {
     let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |name: &str| value.get(name).and_then(serde_json::Value::as_str);
     match (text("detail"), text("next")) {
-        (Some(detail), Some(next)) => format!("{detail}; {next}"),
+        (Some(detail), Some(next)) => format!("{detail} ({}); {next}", text("code").unwrap_or_default()),
         (Some(detail), None) => detail.to_owned(),
         _ => String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned(),
     }

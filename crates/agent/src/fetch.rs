@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 use bytes::Bytes;
 use gpuaas_model::SecretId;
 use gpuaas_trust::{ALPN_FETCH, node_client_config, sha256_hex};
-use gpuaas_wire::session::{BODY_BYTES_MAX, RenewRequest, RenewResponse, SECRET_BYTES_MAX, path};
+use gpuaas_wire::session::{BODY_BYTES_MAX, Refusal, RenewRequest, RenewResponse, SECRET_BYTES_MAX, path};
 use gpuaas_wire::task::SecretRef;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -15,6 +15,7 @@ use rustls::ClientConfig;
 use zeroize::Zeroizing;
 
 use crate::{
+    clock::{NodeTime, now},
     endpoints::Endpoints,
     error::AgentError,
     http_client::request_streamed,
@@ -69,8 +70,8 @@ impl Fetch {
 
     /// A new certificate for the same key.
     pub(crate) async fn renew(&self, csr: String) -> Result<String, AgentError> {
-        let request =
-            serde_json::to_vec(&RenewRequest { csr }).map_err(|error| AgentError::State(error.to_string()))?;
+        let request = serde_json::to_vec(&RenewRequest { csr, clock: Some(now()) })
+            .map_err(|error| AgentError::State(error.to_string()))?;
         let response = self.ask(Method::POST, path::RENEW.to_owned(), Bytes::from(request), None).await?;
         let bytes = body(response, BODY_BYTES_MAX).await?;
         let renewed: RenewResponse =
@@ -100,11 +101,20 @@ async fn body(response: Response<Incoming>, bytes_max: usize) -> Result<Bytes, A
     let status = response.status();
     let bytes = Limited::new(response.into_body(), bytes_max).collect().await;
     let bytes = bytes.map_err(|error| AgentError::Unreachable(error.to_string()))?.to_bytes();
-    if status.is_success() { Ok(bytes) } else { Err(AgentError::Refused(format!("{status}"))) }
+    if status.is_success() {
+        return Ok(bytes);
+    }
+    let why = match serde_json::from_slice::<Refusal>(&bytes) {
+        Ok(Refusal { code, message }) => format!("{message} ({code})"),
+        Err(_) => status.to_string(),
+    };
+    Err(AgentError::Refused(why))
 }
 
 fn tls(identity: &Identity, state: &State) -> Result<ClientConfig, AgentError> {
     let chain = vec![identity.certificate()?];
-    node_client_config(&identity.authority()?, chain, state.key.to_der(), ALPN_FETCH)
-        .map_err(|error| AgentError::State(error.to_string()))
+    let mut config = node_client_config(&identity.authority()?, chain, state.key.to_der(), ALPN_FETCH)
+        .map_err(|error| AgentError::State(error.to_string()))?;
+    config.time_provider = Arc::new(NodeTime);
+    Ok(config)
 }

@@ -7,7 +7,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::ClientConfig;
+use rustls::{CertificateError, ClientConfig};
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -30,7 +30,20 @@ async fn connect_at_leisure(address: &str, tls: ClientConfig) -> Result<TlsStrea
     let name = ServerName::try_from(host.to_owned()).map_err(|error| fail("no server name in", &error))?;
     let stream = TcpStream::connect(address).await.map_err(|error| fail("connect to", &error))?;
     stream.set_nodelay(true).map_err(|error| fail("connect to", &error))?;
-    TlsConnector::from(Arc::new(tls)).connect(name, stream).await.map_err(|error| fail("TLS with", &error))
+    let connected = TlsConnector::from(Arc::new(tls)).connect(name, stream).await;
+    connected.map_err(|error| skewed(&error).unwrap_or_else(|| fail("TLS with", &error)))
+}
+
+/// The failure of a handshake in which the other side's certificate was not in its time by the node's clock.
+fn skewed(error: &std::io::Error) -> Option<AgentError> {
+    let rustls::Error::InvalidCertificate(why) = error.get_ref()?.downcast_ref::<rustls::Error>()? else { return None };
+    let (from, to, way) = match why {
+        CertificateError::NotValidYetContext { time, not_before } => (time, not_before, "behind"),
+        CertificateError::ExpiredContext { time, not_after } => (not_after, time, "ahead"),
+        _ => return None,
+    };
+    let seconds = to.as_secs().saturating_sub(from.as_secs());
+    Some(AgentError::Skewed { seconds, way })
 }
 
 /// Sends one HTTP/1.1 request and returns status and body, which is at most `bytes_max` long.

@@ -29,7 +29,7 @@ pub(crate) enum Entry {
     Ended(TaskOutcome),
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 enum Line {
     /// About to run.
@@ -60,7 +60,14 @@ impl Ledger {
         let file = host.append(&path).await?;
         let mut ledger = Self { host, path, file, entries: BTreeMap::new(), fence: 0, lines: 0, torn: false };
         ledger.recall(&text)?;
-        ledger.compact(now).await?;
+        match ledger.compact(now).await {
+            // Read whole, it answers of what it holds, and takes nothing more until there is room.
+            Err(AgentError::Host(error)) if error.is_full() => {
+                tracing::warn!(%error, "the ledger could not be written anew: the disk is full");
+                ledger.torn = true;
+            }
+            compacted => compacted?,
+        }
         Ok(ledger)
     }
 
@@ -114,9 +121,13 @@ impl Ledger {
         self.append(Line::Begin { task, fence, expires_at }, now).await
     }
 
-    /// Writes how a task ended. Durable when this returns.
+    /// Writes how a task ended. Durable when this returns; what could not be written is known to this run, and written with the next line.
     pub(crate) async fn end(&mut self, task: TaskId, outcome: TaskOutcome, now: Timestamp) -> Result<(), AgentError> {
-        self.append(Line::End { task, outcome }, now).await?;
+        let line = Line::End { task, outcome };
+        if let Err(error) = self.append(line.clone(), now).await {
+            self.take(line);
+            return Err(error);
+        }
         if self.lines > LINES_MAX {
             self.compact(now).await?;
         }

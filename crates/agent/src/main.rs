@@ -8,6 +8,8 @@ fn main() -> anyhow::Result<()> {
         .with_env_filter(tracing_subscriber::EnvFilter::try_from_env("GPUAAS_LOG").unwrap_or_else(|_| "info".into()))
         .with_writer(std::io::stderr)
         .with_ansi(false)
+        // A log that cannot be written would be complained of where it cannot be written either, and that panics.
+        .log_internal_errors(false)
         .init();
     let options = Options::parse();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(options))?;

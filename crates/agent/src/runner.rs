@@ -13,7 +13,7 @@ use gpuaas_host::Host;
 use gpuaas_model::{Code, TaskId, Timestamp};
 use gpuaas_trust::{Envelope, EnvelopeError, SigningKeySet, TaskStatement};
 use gpuaas_wire::{
-    session::{Refusal, TaskLine},
+    session::{CLOCK_SKEW_MAX, Refusal, TaskLine},
     task::{TaskFailure, TaskOutcome, TaskSupport},
 };
 use tokio::sync::{Mutex as AsyncMutex, broadcast};
@@ -33,8 +33,6 @@ use crate::{
 const LINES_KEPT: usize = 64;
 /// Tasks under way at once, waiting ones included.
 const TASKS_MAX: usize = 32;
-/// How far the control plane's clock may be ahead of the node's; certificates are backdated by as much.
-const CLOCK_SKEW_MAX: Duration = Duration::from_secs(300);
 
 /// Whom tasks must be for.
 #[derive(Clone, Debug)]
@@ -141,7 +139,7 @@ impl Runner {
         ledger
             .begin(statement.task, statement.fence, statement.expires_at, self.now())
             .await
-            .map_err(|error| refuse(Code::HostFailed, error.to_string()))?;
+            .map_err(|error| refuse(error.code(), error.to_string()))?;
         drop(ledger);
         Ok(Accepted::Running(self.start(position, statement)))
     }
@@ -190,7 +188,7 @@ impl Runner {
         let now = self.now();
         if statement.expires_at <= now {
             let late = EnvelopeError::Expired(statement.expires_at);
-            return Err(refuse(Code::EnvelopeExpired, late.to_string()));
+            return Err(refuse(Code::EnvelopeExpired, format!("{late}, and this node's clock says {now}")));
         }
         if statement.issued_at > now.plus(CLOCK_SKEW_MAX) {
             let message = format!("the task is issued at {}, and this node's clock says {now}", statement.issued_at);
@@ -250,7 +248,7 @@ impl Runner {
         };
         reach(Point::TaskDone(task_type));
         if let Err(error) = self.ledger.lock().await.end(statement.task, outcome.clone(), self.now()).await {
-            tracing::error!(task = %statement.task, %error, "the end of a task could not be written; it will read as interrupted");
+            tracing::error!(task = %statement.task, %error, "the end of a task could not be written yet");
         }
         reach(Point::TaskEnded(task_type));
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&statement.task);

@@ -23,6 +23,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
+    clock::now,
     dial::Dialer,
     observe,
     runner::{Accepted, Runner},
@@ -76,6 +77,7 @@ impl Service {
             fence,
             key_set_version: self.runner.key_set_version(),
             unacknowledged,
+            clock: Some(now()),
         }))
     }
 

@@ -24,6 +24,10 @@ pub struct Node {
     pub connectivity: String,
     /// Since when.
     pub connectivity_since: String,
+    /// How far its clock was ahead of the control plane's when it connected last; negative when it was behind. More than five minutes either way
+    /// have its tasks refused.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub clock_skew_seconds: Option<i64>,
     /// Its agent's version.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_version: Option<String>,

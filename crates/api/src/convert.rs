@@ -59,6 +59,7 @@ pub(crate) fn node(record: NodeRecord) -> Node {
         state: record.state.to_string(),
         connectivity: record.connectivity.to_string(),
         connectivity_since: record.connectivity_since.to_string(),
+        clock_skew_seconds: record.clock_skew_seconds,
         agent_version: record.agent_version,
         facts: record.facts.map(|facts| NodeFacts {
             os: facts.os,

@@ -20,7 +20,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use gpuaas_model::{Code, Principal, SecretId, Timestamp, TokenId};
-use gpuaas_store::IdempotencyRecord;
+use gpuaas_store::{IdempotencyRecord, StoreError};
 
 use crate::{
     auth, body,
@@ -161,19 +161,26 @@ impl Asked<'_> {
             tracing::error!(%error, "an answer could not be sealed");
             ApiProblem::new(Code::Internal, "the answer could not be remembered")
         })?;
+        if let Err(error) = self.keep(state, parts.status, &sealed).await {
+            // What was asked for has happened, and only this answer says so.
+            tracing::warn!(%error, "an answer was given and could not be remembered");
+        }
+        Ok(Response::from_parts(parts, Body::from(body)))
+    }
+
+    async fn keep(&self, state: &ApiState, status: StatusCode, sealed: &[u8]) -> Result<(), StoreError> {
         let mut tx = state.engine.store().begin().await?;
         tx.purge_idempotency(self.forgotten_before(state)).await?;
         tx.put_idempotency(&IdempotencyRecord {
             token: self.token,
             key: self.key.to_owned(),
             request_sha256: self.sha256.clone(),
-            status: parts.status.as_u16(),
+            status: status.as_u16(),
             body: hex::encode(sealed),
             created_at: state.engine.ports().clock.now(),
         })
         .await?;
-        tx.commit().await?;
-        Ok(Response::from_parts(parts, Body::from(body)))
+        tx.commit().await
     }
 
     fn opened(&self, state: &ApiState, sealed: &str) -> Result<Vec<u8>, ApiProblem> {

@@ -10,6 +10,7 @@ use crate::{
     journals::Journals,
     limits::{Limits, Paces},
     metrics::Metrics,
+    routes::Readiness,
     watched::Watched,
 };
 
@@ -22,8 +23,8 @@ pub struct ApiState {
     pub(crate) metrics: Metrics,
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) limits: Arc<Limits>,
-    /// Whether the store answers.
-    pub(crate) ready: Arc<Watched<bool>>,
+    /// Whether the store answers and takes changes.
+    pub(crate) ready: Arc<Watched<Readiness>>,
     /// Whether what is counted from rows could be counted.
     pub(crate) counted: Arc<Watched<bool>>,
 }

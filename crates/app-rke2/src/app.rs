@@ -93,7 +93,7 @@ impl App for Rke2 {
             class: class(failure.code),
             summary: format!("{whom}: {}", failure.message),
             evidence: Some(Evidence::new(format!("step {}", step.key), None, &failure.message)),
-            next: NextAction { text: "see what it says, then resume".to_owned(), command: resume },
+            next: NextAction { text: next(failure.code).to_owned(), command: resume },
         }
     }
 
@@ -115,6 +115,14 @@ impl App for Rke2 {
     }
 }
 
+/// What a person can do about such a failure.
+const fn next(code: Code) -> &'static str {
+    match code {
+        Code::DiskFull => "make room on the node's disk, then resume",
+        _ => "see what it says, then resume",
+    }
+}
+
 /// What a failure allows that RKE2 has no say in.
 fn class(code: Code) -> FaultClass {
     match code {
@@ -124,6 +132,7 @@ fn class(code: Code) -> FaultClass {
         | Code::ClusterNotReady
         | Code::Unavailable
         | Code::ArtifactTruncated
+        | Code::DiskFull
         | Code::EnvelopeExpired
         | Code::FenceTooLow
         | Code::TaskTimedOut => FaultClass::Retryable,

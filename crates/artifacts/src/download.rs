@@ -1,7 +1,7 @@
 //! Importing a release from its URL: fetched into a folder, continued where it broke off, then imported like any folder.
 //!
 //! What was fetched stays in the folder until the import succeeds, so another try, also of another process, continues. A file
-//! that turns out not to be what the sum file says is removed, so that it is not continued for ever.
+//! that turns out not to be what the sum file says is removed, so that it is not continued for ever, and so is one that fills the disk.
 
 use std::{path::Path, time::Duration};
 
@@ -67,7 +67,16 @@ struct Download<'a> {
 }
 
 impl Download<'_> {
+    /// Fetches a file. What a full disk cut off is removed: kept, it would keep the disk full.
     async fn file(&self, name: &str, limit: u64) -> Result<(), ArtifactError> {
+        let fetched = self.fetched(name, limit).await;
+        if let Err(ArtifactError::NoRoom(_)) = &fetched {
+            self.forget(name).await?;
+        }
+        fetched
+    }
+
+    async fn fetched(&self, name: &str, limit: u64) -> Result<(), ArtifactError> {
         let (url, path) = (format!("{}/{name}", self.base), self.scratch.join(name));
         let disk = |error| ArtifactError::disk(&path, error);
         let mut file = tokio::fs::OpenOptions::new().create(true).append(true).open(&path).await.map_err(disk)?;

@@ -248,3 +248,15 @@ fn only_a_version_is_a_version() {
     assert_eq!(version_in("https://h/download/latest"), None);
     assert_eq!(version_in("https://h/download/vx"), None);
 }
+
+#[tokio::test]
+async fn a_download_that_fills_the_disk_is_refused_by_name_and_removed_and_the_next_begins_anew() {
+    let world = World::with(site()).await;
+    std::fs::create_dir_all(world.scratch()).unwrap();
+    // Whatever is written there meets a full disk.
+    std::os::unix::fs::symlink("/dev/full", world.scratch().join("rke2.bin")).unwrap();
+    let full = world.import().await.unwrap_err();
+    assert_eq!(gpuaas_model::Coded::code(&full), gpuaas_model::Code::DiskFull, "{full}");
+    assert!(std::fs::symlink_metadata(world.scratch().join("rke2.bin")).is_err(), "it was left");
+    world.import().await.unwrap();
+}

@@ -1,5 +1,7 @@
 //! Why an artifact was not taken or not given.
 
+use std::{error::Error, io};
+
 use gpuaas_model::{Code, Coded};
 
 /// Why an artifact was not taken or not given. Nothing of it is visible.
@@ -79,6 +81,9 @@ pub enum ArtifactError {
         /// What happened. Never holds a URL's query: servers put credentials there.
         why: String,
     },
+    /// The disk is full.
+    #[error("there is no room for it: {0}")]
+    NoRoom(String),
     /// The artifact store, or the folder that is imported from, failed.
     #[error("the artifact store: {0}")]
     Store(String),
@@ -95,6 +100,7 @@ impl Coded for ArtifactError {
             Self::Malformed { .. } | Self::NoDigest(_) | Self::Source => Code::FieldInvalid,
             Self::TooLarge { .. } => Code::BodyTooLarge,
             Self::Fetch { .. } => Code::Unavailable,
+            Self::NoRoom(_) => Code::DiskFull,
             Self::Store(_) => Code::Internal,
         }
     }
@@ -104,6 +110,7 @@ impl Coded for ArtifactError {
             Self::Store(_) | Self::NoDigest(_) => None,
             Self::Source => Some("give the folder's whole path, or a URL that begins with https://".to_owned()),
             Self::Fetch { .. } => Some("try again: what was fetched is kept and continued".to_owned()),
+            Self::NoRoom(_) => Some("make room on the control plane's disk, then import again".to_owned()),
             Self::TooLarge { .. } => Some("this is not a release of that app".to_owned()),
             Self::DigestMismatch { .. }
             | Self::Unlisted { .. }
@@ -117,7 +124,22 @@ impl Coded for ArtifactError {
 
 impl ArtifactError {
     /// A failure of our own disk, with the path it is about.
-    pub(crate) fn disk(path: &std::path::Path, error: impl std::fmt::Display) -> Self {
-        Self::Store(format!("{}: {error}", path.display()))
+    pub(crate) fn disk(path: &std::path::Path, error: impl Error + 'static) -> Self {
+        let said = format!("{}: {error}", path.display());
+        if is_full(&error) { Self::NoRoom(said) } else { Self::Store(said) }
     }
+
+    /// A failure of what keeps the artifacts.
+    pub(crate) fn backend(error: impl Error + 'static) -> Self {
+        if is_full(&error) { Self::NoRoom(error.to_string()) } else { Self::Store(error.to_string()) }
+    }
+}
+
+/// Whether a full disk, or a quota that is used up, is at the bottom of it.
+fn is_full(error: &(dyn Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|cause| {
+        let inner = cause.get_ref().is_some_and(|inner| is_full(inner));
+        inner || matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    })
 }

@@ -75,7 +75,7 @@ pub struct HttpFetch {
 impl HttpFetch {
     /// Trusting the certificate authorities of a PEM file, for example [`SYSTEM_CA_BUNDLE`].
     pub fn trusting(ca_bundle: &Path) -> Result<Self, ArtifactError> {
-        let failed = |error: &dyn std::fmt::Display| ArtifactError::disk(ca_bundle, error);
+        let failed = |error: &dyn std::fmt::Display| ArtifactError::Store(format!("{}: {error}", ca_bundle.display()));
         let mut roots = rustls::RootCertStore::empty();
         let all = CertificateDer::pem_file_iter(ca_bundle).map_err(|error| failed(&error))?;
         roots.add_parsable_certificates(all.filter_map(Result::ok));

@@ -198,7 +198,7 @@ fn key(sha256: &str) -> Result<Key, ArtifactError> {
 
 #[allow(clippy::needless_pass_by_value)] // Used as a function of `map_err`.
 fn of_backend(error: object_store::Error) -> ArtifactError {
-    ArtifactError::Store(error.to_string())
+    ArtifactError::backend(error)
 }
 
 #[cfg(test)]

@@ -3,7 +3,10 @@
 use async_trait::async_trait;
 use gpuaas_model::{Code, NodeId, SecretId};
 use gpuaas_trust::NodeIdentity;
-use gpuaas_wire::{session::Hello, task::UnitReport};
+use gpuaas_wire::{
+    session::{Hello, RenewRequest},
+    task::UnitReport,
+};
 use tokio::io::AsyncRead;
 use uuid::Uuid;
 
@@ -102,5 +105,5 @@ pub trait ChannelBackend: Send + Sync {
     ) -> Result<(), FetchError>;
 
     /// A new certificate for the same key.
-    async fn renew(&self, presented: &Presented, csr: &str) -> Result<String, Refused>;
+    async fn renew(&self, presented: &Presented, ask: &RenewRequest) -> Result<String, Refused>;
 }

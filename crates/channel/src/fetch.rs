@@ -120,10 +120,10 @@ impl Fetch {
             Ok(body) => body.to_bytes(),
             Err(_) => return refused(StatusCode::PAYLOAD_TOO_LARGE, Code::BodyTooLarge, "the request is too long"),
         };
-        let Ok(RenewRequest { csr }) = serde_json::from_slice(&body) else {
+        let Ok(ask) = serde_json::from_slice::<RenewRequest>(&body) else {
             return refused(StatusCode::BAD_REQUEST, Code::BodyInvalid, "that is no renewal request");
         };
-        match self.backend.renew(&self.presented, &csr).await {
+        match self.backend.renew(&self.presented, &ask).await {
             Ok(certificate) => match serde_json::to_vec(&RenewResponse { certificate }) {
                 Ok(body) => plain(StatusCode::OK, Bytes::from(body)),
                 Err(error) => self.failed("a renewal", FetchError::Internal(error.to_string())),

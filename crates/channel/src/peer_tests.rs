@@ -71,7 +71,7 @@ impl ChannelBackend for Empty {
         Err(FetchError::NotFound)
     }
 
-    async fn renew(&self, _: &Presented, _: &str) -> Result<String, Refused> {
+    async fn renew(&self, _: &Presented, _: &gpuaas_wire::session::RenewRequest) -> Result<String, Refused> {
         Ok(String::new())
     }
 }

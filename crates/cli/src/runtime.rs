@@ -10,7 +10,12 @@ pub(crate) fn start(threads: bool, log: LogFormat, main: impl Future<Output = Ex
         tracing_subscriber::EnvFilter::try_from_env("GPUAAS_LOG").unwrap_or_else(|_| "warn,gpuaas=info".into());
     // Colours are for a terminal: in a file they are noise.
     let colours = std::io::stderr().is_terminal();
-    let log_of = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let log_of = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        // A log that cannot be written would be complained of where it cannot be written either, and that panics.
+        .log_internal_errors(false);
     match log {
         LogFormat::People => log_of.init(),
         LogFormat::Json => log_of.json().flatten_event(true).init(),

@@ -20,7 +20,7 @@ pub(crate) const LEASE_TTL: Duration = Duration::from_secs(15);
 /// How often it is renewed: twice may fail.
 const LEASE_RENEWAL: Duration = Duration::from_secs(5);
 /// Wait after the store failed, before rows are read again.
-const STORE_RETRY: Duration = Duration::from_secs(1);
+pub(crate) const STORE_RETRY: Duration = Duration::from_secs(1);
 /// Progress texts that may wait to be recorded; more are dropped, newest first.
 const PROGRESS_QUEUE: usize = 64;
 
@@ -78,7 +78,7 @@ impl Driver {
     }
 
     pub(crate) async fn run(mut self) {
-        let Some(lease) = self.lease().await else { return };
+        let Some(lease) = self.first_lease().await else { return };
         let mut renewal = self.after(LEASE_RENEWAL);
         loop {
             let wake_at = match self.turn(&lease).await {
@@ -95,13 +95,18 @@ impl Driver {
             tokio::select! {
                 biased;
                 () = self.engine.stopping().cancelled() => return,
-                () = &mut renewal => {
-                    if self.lease().await.is_none() {
+                () = &mut renewal => match self.lease().await {
+                    Ok(Some(_)) => renewal = self.after(LEASE_RENEWAL),
+                    Ok(None) => {
                         tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
                         return;
                     }
-                    renewal = self.after(LEASE_RENEWAL);
-                }
+                    // It stays this driver's until another takes it, and nothing is written under it unless it still is.
+                    Err(error) => {
+                        tracing::warn!(operation = %self.id, %error, "the lease could not be renewed yet");
+                        renewal = self.after(STORE_RETRY);
+                    }
+                },
                 Some((step, attempt, end)) = self.attempts.next() => {
                     if self.settle_until_recorded(&lease, (step, attempt, end)).await.is_err() {
                         tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
@@ -168,14 +173,23 @@ impl Driver {
         Ok(())
     }
 
-    async fn lease(&self) -> Option<LeaseRecord> {
-        match self.engine.store().acquire_lease(&self.lease_name(), self.engine.replica(), LEASE_TTL).await {
-            Ok(lease) => lease,
-            Err(error) => {
-                tracing::warn!(operation = %self.id, %error, "the lease could not be taken");
-                None
+    /// The lease, as soon as the store can say whose it is; `None` when it is another's, or when the engine stops.
+    async fn first_lease(&self) -> Option<LeaseRecord> {
+        loop {
+            match self.lease().await {
+                Ok(lease) => return lease,
+                Err(error) => tracing::warn!(operation = %self.id, %error, "the lease could not be taken yet"),
+            }
+            tokio::select! {
+                biased;
+                () = self.engine.stopping().cancelled() => return None,
+                () = self.after(STORE_RETRY) => {}
             }
         }
+    }
+
+    async fn lease(&self) -> Result<Option<LeaseRecord>, StoreError> {
+        self.engine.store().acquire_lease(&self.lease_name(), self.engine.replica(), LEASE_TTL).await
     }
 
     pub(crate) fn lease_name(&self) -> String {

@@ -98,6 +98,14 @@ impl From<StoreError> for CommandError {
             StoreError::Unreachable(_) => {
                 Self::new(Code::Unavailable, "the database cannot be reached").then("try again in a moment")
             }
+            StoreError::Full(error) => {
+                tracing::error!(%error, "the database's disk is full");
+                Self::new(
+                    Code::DiskFull,
+                    "the control plane's database has no room for this change; nothing was changed",
+                )
+                .then("make room on the disk of the database, then try again")
+            }
             StoreError::Unsettled(_) => {
                 Self::new(Code::Unavailable, "the database went away while this was written: it may have happened")
                     .then("look before you ask again, or ask under an idempotency key")

@@ -73,6 +73,7 @@ impl Engine {
                 }
             };
             tokio::select! {
+                biased;
                 () = self.stopping().cancelled() => return,
                 () = self.key_tending().wake.notified() => {}
                 () = due => {}

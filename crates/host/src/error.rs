@@ -1,5 +1,7 @@
 //! Why a host did not do what it was asked.
 
+use std::io;
+
 use camino::Utf8PathBuf;
 
 /// Why a host did not do what it was asked.
@@ -19,7 +21,7 @@ pub enum HostError {
         /// To what.
         path: Utf8PathBuf,
         /// Why it failed.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The file is longer than the caller reads.
     #[error("{path} is longer than {bytes_max} bytes")]
@@ -54,8 +56,18 @@ pub enum HostError {
 }
 
 impl HostError {
-    pub(crate) fn file(action: &'static str, path: &camino::Utf8Path) -> impl FnOnce(std::io::Error) -> Self {
+    /// Whether the disk has no room, or a quota is used up.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::File { source, .. } if no_room(source))
+    }
+
+    pub(crate) fn file(action: &'static str, path: &camino::Utf8Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { action, path, source }
     }
+}
+
+/// Whether an operation failed for want of room.
+pub fn no_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -13,7 +13,7 @@ mod ready;
 pub mod sandbox;
 mod unit;
 
-pub use error::HostError;
+pub use error::{HostError, no_room};
 pub use file::{Changed, FileSpec};
 pub use host::{Command, CommandEnd, Facts, Host, Process};
 pub use ready::notify_ready;

@@ -83,6 +83,8 @@ text_enum! {
         EnrollmentForeign = "enrollment_foreign",
         /// That is no enrollment token.
         EnrollmentInvalid = "enrollment_invalid",
+        /// The node's clock is further from the control plane's than the named limit.
+        ClockSkewed = "clock_skewed",
         /// A node's certificate has expired: it may be renewed, and does nothing else.
         CertificateExpired = "certificate_expired",
         /// A task envelope's signature, key or form is wrong.
@@ -105,8 +107,10 @@ text_enum! {
         TaskTimedOut = "task_timed_out",
         /// The task was cancelled.
         TaskCancelled = "task_cancelled",
-        /// A host refused what a task did (disk full, permission, missing path).
+        /// A host refused what a task did (permission, missing path).
         HostFailed = "host_failed",
+        /// The disk has no room for it: the control plane's, the database's or the node's.
+        DiskFull = "disk_full",
         /// The cluster cannot be reached or does not answer as it should.
         ClusterUnreachable = "cluster_unreachable",
         /// The cluster is not yet ready for that.
@@ -176,6 +180,7 @@ impl Code {
             Self::NameTaken
             | Self::OperationInProgress
             | Self::StateConflict
+            | Self::ClockSkewed
             | Self::NodeUnavailable
             | Self::ClusterNotReady
             | Self::DataDirInUse
@@ -219,6 +224,7 @@ impl Code {
             | Self::StoreNotEmpty
             | Self::DataDirNotWritable
             | Self::Internal => 500,
+            Self::DiskFull => 507,
             Self::ClusterUnreachable => 502,
             Self::NodeUnreachable | Self::ServerUnreachable | Self::Unavailable => 503,
             Self::TaskTimedOut | Self::TimedOut => 504,
@@ -232,7 +238,7 @@ impl Code {
             404 => ExitStatus::NotFound,
             409 | 412 => ExitStatus::Conflict,
             400 | 405 | 410 | 413 | 415 | 422 => ExitStatus::Refused,
-            502 | 503 => ExitStatus::Unreachable,
+            502 | 503 | 507 => ExitStatus::Unreachable,
             408 | 504 => ExitStatus::TimedOut,
             _ => ExitStatus::Failed,
         }

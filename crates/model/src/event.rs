@@ -67,6 +67,8 @@ text_enum! {
         NodeStateChanged = "node.state_changed",
         /// A node's channel came, went quiet or was lost.
         NodeConnectivityChanged = "node.connectivity_changed",
+        /// A node's clock went further from the control plane's than the limit, or came back within it.
+        NodeClockSkewChanged = "node.clock_skew_changed",
         /// Two live connections used one identity; the newer was refused.
         NodeIdentityCloned = "node.identity_cloned",
         /// An artifact was imported and verified.

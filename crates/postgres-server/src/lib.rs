@@ -51,8 +51,13 @@ impl Server {
 
     /// One of a test's own, with these settings and with these files beside its folder of data.
     pub fn start(settings: &[&str], files: &[(&str, String)]) -> Self {
+        Self::start_in(&std::env::temp_dir(), settings, files)
+    }
+
+    /// The same with its folder in this one, which other accounts may enter.
+    pub fn start_in(parent: &Path, settings: &[&str], files: &[(&str, String)]) -> Self {
         let binaries = binaries();
-        let folder = tempfile::Builder::new().prefix("pg").tempdir().expect("a temporary folder can be made").keep();
+        let folder = tempfile::Builder::new().prefix("pg").tempdir_in(parent).expect("a folder can be made").keep();
         // The server refuses to run as root.
         let account = is_root().then(|| account().to_owned());
         for (name, text) in files {

@@ -9,7 +9,10 @@ use gpuaas_engine::{Engine, SignedSet, commands::node};
 use gpuaas_model::{Code, Coded, NodeId, NodeState, SecretId};
 use gpuaas_store::{NodeRecord, StoreError};
 use gpuaas_trust::{Standing, standing};
-use gpuaas_wire::{session::Hello, task::UnitReport};
+use gpuaas_wire::{
+    session::{Hello, RenewRequest},
+    task::UnitReport,
+};
 use tokio_util::io::StreamReader;
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -144,12 +147,12 @@ impl ChannelBackend for Backend {
         self.engine.deposit_for_node(id, secret, &bytes).await.map_err(fetch_error)
     }
 
-    async fn renew(&self, presented: &Presented, csr: &str) -> Result<String, Refused> {
+    async fn renew(&self, presented: &Presented, ask: &RenewRequest) -> Result<String, Refused> {
         let refuse = |message: String| Refused { code: Code::Forbidden, message };
-        if !gpuaas_trust::same_key(&presented.certificate, csr).map_err(|error| refuse(error.to_string()))? {
+        if !gpuaas_trust::same_key(&presented.certificate, &ask.csr).map_err(|error| refuse(error.to_string()))? {
             return Err(refuse("a renewal keeps the key that the certificate has".to_owned()));
         }
-        let renewed = node::renew(&self.engine, &presented.identity, csr).await;
+        let renewed = node::renew(&self.engine, &presented.identity, ask).await;
         renewed.map_err(|error| Refused { code: error.code(), message: error.to_string() })
     }
 }

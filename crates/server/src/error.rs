@@ -75,6 +75,7 @@ impl Coded for ServerError {
             Self::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => Code::AddressInUse,
             Self::Store(StoreError::TooNew { .. }) => Code::StoreTooNew,
             Self::Store(StoreError::Unreachable(_) | StoreError::Busy) => Code::Unavailable,
+            Self::Store(StoreError::Full(_)) => Code::DiskFull,
             Self::SealingKeyRequired | Self::Backup(BackupError::KeyRequired) => Code::SealingKeyRequired,
             Self::Backup(BackupError::Rows(DumpError::NotEmpty(_))) => Code::StoreNotEmpty,
             Self::Backup(BackupError::NotWhole { .. } | BackupError::Artifact(_)) => Code::BackupInvalid,
@@ -111,6 +112,7 @@ impl Coded for ServerError {
             Self::Store(StoreError::Unreachable(_)) => {
                 "see whether the database runs and can be reached from here".to_owned()
             }
+            Self::Store(StoreError::Full(_)) => "make room on the disk of the database".to_owned(),
             Self::Backup(BackupError::KeyRequired) => {
                 "name the key that sealed its secrets: --sealing-key-file, or GPUAAS_SEALING_KEY_FILE".to_owned()
             }

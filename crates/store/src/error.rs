@@ -69,6 +69,9 @@ pub enum StoreError {
     /// The database went away during a commit: rows alone say whether it happened. Not to be repeated without looking.
     #[error("the database went away during a commit, which may have happened: {0}")]
     Unsettled(String),
+    /// The database has no room for the change. Nothing of it was done; trying again helps once somebody has made room.
+    #[error("the database's disk is full: {0}")]
+    Full(String),
     /// A row does not say what it must.
     #[error("the store holds something that this version cannot read: {0}")]
     Corrupt(String),
@@ -121,11 +124,17 @@ impl From<sqlx::Error> for StoreError {
             sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed | sqlx::Error::BeginFailed => {
                 Self::Unreachable(error.to_string())
             }
+            _ if is_full(&code) => Self::Full(error.to_string()),
             _ if is_busy(&code) => Self::Busy,
             _ if is_gone(&code) => Self::Unreachable(error.to_string()),
             _ => Self::Database(error.to_string()),
         }
     }
+}
+
+/// SQLite's SQLITE_FULL, and its failure to enlarge the index of its log; PostgreSQL's full disk.
+fn is_full(code: &str) -> bool {
+    matches!(code, "13" | "4874" | "53100")
 }
 
 /// SQLite's SQLITE_BUSY and its extended forms; PostgreSQL's serialization failure, deadlock, lock that was not to be had in time, and

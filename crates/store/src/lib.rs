@@ -29,6 +29,7 @@ mod query;
 mod record;
 mod repeat;
 mod replica;
+mod room;
 mod secret;
 mod service_account;
 mod setting;

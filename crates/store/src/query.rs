@@ -78,8 +78,12 @@ impl Reader {
 
     /// Notes a failed statement: its transaction must not commit what the other statements did.
     fn noted<T>(&mut self, ran: Result<T, sqlx::Error>) -> Result<T, StoreError> {
+        let ran = ran.map_err(StoreError::from);
         self.failed |= ran.is_err();
-        Ok(ran?)
+        if let Err(error) = &ran {
+            self.room.take_note(error);
+        }
+        ran
     }
 
     /// The record in the first row's `doc`.

@@ -48,6 +48,9 @@ pub struct NodeRecord {
     pub connectivity: Connectivity,
     /// Since when.
     pub connectivity_since: Timestamp,
+    /// How far its clock was ahead when it connected last; negative when it was behind.
+    #[serde(default)]
+    pub clock_skew_seconds: Option<i64>,
     /// Its agent's version.
     pub agent_version: Option<String>,
     /// Its machine's id.

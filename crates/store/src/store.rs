@@ -12,7 +12,7 @@ use std::{
 };
 
 use gpuaas_model::{Clock, NodeId, OperationId, StreamName};
-use sqlx::{Any, AnyPool, Row, Transaction, any::AnyPoolOptions};
+use sqlx::{Any, AnyPool, Connection, Row, Transaction, any::AnyPoolOptions};
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
@@ -21,6 +21,7 @@ use crate::{
     error::StoreError,
     hint::{self, Listener},
     migrate,
+    room::Room,
 };
 
 /// Readers beside the one writer.
@@ -62,6 +63,7 @@ pub struct Store {
     /// This process, among those who announce hints to each other.
     origin: Uuid,
     listener: Option<Listener>,
+    pub(crate) room: Room,
     pub(crate) simulated: Simulated,
     #[cfg(feature = "simulation")]
     pub(crate) gate: Option<crate::simulation::Gate>,
@@ -103,6 +105,7 @@ pub struct Reader {
     pub(crate) simulated: Simulated,
     /// Whether one of its statements failed.
     pub(crate) failed: bool,
+    pub(crate) room: Room,
 }
 
 /// A change of rows: all of it or, when dropped without [`Tx::commit`], nothing. Reads like a [`Reader`].
@@ -140,6 +143,7 @@ impl Store {
             changes,
             origin,
             listener,
+            room: Room::default(),
             simulated: Simulated::default(),
             #[cfg(feature = "simulation")]
             gate: None,
@@ -186,7 +190,7 @@ impl Store {
 
     fn reader(&self, transaction: Transaction<'static, Any>) -> Reader {
         let (dialect, clock, simulated) = (self.dialect, self.clock.clone(), self.simulated);
-        Reader { transaction, dialect, clock, simulated, failed: false }
+        Reader { transaction, dialect, clock, simulated, failed: false, room: self.room.clone() }
     }
 }
 
@@ -200,11 +204,10 @@ impl Tx {
         if let Some(origin) = self.announces_as {
             self.reader.announce(origin, &self.hints).await?;
         }
-        self.reader
-            .simulated
-            .answer(self.reader.transaction.commit())
-            .await
-            .map_err(|error| StoreError::from(error).of_commit())?;
+        let committed = self.reader.simulated.answer(self.reader.transaction.commit()).await;
+        committed
+            .map_err(|error| StoreError::from(error).of_commit())
+            .inspect_err(|error| self.reader.room.take_note(error))?;
         for hint in self.hints {
             // Nobody listening is fine: rows are the truth.
             let _ = self.changes.send(hint);
@@ -245,15 +248,16 @@ async fn refuse_old_server(pool: &AnyPool, dialect: Dialect) -> Result<(), Store
 }
 
 fn pool(dialect: Dialect, connections_max: u32) -> AnyPoolOptions {
-    AnyPoolOptions::new().max_connections(connections_max).acquire_timeout(TURN_WAIT_MAX).after_connect(
-        move |connection, _| {
-            Box::pin(async move {
-                let setup = sqlx::AssertSqlSafe(dialect.connection_setup());
-                sqlx::raw_sql(setup).execute(&mut *connection).await?;
-                Ok(())
-            })
-        },
-    )
+    let options = AnyPoolOptions::new().max_connections(connections_max).acquire_timeout(TURN_WAIT_MAX);
+    // A full disk has SQLite end a change by itself, unknown to the driver, which would refuse every later one on that connection.
+    let options = options.before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }));
+    options.after_connect(move |connection, _| {
+        Box::pin(async move {
+            let setup = sqlx::AssertSqlSafe(dialect.connection_setup());
+            sqlx::raw_sql(setup).execute(&mut *connection).await?;
+            Ok(())
+        })
+    })
 }
 
 /// Makes the file if need be and keeps it to its owner.

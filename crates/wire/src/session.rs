@@ -2,6 +2,8 @@
 //!
 //! On a connection of ALPN `gpuaas-node/1` the control plane is the HTTP/2 client and asks; on one of `gpuaas-fetch/1` the agent asks.
 
+use std::time::Duration;
+
 use gpuaas_model::{Code, NodeId, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +30,8 @@ pub const JOURNAL_LINES_MAX: usize = 1_000_000;
 pub const UNACKNOWLEDGED_MAX: usize = 4_096;
 /// Most endpoints that an agent keeps.
 pub const CHANNEL_ENDPOINTS_MAX: usize = 16;
+/// How far a node's clock and the control plane's may be apart; certificates are backdated by as much.
+pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(300);
 /// Ports of a node that a tunnel may reach: the Kubernetes API.
 pub const TUNNEL_PORTS: &[u16] = &[6_443];
 /// Units whose journal may be read.
@@ -88,6 +92,9 @@ pub struct Hello {
     pub key_set_version: u64,
     /// Tasks that ended and were not acknowledged.
     pub unacknowledged: Vec<TaskId>,
+    /// What its clock says at this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<Timestamp>,
 }
 
 /// What a connection is for.
@@ -203,6 +210,9 @@ pub struct EnrollRequest {
     pub machine_id: String,
     /// The agent's version.
     pub agent_version: String,
+    /// What the node's clock says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<Timestamp>,
 }
 
 /// What it gets.
@@ -228,6 +238,9 @@ pub struct EnrollResponse {
 pub struct RenewRequest {
     /// A certificate request for the same key.
     pub csr: String,
+    /// What the node's clock says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<Timestamp>,
 }
 
 /// What it gets.
@@ -301,6 +314,7 @@ mod hostile_tests {
             fence: 1,
             key_set_version: 1,
             unacknowledged: Vec::new(),
+            clock: Some(Timestamp::from_millis(1)),
         }
     }
 

@@ -5,12 +5,15 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context;
 use clap::Subcommand;
 
-use crate::{demo, shell};
+use crate::{
+    demo::{self, Report, Store},
+    shell,
+};
 
 /// What is measured.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
-    /// The main job as shipped: profile `dist`, every write on the disk.
+    /// The main job as shipped: profile `dist`, every write on the disk, on SQLite and on PostgreSQL side by side.
     MainJob {
         /// The cargo profile of everything that runs.
         #[arg(long, default_value = "dist")]
@@ -19,33 +22,62 @@ pub(crate) enum Bench {
         #[arg(long)]
         builds: bool,
     },
+    /// A control plane that starts with 1,000 open operations: when it sends its first task, and all of them.
+    Restart {
+        /// The cargo profile of what runs.
+        #[arg(long, default_value = "dist")]
+        profile: String,
+    },
+    /// Twenty deployments at once to simulated nodes, by one replica and by two on one PostgreSQL.
+    Replicas {
+        /// The cargo profile of what runs.
+        #[arg(long, default_value = "dist")]
+        profile: String,
+    },
 }
 
 /// Files whose change is felt most often, with the limit of a rebuild after it.
 const TOUCHED: [&str; 2] = ["crates/server/src/lib.rs", "crates/app-rke2/src/lib.rs"];
 
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
-    let Bench::MainJob { profile, builds } = bench;
-    let report = demo::measured(profile)?;
-    println!("main job, profile {profile}");
-    let figures = [
-        ("platform's own share of the deploy", report.platform_ms as f64, "ms", "1000"),
-        ("distribution", report.distribution_ms as f64, "ms", ""),
-        ("stand-in's first server ready", report.cluster_start_ms as f64, "ms", "8000"),
-        ("no-op task, p50", report.dispatch_p50_ms, "ms", "10"),
-        ("no-op task, p99", report.dispatch_p99_ms, "ms", "50"),
-        ("fdatasync of a page, p50", report.fdatasync_p50_ms, "ms", ""),
-        ("gpuaas dev ready", report.dev_ready_ms as f64, "ms", "1500"),
-        ("agent, idle", report.agent_idle_rss_bytes as f64 / 1e6, "MB", "10"),
-        ("agent, after the job", report.agent_rss_bytes as f64 / 1e6, "MB", ""),
-        ("control plane, idle", report.server_idle_rss_bytes as f64 / 1e6, "MB", "60"),
-        ("control plane, after the job", report.server_rss_bytes as f64 / 1e6, "MB", ""),
-    ];
-    for (what, value, unit, target) in figures {
-        let target = if target.is_empty() { String::new() } else { format!("   (target {target} {unit})") };
-        println!("  {what:<36}{value:>10.2} {unit}{target}");
+    match bench {
+        Bench::MainJob { profile, builds } => main_job(profile, *builds),
+        Bench::Restart { profile } => of_engine("restart", profile),
+        Bench::Replicas { profile } => of_engine("replicas", profile),
     }
-    if *builds {
+}
+
+/// A figure of the engine's own bench, which knows its nodes to be simulated.
+fn of_engine(what: &str, profile: &str) -> anyhow::Result<()> {
+    let bench = ["bench", "--quiet", "--locked", "-p", "gpuaas-engine", "--all-features", "--bench", "scale"];
+    shell::run(what, shell::cargo(&bench).args(["--profile", profile, "--", what]))
+}
+
+/// What is measured of the main job: its name, unit and target, and where the report has it.
+type Figure = (&'static str, &'static str, &'static str, fn(&Report) -> f64);
+
+const FIGURES: [Figure; 11] = [
+    ("platform's own share of the deploy", "ms", "1000", |report| report.platform_ms as f64),
+    ("distribution", "ms", "", |report| report.distribution_ms as f64),
+    ("stand-in's first server ready", "ms", "8000", |report| report.cluster_start_ms as f64),
+    ("no-op task, p50", "ms", "10", |report| report.dispatch_p50_ms),
+    ("no-op task, p99", "ms", "50", |report| report.dispatch_p99_ms),
+    ("fdatasync of a page, p50", "ms", "", |report| report.fdatasync_p50_ms),
+    ("gpuaas dev ready", "ms", "1500", |report| report.dev_ready_ms as f64),
+    ("agent, idle", "MB", "10", |report| report.agent_idle_rss_bytes as f64 / 1e6),
+    ("agent, after the job", "MB", "", |report| report.agent_rss_bytes as f64 / 1e6),
+    ("control plane, idle", "MB", "60", |report| report.server_idle_rss_bytes as f64 / 1e6),
+    ("control plane, after the job", "MB", "", |report| report.server_rss_bytes as f64 / 1e6),
+];
+
+fn main_job(profile: &str, builds: bool) -> anyhow::Result<()> {
+    let (sqlite, postgres) = (demo::measured(profile, Store::Sqlite)?, demo::measured(profile, Store::Postgres)?);
+    println!("main job, profile {profile}{:>20}{:>12}", "SQLite", "PostgreSQL");
+    for (what, unit, target, figure) in FIGURES {
+        let target = if target.is_empty() { String::new() } else { format!("   (target {target} {unit})") };
+        println!("  {what:<36}{:>10.2}{:>12.2} {unit}{target}", figure(&sqlite), figure(&postgres));
+    }
+    if builds {
         for file in TOUCHED {
             println!("  {:<36}{:>10.2} s   (target 15 s)", format!("build after {file}"), rebuild(file)?.as_secs_f64());
         }

@@ -115,9 +115,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// The main job with its figures and without its verifications.
-pub(crate) fn measured(profile: &str) -> anyhow::Result<Report> {
+pub(crate) fn measured(profile: &str, store: Store) -> anyhow::Result<Report> {
     let mut report = Report::default();
-    let mut world = walk(&Options::of_profile(profile), &mut report)?;
+    let mut world = walk(&Options { store, ..Options::of_profile(profile) }, &mut report)?;
     world.measure(&mut report)?;
     world.stop()?;
     Ok(report)

@@ -1,5 +1,5 @@
-//! Time, randomness and spawning reach planner and engine through ports only, or no simulation would ever replay; and texts of the
-//! workshop stay out of the project.
+//! Time, randomness and spawning reach planner and engine through ports only, and no `select!` of theirs tosses a coin, or no simulation would
+//! ever replay.
 
 use crate::shell;
 
@@ -24,15 +24,41 @@ const UNREPEATABLE: &[&str] = &[
     "thread_rng",
 ];
 
-/// Every line that breaks the rule.
+/// What a simulation plays: here a `select!` looks at its branches in their order.
+const PLAYED: &[&str] = &["crates/engine/", "crates/agent/src/runner.rs", "crates/agent/src/ledger.rs"];
+
+/// Every line that breaks a rule.
 pub(crate) fn check() -> anyhow::Result<Vec<String>> {
     let mut findings = Vec::new();
     for file in shell::files()? {
-        if file.ends_with(".rs") && PURE.iter().any(|pure| file.starts_with(pure)) && !file.contains("/tests/") {
+        let is_product = file.ends_with(".rs") && !file.contains("/tests/") && !file.contains("/benches/");
+        let is_of = |places: &[&str]| is_product && places.iter().any(|place| file.starts_with(place));
+        if is_of(PURE) {
             findings.extend(impurities(&file, &std::fs::read_to_string(shell::root().join(&file))?));
+        }
+        if is_of(PLAYED) {
+            findings.extend(coins(&file, &std::fs::read_to_string(shell::root().join(&file))?));
         }
     }
     Ok(findings)
+}
+
+/// Every `select!` whose first word is not `biased`.
+fn coins(file: &str, text: &str) -> Vec<String> {
+    let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let code: Vec<&str> = product.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let mut findings = Vec::new();
+    for (at, line) in code.iter().enumerate() {
+        let Some((_, after)) = line.split_once("select!") else { continue };
+        let mut words = std::iter::once(after).chain(code[at + 1..].iter().copied());
+        let first =
+            words.find_map(|line| line.split(|c: char| c == '{' || c.is_whitespace()).find(|word| !word.is_empty()));
+        if first != Some("biased;") {
+            findings
+                .push(format!("purity: {file}:{} has a select! that tosses a coin; begin it with `biased;`", at + 1));
+        }
+    }
+    findings
 }
 
 fn impurities(file: &str, text: &str) -> Vec<String> {
@@ -50,6 +76,15 @@ fn impurities(file: &str, text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_select_that_tosses_a_coin_is_found_and_a_biased_one_is_none() {
+        let biased = "tokio::select! {\n    // In this order.\n    biased;\n    () = a => {}\n}\n";
+        let coin = "tokio::select! {\n    () = biased() => {}\n}\n// select! {\n#[cfg(test)]\ntokio::select! { x }";
+        assert_eq!(coins("a.rs", biased), Vec::<String>::new());
+        let found = "purity: a.rs:6 has a select! that tosses a coin; begin it with `biased;`";
+        assert_eq!(coins("a.rs", &format!("{biased}{coin}")), [found]);
+    }
 
     #[test]
     fn a_clock_in_product_code_is_found_and_one_in_a_comment_or_test_is_not() {

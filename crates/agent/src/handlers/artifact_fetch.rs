@@ -1,6 +1,7 @@
 //! `artifact.fetch`: brings artifacts into the staging folder, goes on where an earlier try ended, and checks every byte.
 
 use camino::{Utf8Path, Utf8PathBuf};
+use gpuaas_host::no_room;
 use gpuaas_model::Code;
 use gpuaas_wire::task::{ArtifactFetch, ArtifactFetched, ArtifactRef, TaskFailure};
 use http_body_util::BodyExt;
@@ -38,29 +39,43 @@ pub(crate) async fn run(task: ArtifactFetch, context: Context) -> Result<Artifac
     Ok(done)
 }
 
+/// Stages an artifact. What a full disk cut off is removed: kept, it would keep the disk full.
 async fn fetch(artifact: &ArtifactRef, path: &Utf8Path, context: &Context) -> Result<u64, TaskFailure> {
     let part = path.with_extension("part");
-    let have = context.host.size(&part).await.map_err(host_failed)?.unwrap_or(0);
+    let fetched = stage(artifact, path, &part, context).await;
+    if fetched.as_ref().is_err_and(|failure| failure.code == Code::DiskFull) {
+        context.host.remove(&part).await.map_err(host_failed)?;
+    }
+    fetched
+}
+
+async fn stage(
+    artifact: &ArtifactRef,
+    path: &Utf8Path,
+    part: &Utf8Path,
+    context: &Context,
+) -> Result<u64, TaskFailure> {
+    let have = context.host.size(part).await.map_err(host_failed)?.unwrap_or(0);
     // More than the whole cannot be a beginning of it.
     let have = if have > artifact.size_bytes {
-        context.host.remove(&part).await.map_err(host_failed)?;
+        context.host.remove(part).await.map_err(host_failed)?;
         0
     } else {
         have
     };
     let mut fetched = 0;
     if have < artifact.size_bytes {
-        fetched = download(artifact, &part, have, context).await?;
+        fetched = download(artifact, part, have, context).await?;
     }
-    let digest = digest(&part, context).await?;
+    let digest = digest(part, context).await?;
     if digest != artifact.sha256 {
         // Whatever it is, the next try must not build on it.
-        context.host.remove(&part).await.map_err(host_failed)?;
+        context.host.remove(part).await.map_err(host_failed)?;
         let message = format!("{} has digest {digest}, not {}", artifact.name, artifact.sha256);
         return Err(TaskFailure::new(Code::ArtifactDigestMismatch, message));
     }
-    context.host.sync(&part).await.map_err(host_failed)?;
-    context.host.rename(&part, path).await.map_err(host_failed)?;
+    context.host.sync(part).await.map_err(host_failed)?;
+    context.host.rename(part, path).await.map_err(host_failed)?;
     Ok(fetched)
 }
 
@@ -82,14 +97,12 @@ async fn download(artifact: &ArtifactRef, part: &Utf8Path, offset: u64, context:
                 format!("{} is longer than it must be", artifact.name),
             ));
         }
-        let written = file.write_all(&data).await;
-        written.map_err(|error| TaskFailure::new(Code::HostFailed, format!("staging {}: {error}", artifact.name)))?;
+        file.write_all(&data).await.map_err(|error| unstaged(artifact, &error))?;
         if context.cancel.is_cancelled() {
             return Err(TaskFailure::new(Code::TaskCancelled, "the fetch was cancelled; what is staged is kept"));
         }
     }
-    let flushed = file.flush().await;
-    flushed.map_err(|error| TaskFailure::new(Code::HostFailed, format!("staging {}: {error}", artifact.name)))?;
+    file.flush().await.map_err(|error| unstaged(artifact, &error))?;
     if fetched < room {
         return Err(TaskFailure::new(
             Code::ArtifactTruncated,
@@ -97,6 +110,15 @@ async fn download(artifact: &ArtifactRef, part: &Utf8Path, offset: u64, context:
         ));
     }
     Ok(fetched)
+}
+
+fn unstaged(artifact: &ArtifactRef, error: &std::io::Error) -> TaskFailure {
+    let ArtifactRef { name, size_bytes, .. } = artifact;
+    if no_room(error) {
+        let message = format!("the node's disk has no room for {name}, {} MiB", size_bytes.div_ceil(1 << 20));
+        return TaskFailure::new(Code::DiskFull, message);
+    }
+    TaskFailure::new(Code::HostFailed, format!("staging {name}: {error}"))
 }
 
 async fn digest(path: &Utf8Path, context: &Context) -> Result<String, TaskFailure> {

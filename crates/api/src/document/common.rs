@@ -110,6 +110,7 @@ impl Kind {
         add(self.takes_body, Code::MediaTypeUnsupported);
         add(self.takes_key(), Code::IdempotencyKeyReused);
         add(self.mutates, Code::PreconditionFailed);
+        add(self.mutates, Code::DiskFull);
         add(true, Code::RateLimited);
         add(true, Code::Unavailable);
         add(true, Code::Internal);

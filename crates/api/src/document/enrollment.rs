@@ -19,6 +19,8 @@ pub(crate) struct Asked {
     machine_id: String,
     /// The agent's version.
     agent_version: String,
+    /// What the node's clock says, in milliseconds since 1970. One that is more than five minutes off is refused.
+    clock: Option<i64>,
 }
 
 /// The node's identity.
@@ -58,6 +60,7 @@ mod tests {
     fn the_document_shows_the_fields_that_agents_send_and_get() {
         let asked: Value = fields(Asked::schema()).into_iter().map(|field| (field, json!("x"))).collect();
         let mut asked = asked;
+        asked["clock"] = json!(1);
         asked["node"] = json!("0198c0de-0000-7000-8000-000000000000");
         serde_json::from_value::<EnrollRequest>(asked).expect("no field lacks and none is unknown");
         let given = EnrollResponse {

@@ -22,6 +22,8 @@ mod tokens;
 mod whoami;
 mod workloads;
 
+pub(crate) use health::Readiness;
+
 use std::sync::LazyLock;
 
 use axum::{Router, body::Bytes, http::header, middleware, response::IntoResponse, routing::get};

@@ -133,7 +133,7 @@ pub(crate) async fn issue_enrollment(
     params(("node" = String, Path, description = "name or id")),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node ping")), ("x-audit" = json!("node.ping")), ("x-event" = json!("task.changed")),
-        ("x-errors" = json!(["not_found", "node_unreachable"]))
+        ("x-errors" = json!(["not_found", "node_unreachable", "envelope_expired"]))
     ),
     responses((status = 200, body = Ping))
 )]

@@ -54,7 +54,7 @@ async fn an_expired_certificate_is_renewed_and_everything_else_is_refused_by_nam
         ] {
             assert_eq!(asked(&mut sender, method, path, empty()).await, expired, "{path}");
         }
-        let renewal = serde_json::to_vec(&RenewRequest { csr: "a request".to_owned() }).unwrap();
+        let renewal = serde_json::to_vec(&RenewRequest { csr: "a request".to_owned(), clock: None }).unwrap();
         let (status, _) = asked(&mut sender, Method::POST, path::RENEW, full(renewal)).await;
         assert_eq!(status, StatusCode::OK);
         let mut control = world.dial(world.shown(1, made, ALPN_NODE)).await.unwrap();

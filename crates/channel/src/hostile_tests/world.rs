@@ -113,7 +113,7 @@ impl ChannelBackend for Rows {
         Ok(())
     }
 
-    async fn renew(&self, _: &Presented, _: &str) -> Result<String, Refused> {
+    async fn renew(&self, _: &Presented, _: &gpuaas_wire::session::RenewRequest) -> Result<String, Refused> {
         *self.renewed.lock().unwrap() += 1;
         Ok("a certificate".to_owned())
     }
@@ -267,6 +267,7 @@ pub(super) fn hello(connection: ConnectionKind, instance: &str) -> Hello {
         fence: 0,
         key_set_version: 1,
         unacknowledged: Vec::new(),
+        clock: None,
     }
 }
 

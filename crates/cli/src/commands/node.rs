@@ -116,6 +116,11 @@ fn row(node: &Node) -> Vec<String> {
 fn described(node: &Node) -> String {
     let connectivity = format!("{} for {}", node.connectivity, ago(&node.connectivity_since));
     let mut parts = vec![node.state.clone(), connectivity];
+    parts.extend(
+        node.clock_skew_seconds
+            .filter(|skew| *skew != 0)
+            .map(|skew| format!("clock {} s {}", skew.unsigned_abs(), if skew > 0 { "ahead" } else { "behind" })),
+    );
     parts.extend(node.agent_version.iter().map(|version| format!("agent {version}")));
     if let Some(facts) = &node.facts {
         parts.push(facts.os.clone());

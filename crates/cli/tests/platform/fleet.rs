@@ -11,8 +11,11 @@ use gpuaas_api_types::RegisterNode;
 use gpuaas_client::Client;
 use serde_json::Value;
 
-use crate::addresses::AddressBlock;
-use crate::world::{GPUAAS, PATIENCE, build_programs, eventually};
+use crate::{
+    addresses::AddressBlock,
+    small_disk::SmallDisk,
+    world::{GPUAAS, PATIENCE, build_programs, eventually},
+};
 
 /// Where a replica listens for clients, for nodes and for other replicas: below the ports that the kernel hands out by itself, so that
 /// nobody has taken one while it was dead.
@@ -23,11 +26,15 @@ const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A control plane with its nodes.
 pub(crate) struct Fleet {
+    /// Before the folder in which they are: they go first.
+    disks: Vec<SmallDisk>,
     folder: tempfile::TempDir,
     addresses: AddressBlock,
     replicas: Vec<Replica>,
     inits: Vec<Option<Child>>,
     environment: Vec<(&'static str, String)>,
+    /// By how many seconds the clocks of nodes that start now are off.
+    pub(crate) clock_skew_seconds: i64,
 }
 
 /// One process of the control plane; its address stays its own when it starts again.
@@ -45,12 +52,39 @@ impl Fleet {
 
     /// The same of several replicas on a store of PostgreSQL's, by its address. The nodes' channels are the first replica's.
     pub(crate) async fn start_on(nodes: u8, replicas: usize, store_url: Option<String>) -> Self {
-        build_programs();
         let folder = tempfile::tempdir().expect("a folder");
+        Self::start_in(folder, Vec::new(), nodes, replicas, store_url).await
+    }
+
+    /// The same of one control plane, with a small disk of its own under each of these folders; `None` where none can be made. What the control
+    /// plane logs lies on its disk too.
+    pub(crate) async fn start_with_disks(nodes: u8, folders: &[&str]) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let disks = folders.iter().map(|disk| SmallDisk::at(&folder.path().join(disk))).collect::<Option<Vec<_>>>()?;
+        std::os::unix::fs::symlink("server-0/server.log", folder.path().join("server-0.log")).expect("a link");
+        std::fs::create_dir_all(folder.path().join("server-0")).expect("made");
+        Some(Self::start_in(folder, disks, nodes, 1, None).await)
+    }
+
+    async fn start_in(
+        folder: tempfile::TempDir,
+        disks: Vec<SmallDisk>,
+        nodes: u8,
+        replicas: usize,
+        store_url: Option<String>,
+    ) -> Self {
+        build_programs();
         std::fs::write(folder.path().join("sealing.key"), [7; 32]).expect("written");
         let environment = store_url.map(|url| shared_environment(folder.path(), url)).unwrap_or_default();
-        let mut fleet =
-            Self { folder, environment, addresses: AddressBlock::take(), replicas: Vec::new(), inits: Vec::new() };
+        let mut fleet = Self {
+            disks,
+            folder,
+            environment,
+            clock_skew_seconds: 0,
+            addresses: AddressBlock::take(),
+            replicas: Vec::new(),
+            inits: Vec::new(),
+        };
         for number in 0..replicas {
             let address = fleet.addresses.of_replica(u8::try_from(number).expect("few replicas"));
             fleet.replicas.push(Replica { name: format!("server-{number}"), address, process: None });
@@ -112,6 +146,22 @@ impl Fleet {
             std::thread::sleep(Duration::from_millis(2));
         }
         replica.process = Some(server);
+    }
+
+    /// A small disk, in the order in which they were asked for.
+    pub(crate) fn disk(&self, number: usize) -> &SmallDisk {
+        &self.disks[number]
+    }
+
+    /// What the first replica said when it was ready.
+    pub(crate) fn ready(&self) -> Value {
+        serde_json::from_slice(&std::fs::read(self.ready_file(0)).expect("ready")).expect("JSON")
+    }
+
+    /// Whether a replica runs.
+    pub(crate) fn is_running(&mut self, number: usize) -> bool {
+        let process = self.replicas[number].process.as_mut();
+        process.is_some_and(|process| process.try_wait().is_ok_and(|ended| ended.is_none()))
     }
 
     /// Runs a verb of `gpuaas server` with the settings of the first replica.
@@ -245,7 +295,8 @@ impl Fleet {
         self.folder.path().join(format!("ready-{number}.json"))
     }
 
-    async fn start_node(&mut self, client: &Client, number: u8) {
+    /// Registers one more node and starts its machine.
+    pub(crate) async fn start_node(&mut self, client: &Client, number: u8) {
         let (name, root) = (format!("gpu-{number}"), self.root(number));
         let ask = RegisterNode { name: name.clone(), ..RegisterNode::default() };
         let registered = client.register_node(&ask).await.expect("registered");
@@ -262,6 +313,7 @@ impl Fleet {
             .args(["sandbox-init", "--lifeline", "--hostname", &name, "--address", &address.to_string()])
             .args(["--root".as_ref(), root.as_os_str()])
             .env(gpuaas_crash_points::FOLDER, self.crash_points(Some(number)))
+            .env(gpuaas_host::sandbox::CLOCK_SKEW, self.clock_skew_seconds.to_string())
             .stdin(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();

@@ -32,7 +32,11 @@ impl Answer {
 }
 
 async fn connect(platform: &Platform) -> (String, TlsStream<TcpStream>) {
-    let ready = platform.ready();
+    connect_to(&platform.ready()).await
+}
+
+/// Connects to the control plane that a ready file tells of.
+async fn connect_to(ready: &Value) -> (String, TlsStream<TcpStream>) {
     let address = ready["url"].as_str().and_then(|url| url.strip_prefix("https://")).expect("a URL").to_owned();
     let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
     let authority = CertificateDer::from_pem_slice(&authority).expect("a certificate");
@@ -75,7 +79,21 @@ pub(crate) async fn send(
     headers: &[(&str, &str)],
     body: impl Into<hyper::body::Bytes>,
 ) -> Answer {
-    let (address, stream) = connect(platform).await;
+    exchange(connect(platform).await, method, path, headers, body).await
+}
+
+/// Reads what anybody may read at the control plane that a ready file tells of.
+pub(crate) async fn read_open(ready: &Value, path: &str) -> Answer {
+    exchange(connect_to(ready).await, Method::GET, path, &[], "").await
+}
+
+async fn exchange(
+    (address, stream): (String, TlsStream<TcpStream>),
+    method: Method,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<hyper::body::Bytes>,
+) -> Answer {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
     tokio::spawn(connection);
     let mut request = Request::builder().method(method).uri(path).header("host", &address);

@@ -259,6 +259,7 @@ fn context(engine: &Arc<Engine>, rows: &WorkloadRows) -> CallContext {
 async fn timed<T>(engine: &Engine, call: impl Future<Output = Result<T, TaskFailure>>) -> Result<T, CommandError> {
     let deadline = engine.ports().clock.now().plus(CALL_TIMEOUT);
     tokio::select! {
+        biased;
         result = call => result.map_err(|failure| CommandError::new(failure.code, failure.message)),
         () = engine.ports().runtime.sleep_until(deadline) => {
             Err(CommandError::new(Code::ClusterUnreachable, "the cluster did not answer in time").then("try again"))

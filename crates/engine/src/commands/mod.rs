@@ -4,6 +4,7 @@
 pub mod access;
 pub mod allocation;
 pub mod artifact;
+mod clock;
 pub mod keys;
 pub mod logs;
 pub mod node;

@@ -8,11 +8,11 @@ use gpuaas_model::{
 };
 use gpuaas_store::{EnrollmentRecord, NewAudit, NodeRecord, Reader, SessionRecord, StoreError, Tx};
 use gpuaas_trust::{ApiToken, EnrollmentString, NodeIdentity, SecretText};
-use gpuaas_wire::session::{CHANNEL_ENDPOINTS_MAX, EnrollRequest, EnrollResponse, Hello};
+use gpuaas_wire::session::{CHANNEL_ENDPOINTS_MAX, EnrollRequest, EnrollResponse, Hello, RenewRequest};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::audit;
+use super::{audit, clock};
 use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event, seen::Seen};
 
 /// How long an enrollment string works.
@@ -49,6 +49,7 @@ pub async fn register(
         epoch: 0,
         connectivity: Connectivity::Never,
         connectivity_since: now,
+        clock_skew_seconds: None,
         agent_version: None,
         machine_id: None,
         support: Vec::new(),
@@ -164,6 +165,7 @@ pub async fn redeem(
     ask: EnrollRequest,
 ) -> Result<EnrollResponse, CommandError> {
     let now = engine.ports().clock.now();
+    clock::must_agree(ask.clock, now)?;
     let sha256 = SecretText::new(ask.token).sha256();
     let mut tx = engine.store().begin().await?;
     tx.redeem_enrollment(&sha256, ask.node, now).await?;
@@ -238,6 +240,7 @@ pub async fn reset(
 pub async fn connected(engine: &Engine, id: NodeId, connection: Uuid, hello: &Hello) -> Result<(), CommandError> {
     // Before anything is waited for: the order in which connections came is what counts, not that in which they could be recorded.
     let session = session(engine, id, connection, hello);
+    let skew = hello.clock.map(|clock| clock::skew_seconds(clock, engine.ports().clock.now()));
     let mut tx = engine.store().begin().await?;
     let mut node = tx.node(id).await?;
     if !tx.put_session(&session).await? {
@@ -245,6 +248,7 @@ pub async fn connected(engine: &Engine, id: NodeId, connection: Uuid, hello: &He
     }
     let before = node.clone();
     node.state = node.state.on(NodeEvent::Connect)?;
+    node.clock_skew_seconds = skew;
     node.agent_version = Some(bounded(&hello.agent_version));
     node.machine_id = Some(bounded(&hello.machine_id));
     node.support.clone_from(&hello.support);
@@ -258,6 +262,7 @@ pub async fn connected(engine: &Engine, id: NodeId, connection: Uuid, hello: &He
         let data = json!({ "name": node.name, "state": node.state });
         platform_event(&mut tx, EventKind::NodeActivated, "node", id.to_string(), None, data).await?;
     }
+    clock::tell(&mut tx, &node, before.clock_skew_seconds).await?;
     set_connectivity(engine, &mut tx, node, Connectivity::Connected).await?;
     let lacks_keys = hello.key_set_version < tx.key_set_version().await?;
     tx.commit().await?;
@@ -333,12 +338,13 @@ pub async fn cloned(engine: &Engine, id: NodeId, newer: &Hello) -> Result<(), Co
 }
 
 /// A new certificate for the same key, for a node that may connect.
-pub async fn renew(engine: &Engine, identity: &NodeIdentity, csr: &str) -> Result<String, CommandError> {
+pub async fn renew(engine: &Engine, identity: &NodeIdentity, ask: &RenewRequest) -> Result<String, CommandError> {
     let now = engine.ports().clock.now();
+    clock::must_agree(ask.clock, now)?;
     let certificate = engine
         .keys()
         .authority()
-        .issue_node(csr, identity, now)
+        .issue_node(&ask.csr, identity, now)
         .map_err(|error| CommandError::new(Code::FieldInvalid, error.to_string()).about("csr"))?;
     let correlation = CorrelationId::generate(&*engine.ports().clock, &*engine.ports().entropy);
     let mut tx = engine.store().begin().await?;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use gpuaas_model::{AuditAction, Code, NodeId, Permission, TaskState};
 use gpuaas_store::TaskRecord;
-use gpuaas_wire::task::{Noop, TaskSpec};
+use gpuaas_wire::task::{Noop, TaskOutcome, TaskSpec};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -39,6 +39,12 @@ pub async fn ping(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<(
     let following = async move { drop(tell.send(followed(&within, task).await)) };
     engine.ports().runtime.spawn("ping", Box::pin(following));
     let (ended, took) = told.await.map_err(|_| CommandError::new(Code::Internal, "the ping panicked"))??;
+    if let Some(TaskOutcome::Failed { failure }) = &ended.outcome
+        && matches!(failure.code, Code::EnvelopeExpired | Code::DiskFull)
+    {
+        return Err(CommandError::new(failure.code, format!("{} refused it: {}", node.name, failure.message))
+            .then(format!("see its clock and its disk: gpuaas node show {}", node.name)));
+    }
     match ended.state {
         TaskState::Succeeded => Ok((ended, took)),
         TaskState::Expired => Err(CommandError::new(Code::NodeUnreachable, format!("{} did not answer", node.name))

@@ -2,13 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpuaas_model::{AllocationEvent, AllocationId, AllocationState, CorrelationId, EventKind};
+use gpuaas_model::{AllocationEvent, AllocationId, AllocationState, Code, Coded, CorrelationId, EventKind};
 use gpuaas_store::{AllocationRecord, StoreError, TaskRecord, Tx};
 use gpuaas_wire::task::{HostFacts, Inspect, TaskOutcome, TaskSpec};
 use serde_json::json;
 
 use crate::{
     dispatch::{Purpose, TaskEnd},
+    driver::STORE_RETRY,
     engine::Engine,
     error::CommandError,
     record::Story,
@@ -25,8 +26,16 @@ impl Engine {
     pub fn provision(self: &Arc<Self>, allocation: AllocationId, correlation: CorrelationId) {
         let engine = self.clone();
         let work = async move {
-            if let Err(error) = engine.provision_now(allocation, correlation).await {
+            while let Err(error) = engine.provision_now(allocation, correlation).await {
                 tracing::warn!(%allocation, %error, "an allocation could not be provisioned yet");
+                if !matches!(error.code(), Code::DiskFull | Code::Unavailable) {
+                    return;
+                }
+                tokio::select! {
+                    biased;
+                    () = engine.stopping().cancelled() => return,
+                    () = engine.ports().runtime.sleep_until(engine.ports().clock.now().plus(STORE_RETRY)) => {}
+                }
             }
         };
         self.ports().runtime.spawn("allocation provisioning", Box::pin(work));

@@ -7,7 +7,10 @@ use std::{
     io,
     net::IpAddr,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -33,6 +36,8 @@ struct File {
 pub(crate) struct Disk {
     files: Arc<Mutex<BTreeMap<Utf8PathBuf, File>>>,
     appended: Arc<Mutex<Vec<u8>>>,
+    is_full: Arc<AtomicBool>,
+    was_full: Arc<AtomicBool>,
 }
 
 impl Disk {
@@ -43,6 +48,22 @@ impl Disk {
     /// Every line that was ever appended to any file, torn ones included.
     pub(crate) fn appended(&self) -> String {
         String::from_utf8_lossy(&self.appended.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+
+    /// From now on it has no room, or room again.
+    pub(crate) fn fill(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Relaxed);
+        self.was_full.fetch_or(is_full, Ordering::Relaxed);
+    }
+
+    /// Whether it ever had no room.
+    pub(crate) fn was_full(&self) -> bool {
+        self.was_full.load(Ordering::Relaxed)
+    }
+
+    /// What is written has no room.
+    fn no_room(&self) -> Option<io::Error> {
+        self.is_full.load(Ordering::Relaxed).then(|| io::ErrorKind::StorageFull.into())
     }
 
     /// The power goes: of what was not synced some beginning is left.
@@ -62,6 +83,12 @@ struct Appending {
 
 impl AsyncWrite for Appending {
     fn poll_write(self: Pin<&mut Self>, _context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if let Some(full) = self.disk.no_room() {
+            // The last block had room for some of it.
+            let torn = &bytes[..bytes.len() / 2];
+            self.disk.files().entry(self.path.clone()).or_default().content.extend_from_slice(torn);
+            return Poll::Ready(Err(full));
+        }
         self.disk.files().entry(self.path.clone()).or_default().content.extend_from_slice(bytes);
         self.disk.appended.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
@@ -84,6 +111,9 @@ fn absent<T>(what: &str) -> Result<T, HostError> {
 #[async_trait]
 impl Host for Disk {
     async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
+        if let Some(source) = self.no_room() {
+            return Err(HostError::File { action: "write", path: file.path.clone(), source });
+        }
         let written = File { content: file.content.clone(), synced: file.content.len() };
         self.files().insert(file.path.clone(), written);
         Ok(Changed::Yes)

@@ -43,6 +43,8 @@ pub(crate) enum Timed {
     KillAgent(usize),
     /// The node cannot be reached for so long.
     Cut(usize, Duration),
+    /// The node's disk is full for so long.
+    FillDisk(usize, Duration),
 }
 
 /// A failure that is reported in good order.
@@ -191,6 +193,7 @@ fn timed(chance: &mut Chance, replicas: usize, nodes: usize) -> Timed {
         Timed::KillAgent(node),
         Timed::Cut(node, wait),
         Timed::Cut(node, wait),
+        Timed::FillDisk(node, wait),
     ])
 }
 

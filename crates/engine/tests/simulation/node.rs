@@ -158,6 +158,7 @@ impl Node {
             fence,
             key_set_version: 1,
             unacknowledged,
+            clock: Some(world.scheduler.now()),
         };
         let ended = CancellationToken::new();
         let link = Link { plane: plane.process, connection: world.uuid(), ended: ended.clone() };

@@ -134,6 +134,7 @@ impl People {
                 csr: certificate_request(),
                 machine_id: format!("machine-{text}"),
                 agent_version: "1".to_owned(),
+                clock: None,
             };
             Box::pin(async move { commands::node::redeem(&engine, caller.correlation, ask).await })
         });

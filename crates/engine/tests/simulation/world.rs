@@ -242,6 +242,17 @@ impl World {
                 self.say(&format!("{} is cut off for {} ms", self.nodes()[index].name, outage.as_millis()));
                 self.nodes()[index].cut(self, outage);
             }
+            Timed::FillDisk(index, wait) => {
+                self.count("disks full");
+                let node = self.nodes()[index].clone();
+                self.say(&format!("the disk of {} is full for {} ms", node.name, wait.as_millis()));
+                node.disk.fill(true);
+                let world = self.clone();
+                self.scheduler.spawn(self.outside, async move {
+                    world.scheduler.sleep(wait).await;
+                    node.disk.fill(false);
+                });
+            }
         }
     }
 

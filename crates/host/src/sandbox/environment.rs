@@ -17,6 +17,15 @@ pub const SOCKET: &str = "GPUAAS_SANDBOX_SOCKET";
 /// The unit that a process belongs to.
 pub const UNIT: &str = "GPUAAS_SANDBOX_UNIT";
 
+/// By how many seconds the node's clock is ahead of its machine's, negative when it is behind: for tests of clocks that are off.
+pub const CLOCK_SKEW: &str = "GPUAAS_SANDBOX_CLOCK_SKEW_SECONDS";
+
+/// By how much the clock of the sandbox of this process is off; nothing outside of one.
+pub fn clock_skew_seconds() -> i64 {
+    let skew = std::env::var(ROOT).and_then(|_| std::env::var(CLOCK_SKEW));
+    skew.ok().and_then(|skew| skew.parse().ok()).unwrap_or(0)
+}
+
 /// What a sandbox is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxEnvironment {
@@ -43,14 +52,17 @@ impl SandboxEnvironment {
     /// What every process in the sandbox has in its environment.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let root = &self.root;
-        vec![
+        let mut variables = vec![
             (ROOT, root.to_string()),
             (ADDRESS, self.address.to_string()),
             (HOSTNAME, self.hostname.clone()),
             (SOCKET, self.socket.to_string()),
             ("PATH", format!("{root}/.sandbox/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")),
             ("HOME", format!("{root}/root")),
-        ]
+        ];
+        // The init's own, for all that runs in its sandbox.
+        variables.extend(std::env::var(CLOCK_SKEW).ok().map(|skew| (CLOCK_SKEW, skew)));
+        variables
     }
 
     /// Where a true path really lies. Refuses what is relative, holds `..`, or goes through a link out of the root.

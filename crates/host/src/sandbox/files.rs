@@ -30,10 +30,13 @@ pub(super) fn write(sandbox: &SandboxEnvironment, file: &FileSpec) -> Result<Cha
     let draft = draft(folder, &real).map_err(fail("write"))?;
     let mut options = OpenOptions::new();
     let mut open = options.create_new(true).write(true).mode(file.mode).open(&draft).map_err(fail("write"))?;
-    open.write_all(&file.content).map_err(fail("write"))?;
-    open.set_permissions(Permissions::from_mode(file.mode)).map_err(fail("set the mode of"))?;
-    open.sync_all().map_err(fail("sync"))?;
-    fs::rename(&draft, &real).map_err(fail("put in place"))?;
+    let put = || {
+        open.write_all(&file.content).map_err(fail("write"))?;
+        open.set_permissions(Permissions::from_mode(file.mode)).map_err(fail("set the mode of"))?;
+        open.sync_all().map_err(fail("sync"))?;
+        fs::rename(&draft, &real).map_err(fail("put in place"))
+    };
+    whole_or_gone(put, &draft)?;
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(fail("sync the folder of"))?;
     Ok(Changed::Yes)
 }
@@ -141,10 +144,13 @@ pub(super) fn copy(
     let mut options = OpenOptions::new();
     let mut copied =
         options.create_new(true).write(true).mode(mode).open(&draft).map_err(HostError::file("write", to))?;
-    std::io::copy(&mut source, &mut copied).map_err(HostError::file("copy", from))?;
-    copied.set_permissions(Permissions::from_mode(mode)).map_err(HostError::file("set the mode of", to))?;
-    copied.sync_all().map_err(HostError::file("sync", to))?;
-    fs::rename(&draft, &real_to).map_err(HostError::file("put in place", to))?;
+    let put = || {
+        std::io::copy(&mut source, &mut copied).map_err(HostError::file("copy", from))?;
+        copied.set_permissions(Permissions::from_mode(mode)).map_err(HostError::file("set the mode of", to))?;
+        copied.sync_all().map_err(HostError::file("sync", to))?;
+        fs::rename(&draft, &real_to).map_err(HostError::file("put in place", to))
+    };
+    whole_or_gone(put, &draft)?;
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(HostError::file("sync the folder of", to))?;
     Ok(Changed::Yes)
 }
@@ -156,6 +162,14 @@ fn draft(folder: &Utf8Path, real: &Utf8Path) -> std::io::Result<Utf8PathBuf> {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(draft),
     }
+}
+
+/// Puts a draft in place, or removes what there is of it: on a full disk it would keep the disk full.
+fn whole_or_gone(put: impl FnOnce() -> Result<(), HostError>, draft: &Utf8Path) -> Result<(), HostError> {
+    put().inspect_err(|_| {
+        // The failure itself is what counts; a draft that stays is removed before the next try.
+        let _ = fs::remove_file(draft);
+    })
 }
 
 fn is_copy(from: &Utf8Path, to: &Utf8Path, mode: u32) -> bool {

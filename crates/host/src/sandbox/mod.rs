@@ -8,7 +8,7 @@ mod program;
 pub mod protocol;
 
 pub use client::InitClient;
-pub use environment::{ADDRESS, HOSTNAME, ROOT, SOCKET, SandboxEnvironment, UNIT};
+pub use environment::{ADDRESS, CLOCK_SKEW, HOSTNAME, ROOT, SOCKET, SandboxEnvironment, UNIT, clock_skew_seconds};
 pub use facts::processes_marked;
 pub use program::spawn;
 

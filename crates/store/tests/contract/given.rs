@@ -42,6 +42,7 @@ pub(crate) fn node(called: &str) -> NodeRecord {
         epoch: 1,
         connectivity: Connectivity::Connected,
         connectivity_since: NOW,
+        clock_skew_seconds: None,
         agent_version: None,
         machine_id: None,
         support: Vec::new(),

@@ -106,7 +106,7 @@ async fn an_expired_certificate_is_renewed_for_the_same_key_and_does_nothing_els
         let identity = NodeIdentity { control_plane: control_plane.clone(), node: node.id, epoch };
         authority.issue_node(&node.key.request_pem().expect("a request"), &identity, ago(hours)).expect("issued")
     };
-    let renewal = |csr: String| serde_json::to_vec(&RenewRequest { csr }).expect("JSON");
+    let renewal = |csr: String| serde_json::to_vec(&RenewRequest { csr, clock: None }).expect("JSON");
     let own = renewal(node.key.request_pem().expect("a request"));
     let another = NodeKey::generate().expect("a key").request_pem().expect("a request");
     for hours in [25, 24 * 30] {

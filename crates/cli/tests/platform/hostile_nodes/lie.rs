@@ -116,5 +116,6 @@ pub(crate) fn hello(connection: ConnectionKind) -> Hello {
         fence: 0,
         key_set_version: 1,
         unacknowledged: Vec::new(),
+        clock: None,
     }
 }

@@ -6,3 +6,6 @@ mod floods;
 mod identities;
 mod lie;
 mod node;
+
+pub(crate) use lie::{Lies, hello};
+pub(crate) use node::{Node, asked};

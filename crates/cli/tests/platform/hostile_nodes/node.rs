@@ -50,6 +50,7 @@ impl Node {
             csr: key.request_pem().expect("a request"),
             machine_id: "ab".repeat(16),
             agent_version: "0.1.0".to_owned(),
+            clock: None,
         };
         let response = redeem(&string, &ask).await;
         let authority = CertificateDer::from_pem_slice(response.authority.as_bytes()).expect("a certificate");

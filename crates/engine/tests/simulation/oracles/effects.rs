@@ -39,7 +39,9 @@ impl Judging<'_> {
         for (id, task) in self.tasks {
             let (begun, ended) = (begun.contains_key(id), ended.get(id));
             let agree = match task.state {
-                TaskState::Succeeded => ended.is_some() && ended == task.outcome.as_ref(),
+                // An end that a full disk did not take was told all the same.
+                TaskState::Succeeded if ended.is_none() => begun && self.node.disk.was_full(),
+                TaskState::Succeeded => ended == task.outcome.as_ref(),
                 // Interrupted is what began and has no end.
                 TaskState::Interrupted => begun && ended.is_none(),
                 // Refused, given up, or ended as the node says.

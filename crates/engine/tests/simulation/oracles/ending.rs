@@ -49,7 +49,17 @@ pub(super) fn judge(rows: &Rows, violations: &mut Vec<String>) {
     }
 }
 
-/// No lease outlives what it was for.
+/// Members are in the order of their placement, each on its node.
+pub(super) fn judge_placement(world: &World, rows: &Rows, violations: &mut Vec<String>) {
+    let placed: Vec<_> = rows.members.iter().map(|member| (member.name(), member.node)).collect();
+    let names = std::iter::once("server-1".to_owned()).chain((1..).map(|ordinal| format!("agent-{ordinal}")));
+    let wanted: Vec<_> = names.zip(world.nodes().iter().map(|node| node.id)).collect();
+    if placed != wanted {
+        violations.push(format!("members are {placed:?}, and were placed as {wanted:?}"));
+    }
+}
+
+/// No lease outlives what it was for, and nobody holds a channel that does not stand.
 pub(super) async fn judge_leases(world: &World, rows: &Rows, violations: &mut Vec<String>) -> Result<(), StoreError> {
     let mut reader = world.store.read().await?;
     let operations = rows.operations.iter().map(|(operation, _)| format!("operation/{}", operation.id));
@@ -60,6 +70,17 @@ pub(super) async fn judge_leases(world: &World, rows: &Rows, violations: &mut Ve
         if let Some(lease) = held {
             violations.push(format!("{name} is still held by {}", lease.holder));
         }
+    }
+    let sessions = reader.sessions().await?;
+    for session in &sessions {
+        let node = world.node(session.node);
+        let holder = node.link().and_then(|link| world.plane_of(link.plane)).map(|plane| plane.engine.replica());
+        if holder != Some(session.replica) {
+            violations.push(format!("{} has a session at {}, and is held by {holder:?}", node.name, session.replica));
+        }
+    }
+    if sessions.len() != world.nodes().len() {
+        violations.push(format!("{} nodes have {} sessions", world.nodes().len(), sessions.len()));
     }
     Ok(())
 }

@@ -31,6 +31,7 @@ pub(crate) async fn judge(world: &Arc<World>, deployed: &Deployed) -> Result<Vec
     let rows = Rows::load(world, deployed).await?;
     let mut violations = Vec::new();
     ending::judge(&rows, &mut violations);
+    ending::judge_placement(world, &rows, &mut violations);
     ending::judge_leases(world, &rows, &mut violations).await?;
     records::judge(&rows, &mut violations);
     effects::judge(world, &rows, &mut violations);

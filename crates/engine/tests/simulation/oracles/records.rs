@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_model::{EventKind, TaskState};
+use gpuaas_model::{EventKind, StepState, TaskState};
 use gpuaas_store::EventRecord;
 use gpuaas_wire::task::TaskOutcome;
 use serde_json::Value;
@@ -16,6 +16,8 @@ pub(super) fn judge(rows: &Rows, violations: &mut Vec<String>) {
     judge_order("audit record", rows.audits.iter().map(|audit| (audit.sequence, audit.at)), violations);
     judge_tasks(rows, violations);
     judge_steps(rows, violations);
+    judge_gates(rows, violations);
+    judge_progress(rows, violations);
     judge_story(rows, violations);
 }
 
@@ -75,6 +77,45 @@ fn judge_steps(rows: &Rows, violations: &mut Vec<String>) {
         if tasks.windows(2).any(|two| two[1].fence < two[0].fence) {
             violations.push(format!("{} was signed under a lower fence than before", step.spec.key));
         }
+    }
+}
+
+/// No step begins before what it needs has succeeded, and what it comes after has ended.
+fn judge_gates(rows: &Rows, violations: &mut Vec<String>) {
+    for (_, steps) in &rows.operations {
+        for step in steps.iter().filter(|step| step.started_at.is_some()) {
+            let of = |key: &gpuaas_planner::StepKey| steps.iter().find(|other| other.spec.key == *key);
+            let ended_before = |key: &gpuaas_planner::StepKey, must_succeed: bool| {
+                of(key).is_some_and(|other| {
+                    let well = !must_succeed || other.state == StepState::Succeeded;
+                    well && other.ended_at.is_some_and(|ended| Some(ended) <= step.started_at)
+                })
+            };
+            let needs = step.spec.needs.iter().map(|key| (key, true));
+            let gates = needs.chain(step.spec.after.iter().map(|key| (key, false)));
+            for (key, must_succeed) in gates {
+                if !ended_before(key, must_succeed) {
+                    violations.push(format!("{} began before {key} had ended as it must", step.spec.key));
+                }
+            }
+        }
+    }
+}
+
+/// Within an operation the workload's progress never goes back, and is never more than the whole.
+fn judge_progress(rows: &Rows, violations: &mut Vec<String>) {
+    let accepted = |event: &EventRecord| rows.operations.iter().filter(|(of, _)| of.created_at <= event.at).count();
+    let (mut before, mut operation) = (0, 0);
+    for event in rows.streams.iter().flatten().filter(|event| event.kind == EventKind::WorkloadChanged) {
+        if accepted(event) != operation {
+            (before, operation) = (0, accepted(event));
+        }
+        let number = |name: &str| event.data["progress"][name].as_u64();
+        let (completed, total) = (number("completed").unwrap_or(0), number("total").unwrap_or(0));
+        if completed < before || completed > total {
+            violations.push(format!("progress went from {before} to {completed} of {total}"));
+        }
+        before = completed;
     }
 }
 

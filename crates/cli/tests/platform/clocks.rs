@@ -1,0 +1,154 @@
+//! Nodes whose clocks are an hour off: told how far, refused by name, and never the measure of anything but themselves.
+
+use gpuaas_api_types::Event;
+use gpuaas_client::{Client, ClientError};
+use gpuaas_model::Timestamp;
+use gpuaas_wire::session::{ConnectionKind, Hello, RenewRequest, path};
+use http::Method;
+use serde_json::json;
+
+use crate::{
+    fleet::Fleet,
+    hostile_nodes::{Lies, Node, asked, hello},
+    world::eventually,
+};
+
+const HOUR_SECONDS: i64 = 3_600;
+
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).expect("after 1970");
+    Timestamp::from_millis(i64::try_from(since.as_millis()).expect("it fits"))
+}
+
+fn off_by(seconds: i64) -> Option<Timestamp> {
+    Some(Timestamp::from_millis(now().as_millis() + seconds * 1_000))
+}
+
+fn millis(time: &str) -> i64 {
+    time.parse::<jiff::Timestamp>().expect("a time").as_millisecond()
+}
+
+/// Waits until the agent of a node says so in its journal.
+async fn agent_says(fleet: &Fleet, node: u8, words: &[&str]) {
+    let journal = fleet.node_file(node, ".sandbox/journal/gpuaas-agent.service.jsonl");
+    eventually(&format!("the agent does not say {words:?}"), async || {
+        let said = std::fs::read_to_string(&journal).unwrap_or_default();
+        said.lines().any(|line| words.iter().all(|word| line.contains(word)))
+    })
+    .await;
+}
+
+/// What was told of a node's clock, in its order.
+async fn told(client: &Client, name: &str) -> Vec<(i64, bool)> {
+    let events = client.list_events(None, 0).await.expect("listed").items;
+    let of_clock = |event: &Event| event.kind == "node.clock_skew_changed" && event.data["name"] == name;
+    let told = |event: Event| {
+        let skew = event.data["clock_skew_seconds"].as_i64().expect("a number");
+        (skew, event.data["within_limit"].as_bool().expect("a truth"))
+    };
+    events.into_iter().filter(of_clock).map(told).collect()
+}
+
+fn is_about(skew: Option<i64>, seconds: i64) -> bool {
+    skew.is_some_and(|skew| (skew - seconds).abs() < 60)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_an_hour_off_does_not_enroll_and_is_told_how_far_it_is_off() {
+    let mut fleet = Fleet::start(0).await;
+    let client = fleet.client();
+    for (number, skew, words) in [
+        // By its own clock the control plane's certificate is good: the control plane looks at the node's clock itself.
+        (1, HOUR_SECONDS, ["this node's clock is 3", " s ahead of", "clock_skewed"]),
+        (2, -HOUR_SECONDS, ["this node's clock is at least 3", " s behind", "clock_skewed"]),
+    ] {
+        let name = format!("gpu-{number}");
+        fleet.clock_skew_seconds = skew;
+        fleet.start_node(&client, number).await;
+        agent_says(&fleet, number, &words).await;
+        assert_eq!(client.get_node(&name).await.expect("a node").state, "registered");
+        // The token was not used: with its clock set right the same string brings it in.
+        fleet.kill_init(number);
+        fleet.clock_skew_seconds = 0;
+        fleet.start_init(number);
+        eventually("the node does not become active", async || {
+            client.get_node(&name).await.is_ok_and(|node| node.state == "active" && node.clock_skew_seconds == Some(0))
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_enrolled_node_whose_clock_jumps_is_shown_and_refuses_tasks_that_are_not_in_its_time() {
+    let mut fleet = Fleet::start(2).await;
+    let (client, began) = (fleet.client(), now());
+    fleet.kill_init(1);
+    fleet.kill_init(2);
+    // Ahead: the channel stands, and every task is late by the node's clock.
+    fleet.clock_skew_seconds = HOUR_SECONDS;
+    fleet.start_init(1);
+    eventually("the skew is not shown", async || {
+        client.get_node("gpu-1").await.is_ok_and(|node| is_about(node.clock_skew_seconds, HOUR_SECONDS))
+    })
+    .await;
+    let ping = client.ping_node("gpu-1").await;
+    let Err(ClientError::Problem(refused)) = ping else { panic!("it is not refused with a problem: {ping:?}") };
+    assert_eq!(refused.code, "envelope_expired");
+    assert!(refused.detail.contains("this node's clock says"), "{refused:?}");
+    // Behind: by its clock the control plane is not yet who it says.
+    fleet.clock_skew_seconds = -HOUR_SECONDS;
+    fleet.start_init(2);
+    agent_says(&fleet, 2, &["this node's clock is at least 3", " s behind", "clock_skewed"]).await;
+    // Both are well again with their clocks set right.
+    fleet.clock_skew_seconds = 0;
+    for number in [1, 2] {
+        fleet.kill_init(number);
+        fleet.start_init(number);
+        let name = format!("gpu-{number}");
+        eventually("the node takes no task", async || {
+            client.ping_node(&name).await.is_ok_and(|ping| ping.task.state == "succeeded")
+        })
+        .await;
+    }
+    let told = told(&client, "gpu-1").await;
+    assert!(matches!(told[..], [(ahead, false), (0, true)] if is_about(Some(ahead), HOUR_SECONDS)), "{told:?}");
+    // Neither order nor time of what is told and audited is a node's.
+    let mut last = began.as_millis() - 60_000;
+    for event in client.list_events(None, 0).await.expect("listed").items {
+        let at = millis(&event.at);
+        assert!(at >= last && at <= now().as_millis(), "{event:?}");
+        last = at;
+    }
+    for record in client.list_audit(None, None, None, 0).await.expect("listed").items {
+        assert!(millis(&record.at) <= now().as_millis(), "{record:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_by_a_clock_an_hour_off_is_refused_and_its_hello_is_shown_in_both_directions() {
+    let fleet = Fleet::start(0).await;
+    let client = fleet.client();
+    let node = Node::enrolled(&client, "gpu-1").await;
+    let csr = || node.key.request_pem().expect("a request");
+    for (skew, way) in [(HOUR_SECONDS, "ahead of"), (-HOUR_SECONDS, "behind")] {
+        let ask = serde_json::to_vec(&RenewRequest { csr: csr(), clock: off_by(skew) }).expect("JSON");
+        let (status, refusal) =
+            asked(&mut node.fetch().await, Method::POST, path::RENEW, ask).await.expect("an answer");
+        assert_eq!((status, &refusal["code"]), (403, &json!("clock_skewed")), "{refusal}");
+        let message = refusal["message"].as_str().expect("a text");
+        assert!(message.contains(way) && message.contains(" s "), "{message}");
+
+        let hello = Hello { clock: off_by(skew), ..hello(ConnectionKind::Control) };
+        let serving = node.serve(Lies { hello: Some(hello), ..Lies::default() }).await;
+        eventually("the skew is not shown", async || {
+            client.get_node("gpu-1").await.is_ok_and(|node| is_about(node.clock_skew_seconds, skew))
+        })
+        .await;
+        serving.abort();
+    }
+    let ask = serde_json::to_vec(&RenewRequest { csr: csr(), clock: off_by(0) }).expect("JSON");
+    let renewed = asked(&mut node.fetch().await, Method::POST, path::RENEW, ask).await;
+    assert_eq!(renewed.map(|(status, _)| status), Some(200));
+    let told = told(&client, "gpu-1").await;
+    assert!(matches!(told[..], [(ahead, false)] if is_about(Some(ahead), HOUR_SECONDS)), "off is off: {told:?}");
+}

@@ -1,0 +1,198 @@
+//! Disks that are full to the last byte: of the control plane, of the database, of a node. What there is no room for is refused by name, nothing
+//! of it stays, everything else goes on, and so does the rest once somebody has made room.
+
+use gpuaas_api_types::{CreateProject, ImportRelease, Problem};
+use gpuaas_client::{Client, ClientError};
+use gpuaas_postgres_server::Server;
+
+use crate::{
+    fleet::Fleet,
+    raw::read_open,
+    restarts::{ends_well, prepared, until_running},
+    small_disk::SmallDisk,
+    world::{CLUSTERS, eventually, release},
+};
+
+/// Changes that a disk may still take after it was filled: files that were made before are written over.
+const CHANGES_MAX: usize = 2_000;
+
+fn refused<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Box<Problem> {
+    let Err(ClientError::Problem(problem)) = answer else { panic!("it is not refused with a problem: {answer:?}") };
+    assert_eq!((problem.code.as_str(), problem.status), ("disk_full", 507), "{problem:?}");
+    assert!(problem.next.as_deref().is_some_and(|next| next.starts_with("make room")), "{problem:?}");
+    problem
+}
+
+/// Makes projects until one is refused; which were made, and the one that was not.
+async fn projects_until_full(client: &Client) -> (Vec<String>, String) {
+    let mut made = Vec::new();
+    for number in 0..CHANGES_MAX {
+        let name = format!("project-{number}");
+        match client.create_project(&CreateProject { name: name.clone() }).await {
+            Ok(_) => made.push(name),
+            full => {
+                refused(full);
+                return (made, name);
+            }
+        }
+    }
+    panic!("the disk takes {CHANGES_MAX} changes and is not full");
+}
+
+async fn readiness(fleet: &Fleet) -> (u16, String) {
+    let answer = read_open(&fleet.ready(), "/readyz?verbose").await;
+    (answer.status, answer.body.as_str().expect("a text").to_owned())
+}
+
+/// What is read while nothing can be written, and after.
+async fn reads_go_on(fleet: &Fleet, client: &Client, made: &[String], not_made: &str) {
+    let projects: Vec<String> =
+        client.list_projects().await.expect("listed").items.into_iter().map(|project| project.name).collect();
+    assert!(made.iter().all(|name| projects.contains(name)) && !projects.contains(&not_made.to_owned()));
+    client.list_nodes(None, None).await.expect("listed");
+    let audit = client.list_audit(None, None, None, 0).await.expect("listed").items;
+    let target = format!("project/{not_made}");
+    assert!(!audit.iter().any(|record| record.target == target), "what was not done is not on record as done");
+    assert_eq!(read_open(&fleet.ready(), "/livez").await.status, 200);
+    assert_eq!(read_open(&fleet.ready(), "/metrics").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_plane_with_a_full_disk_refuses_changes_answers_reads_and_goes_on_when_there_is_room() {
+    let _permit = CLUSTERS.acquire().await.expect("never closed");
+    let Some(mut fleet) = Fleet::start_with_disks(2, &["server-0"]).await else { return };
+    let client = fleet.client();
+    // A release that does not fit: nothing of it stays.
+    fleet.disk(0).leave_kib(8 * 1_024);
+    let source = release().to_string_lossy().into_owned();
+    let import = ImportRelease { app: "rke2".into(), version: None, source };
+    refused(client.import_artifacts(&import).await);
+    let kept: Vec<_> = std::fs::read_dir(fleet.data_dir().join("artifacts")).expect("a folder").flatten().collect();
+    let larger = kept.iter().filter(|file| file.file_name().to_string_lossy().contains('#')).count();
+    assert_eq!(larger, 0, "half an artifact was left");
+    assert!(client.list_artifacts().await.expect("a list").items.is_empty());
+    fleet.disk(0).make_room();
+
+    let deploy = prepared(&client).await;
+    let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
+    until_running(&client, &operation, "server-1/start").await;
+    fleet.disk(0).fill();
+    let (made, not_made) = projects_until_full(&client).await;
+    let (status, checks) = readiness(&fleet).await;
+    assert_eq!(status, 503, "{checks}");
+    assert!(checks.contains("[+]store ok") && checks.contains("[-]room failed"), "{checks}");
+    reads_go_on(&fleet, &client, &made, &not_made).await;
+    // The distribution comes up meanwhile, and nobody can write that down.
+    eventually("the server does not start", async || fleet.counted(1, "start") == 1).await;
+    tokio::time::sleep(std::time::Duration::from_secs(8)).await;
+    assert!(fleet.is_running(0), "the control plane ended");
+    let detail = client.get_operation(&operation).await.expect("an operation").operation;
+    assert_eq!((detail.ended_at, detail.state.as_str()), (None, "running"));
+    reads_go_on(&fleet, &client, &made, &not_made).await;
+
+    fleet.disk(0).make_room();
+    eventually("it does not become ready", async || readiness(&fleet).await.0 == 200).await;
+    client.create_project(&CreateProject { name: not_made }).await.expect("there is room again");
+    ends_well(&client, &operation).await;
+    assert!(fleet.is_running(0), "the control plane ended");
+    assert_eq!((fleet.counted(1, "start"), fleet.counted(2, "start")), (1, 1), "each was started once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_plane_whose_database_server_has_a_full_disk_does_so_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(disk) = SmallDisk::at(&folder.path().join("database")) else { return };
+    let server = tokio::task::block_in_place(|| Server::start_in(disk.folder(), &["max_wal_size=64MB"], &[]));
+    let mut fleet = Fleet::start_on(1, 1, Some(server.fresh_database().await)).await;
+    let client = fleet.client();
+    disk.fill();
+    let (made, not_made) = projects_until_full(&client).await;
+    let (status, checks) = readiness(&fleet).await;
+    assert_eq!(status, 503, "{checks}");
+    reads_go_on(&fleet, &client, &made, &not_made).await;
+    assert!(fleet.is_running(0), "the control plane ended");
+    disk.make_room();
+    eventually("it does not become ready", async || readiness(&fleet).await.0 == 200).await;
+    client.create_project(&CreateProject { name: not_made }).await.expect("there is room again");
+    assert_eq!(client.ping_node("gpu-1").await.expect("a node").task.state, "succeeded");
+    drop(fleet);
+    drop(server);
+}
+
+/// Where an agent keeps what it must not lose, on a disk of its own.
+const AGENT_FOLDER: &str = "nodes/gpu-2/var/lib/gpuaas-agent";
+
+/// The failures of a node's tasks, each with its type and the id of its task.
+async fn failures(client: &Client, operation: &str) -> Vec<(String, String, String)> {
+    let tasks = client.list_tasks(None, Some(operation.to_owned())).await.expect("tasks").items;
+    let failed = tasks.into_iter().filter_map(|task| {
+        let code = task.outcome?["failure"]["code"].as_str()?.to_owned();
+        Some((code, task.task_type, task.id))
+    });
+    failed.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_ledger_has_no_room_is_refused_tasks_before_any_effect_and_takes_them_when_there_is() {
+    let _permit = CLUSTERS.acquire().await.expect("never closed");
+    let Some(fleet) = Fleet::start_with_disks(2, &[AGENT_FOLDER]).await else { return };
+    let client = fleet.client();
+    let deploy = prepared(&client).await;
+    fleet.disk(0).fill();
+    // A restart reads what is there and goes on refusing.
+    fleet.kill_agent(2);
+    let mut operation = String::new();
+    eventually("the agent does not come back", async || {
+        let accepted = client.deploy_workload(&deploy).await.map(|started| operation = started.operation.id);
+        accepted.is_ok()
+    })
+    .await;
+    eventually("the operation does not end", async || {
+        client.get_operation(&operation).await.is_ok_and(|of| of.operation.ended_at.is_some())
+    })
+    .await;
+    let ended = client.get_operation(&operation).await.expect("an operation").operation;
+    let fault = ended.fault.expect("a fault");
+    assert_eq!((ended.state.as_str(), fault.code.as_str()), ("needs_attention", "disk_full"));
+    assert!(fault.next.contains("make room on the node's disk"), "{fault:?}");
+    let failed = failures(&client, &operation).await;
+    assert!(!failed.is_empty() && failed.iter().all(|(code, ..)| code == "disk_full"), "{failed:?}");
+    let ledger = std::fs::read_to_string(fleet.disk(0).folder().join("ledger.jsonl")).expect("a ledger");
+    let begun = failed
+        .iter()
+        .find(|(_, _, task)| ledger.lines().any(|line| line.contains(task.as_str()) && line.ends_with('}')));
+    assert_eq!(begun, None, "a task that was refused has its line");
+    assert_eq!(fleet.counted(2, "start"), 0, "and no effect");
+    assert!(!fleet.node_file(2, "etc/rancher/rke2/config.yaml").exists(), "and no effect");
+
+    fleet.disk(0).make_room();
+    let resumed = client.resume_workload(Some("research".into()), "train").await.expect("resumed").operation.id;
+    ends_well(&client, &resumed).await;
+    assert_eq!((fleet.counted(1, "start"), fleet.counted(2, "start")), (1, 1), "each was started once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_that_does_not_fit_on_a_node_leaves_nothing_there_and_is_fetched_when_there_is_room() {
+    let _permit = CLUSTERS.acquire().await.expect("never closed");
+    let Some(fleet) = Fleet::start_with_disks(2, &[AGENT_FOLDER]).await else { return };
+    let client = fleet.client();
+    let deploy = prepared(&client).await;
+    // Enough for the ledger.
+    fleet.disk(0).leave_kib(4 * 1_024);
+    let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
+    let mut failed = Vec::new();
+    eventually("the fetch does not fail", async || {
+        failed = failures(&client, &operation).await;
+        !failed.is_empty()
+    })
+    .await;
+    assert_eq!((failed[0].0.as_str(), failed[0].1.as_str()), ("disk_full", "artifact.fetch"));
+    let outcome = client.get_task(&failed[0].2).await.expect("a task").outcome.expect("an outcome");
+    let message = outcome["failure"]["message"].as_str().expect("a text").to_owned();
+    assert!(message.contains("the node's disk has no room for"), "{message}");
+    fleet.disk(0).make_room();
+    ends_well(&client, &operation).await;
+    let parts = std::fs::read_dir(fleet.disk(0).folder().join("artifacts")).expect("a folder").flatten();
+    assert_eq!(parts.filter(|file| file.path().extension().is_some()).count(), 0, "a part was left");
+    assert_eq!((fleet.counted(1, "start"), fleet.counted(2, "start")), (1, 1), "each was started once");
+}

@@ -1,0 +1,92 @@
+//! How the engine does with much at once: genuine engine, planner, app and store; nodes and clusters are simulated and answer in a fixed time.
+//! Figures are printed; nothing is asserted but that the work was done.
+
+mod fleet;
+mod ports;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use fleet::{Fleet, Nodes};
+use gpuaas_postgres_server::Server;
+
+/// Operations that are open when a control plane starts.
+const OPEN: usize = 1_000;
+/// Deployments at once.
+const AT_ONCE: usize = 20;
+/// How long a simulated node takes for a task.
+const TASK: Duration = Duration::from_millis(20);
+/// Runs of which the middle one counts.
+const RUNS: usize = 3;
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let asked = |what: &str| std::env::args().any(|argument| argument == what);
+    // What `cargo test --benches` runs is no measurement.
+    if asked("restart") {
+        runtime.block_on(restart());
+    }
+    if asked("replicas") {
+        runtime.block_on(replicas());
+    }
+}
+
+async fn restart() {
+    let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let sqlite = format!("sqlite://{}", folder.path().join("store.db").display());
+    println!("restart with {OPEN} open operations");
+    for (what, url) in [("SQLite", sqlite), ("PostgreSQL", server.fresh_database().await)] {
+        let nodes = Arc::new(Nodes::new(TASK));
+        let fleet = Fleet::start(&url, nodes.clone(), 1, OPEN).await;
+        nodes.hold(true);
+        for number in 0..OPEN {
+            fleet.deploy(number, 1).await;
+        }
+        nodes.until_dispatched(OPEN).await;
+        let predecessor = fleet.stop().await;
+        nodes.forget();
+        let began = Instant::now();
+        let again = Fleet::again(&url, nodes.clone(), predecessor).await;
+        let open = began.elapsed();
+        nodes.until_dispatched(1).await;
+        let first = began.elapsed();
+        nodes.until_dispatched(OPEN).await;
+        let all = began.elapsed();
+        println!(
+            "  {what:<12} store open {} · first task {} (target 1000 ms) · all tasks {}",
+            ms(open),
+            ms(first),
+            ms(all)
+        );
+        again.stop().await;
+    }
+}
+
+async fn replicas() {
+    let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
+    println!("{AT_ONCE} deployments at once, each to two simulated nodes, on PostgreSQL");
+    for replicas in [1, 2] {
+        let mut took = Vec::new();
+        for _ in 0..RUNS {
+            let nodes = Arc::new(Nodes::new(TASK));
+            let fleet = Fleet::start(&server.fresh_database().await, nodes, replicas, AT_ONCE * 2).await;
+            let began = Instant::now();
+            for number in 0..AT_ONCE {
+                fleet.deploy(number, 2).await;
+            }
+            fleet.until_all_succeeded(AT_ONCE).await;
+            took.push(began.elapsed());
+            fleet.stop().await;
+        }
+        took.sort_unstable();
+        let all: Vec<String> = took.iter().map(|took| ms(*took)).collect();
+        println!("  {replicas} replica(s)   {}   (of {})", ms(took[RUNS / 2]), all.join(", "));
+    }
+}
+
+fn ms(time: Duration) -> String {
+    format!("{} ms", time.as_millis())
+}

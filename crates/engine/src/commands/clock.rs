@@ -1,0 +1,61 @@
+//! How far a node's clock is off. Nothing here is ordered by it: it is told, kept and refused by.
+
+use gpuaas_model::{Code, EventKind, Timestamp};
+use gpuaas_store::{NodeRecord, StoreError, Tx};
+use gpuaas_wire::session::CLOCK_SKEW_MAX;
+use serde_json::json;
+
+use crate::{error::CommandError, record::platform_event};
+
+/// How far `clock` is ahead of `now`, in whole seconds; negative when it is behind.
+pub(super) fn skew_seconds(clock: Timestamp, now: Timestamp) -> i64 {
+    clock.as_millis().saturating_sub(now.as_millis()) / 1_000
+}
+
+fn is_off(skew_seconds: i64) -> bool {
+    skew_seconds.unsigned_abs() > CLOCK_SKEW_MAX.as_secs()
+}
+
+/// Refuses a node whose clock is off: by its clock the certificate that it gets would not be valid, or no task in time.
+pub(super) fn must_agree(clock: Option<Timestamp>, now: Timestamp) -> Result<(), CommandError> {
+    let Some(skew) = clock.map(|clock| skew_seconds(clock, now)).filter(|skew| is_off(*skew)) else { return Ok(()) };
+    let (by, way) = (skew.unsigned_abs(), if skew > 0 { "ahead of" } else { "behind" });
+    let limit = CLOCK_SKEW_MAX.as_secs();
+    let detail = format!("this node's clock is {by} s {way} the control plane's, and at most {limit} s are allowed");
+    Err(CommandError::new(Code::ClockSkewed, detail).about("clock").then("set the node's clock, for example by NTP"))
+}
+
+/// Tells those who watch when a node's clock went beyond the limit, or came back within it.
+pub(super) async fn tell(tx: &mut Tx, node: &NodeRecord, before: Option<i64>) -> Result<(), StoreError> {
+    let (was_off, is_off) = (before.is_some_and(is_off), node.clock_skew_seconds.is_some_and(is_off));
+    if was_off == is_off {
+        return Ok(());
+    }
+    let data = json!({
+        "name": node.name, "clock_skew_seconds": node.clock_skew_seconds, "within_limit": !is_off,
+        "limit_seconds": CLOCK_SKEW_MAX.as_secs(),
+    });
+    platform_event(tx, EventKind::NodeClockSkewChanged, "node", node.id.to_string(), None, data).await
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_model::Coded;
+
+    use super::*;
+
+    #[test]
+    fn five_minutes_are_let_pass_either_way_and_a_second_more_is_refused_with_how_far_it_is_off() {
+        let now = Timestamp::from_millis(1_790_000_000_000);
+        let said = |seconds: i64| must_agree(Some(Timestamp::from_millis(now.as_millis() + seconds * 1_000)), now);
+        for seconds in [-300, -1, 0, 300] {
+            assert_eq!(said(seconds), Ok(()));
+        }
+        for (seconds, told) in [(301, "301 s ahead of"), (-301, "301 s behind"), (i64::MIN / 10_000, "s behind")] {
+            let refused = said(seconds).unwrap_err();
+            assert_eq!(refused.code(), Code::ClockSkewed);
+            assert!(refused.to_string().contains(told), "{refused}");
+        }
+        assert_eq!(must_agree(None, now), Ok(()), "an older agent does not say");
+    }
+}

@@ -1,0 +1,46 @@
+//! A driver that lost its operation's lease records nothing, however late it notices. A simulation rarely shows it: whoever took over has mostly
+//! recorded the same end already, and each step's own count hides the rest.
+
+#[path = "../benches/scale/fleet.rs"]
+#[allow(dead_code, reason = "shared with the bench")]
+mod fleet;
+#[path = "../benches/scale/ports.rs"]
+mod ports;
+
+use std::{sync::Arc, time::Duration};
+
+use fleet::{Fleet, Nodes};
+use gpuaas_model::{ReplicaId, StepState};
+use gpuaas_store::OperationFilter;
+use uuid::Uuid;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_whose_lease_another_took_does_not_record_the_end_of_its_attempt() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = format!("sqlite://{}", folder.path().join("store.db").display());
+    let nodes = Arc::new(Nodes::new(Duration::ZERO));
+    let fleet = Fleet::start(&url, nodes.clone(), 1, 1).await;
+    nodes.hold(true);
+    fleet.deploy(0, 1).await;
+    nodes.until_dispatched(1).await;
+    let operations = fleet.store().read().await.expect("a reader").operations(&OperationFilter::default()).await;
+    let operation = operations.expect("operations").remove(0).id;
+    let states = async || {
+        let steps = fleet.store().read().await.expect("a reader").steps_of(operation).await.expect("steps");
+        steps.into_iter().map(|step| (step.spec.key, step.state, step.attempts)).collect::<Vec<_>>()
+    };
+    let before = states().await;
+    assert!(before.iter().any(|(_, state, _)| *state == StepState::Running), "{before:?}");
+
+    let lease = format!("operation/{operation}");
+    fleet.store().release_lease(&lease, fleet.replica()).await.expect("given back");
+    let other = ReplicaId::from_uuid(Uuid::new_v4());
+    let taken = fleet.store().acquire_lease(&lease, other, Duration::from_secs(3_600)).await.expect("a lease");
+    assert!(taken.is_some(), "nobody holds it");
+    // Only now the node answers.
+    nodes.hold(false);
+    let gone = async { ports::DRIVERS.subscribe().wait_for(|drivers| *drivers == 0).await.map(|_| ()) };
+    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("the driver gives up").expect("it is told");
+    assert_eq!(states().await, before, "what happened is for the new holder to record");
+    fleet.stop().await;
+}

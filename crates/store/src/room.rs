@@ -1,0 +1,117 @@
+//! Whether the database has room for changes: a full disk refuses them, and reading goes on.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use crate::{
+    error::StoreError,
+    query::{Value, text},
+    store::Store,
+};
+
+/// A row that is made and removed in one change, to see whether there is room for it.
+const PROBE: &str = "room";
+/// As much as an ordinary change writes.
+const PROBE_BYTES: u32 = 32 * 1_024;
+
+/// Remembers that a change was refused for want of room. A smaller one that is made after it says little: only the probe takes that back.
+#[derive(Clone, Default)]
+pub(crate) struct Room(Arc<AtomicBool>);
+
+impl Room {
+    /// Takes note of how a change failed.
+    pub(crate) fn take_note(&self, error: &StoreError) {
+        if matches!(error, StoreError::Full(_)) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Store {
+    /// Whether the database takes changes. Free of cost until one was refused for want of room; from then on one is tried, and leaves nothing.
+    pub async fn takes_changes(&self) -> Result<bool, StoreError> {
+        if !self.room.0.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        match self.try_change().await {
+            Ok(()) => {
+                self.room.0.store(false, Ordering::Relaxed);
+                Ok(true)
+            }
+            Err(StoreError::Full(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn try_change(&self) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        // Bytes that no database makes smaller.
+        let bytes = (0..PROBE_BYTES).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let insert = "insert into settings (name, value) values ($1, $2)";
+        tx.execute(insert, vec![text(PROBE), Value::Blob(bytes)]).await?;
+        tx.execute("delete from settings where name = $1", vec![text(PROBE)]).await?;
+        tx.commit().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gpuaas_model::{Clock, Timestamp};
+    use sqlx::AssertSqlSafe;
+
+    use super::*;
+    use crate::StoreOptions;
+
+    struct Noon;
+
+    impl Clock for Noon {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(1_790_000_000_000)
+        }
+    }
+
+    /// A store whose file may not grow: what SQLite then says is what it says of a full disk.
+    async fn without_room(folder: &tempfile::TempDir) -> Store {
+        let url = format!("sqlite://{}", folder.path().join("store.db").display());
+        let store = Store::open(&StoreOptions { url }, Arc::new(Noon)).await.unwrap();
+        limit(&store, 1).await;
+        store
+    }
+
+    /// So many pages at most, or as many as there are.
+    async fn limit(store: &Store, pages: u32) {
+        let sql = AssertSqlSafe(format!("pragma max_page_count = {pages}"));
+        sqlx::raw_sql(sql).execute(&store.writer).await.unwrap();
+    }
+
+    async fn put(store: &Store, name: &'static str) -> Result<(), StoreError> {
+        let mut tx = store.begin().await?;
+        tx.put_setting_if_absent(name, &[7; 64 * 1_024]).await?;
+        tx.commit().await
+    }
+
+    #[tokio::test]
+    async fn a_full_database_refuses_changes_by_name_and_is_read_and_takes_them_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = without_room(&folder).await;
+        assert!(store.takes_changes().await.unwrap(), "nobody has met the limit yet");
+        for _ in 0..3 {
+            let refused = put(&store, "large").await;
+            assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
+            assert_eq!(store.read().await.unwrap().setting("large").await.unwrap(), None);
+            // The connection that met the limit was given up, and the next one has none.
+            limit(&store, 1).await;
+            assert!(!store.takes_changes().await.unwrap());
+            limit(&store, 1).await;
+        }
+        limit(&store, 1_000_000).await;
+        assert!(store.takes_changes().await.unwrap());
+        assert_eq!(store.read().await.unwrap().setting(PROBE).await.unwrap(), None);
+        tokio::time::timeout(Duration::from_secs(5), put(&store, "large")).await.unwrap().unwrap();
+        assert!(store.read().await.unwrap().setting("large").await.unwrap().is_some());
+    }
+}
