@@ -149,7 +149,7 @@ impl ChannelBackend for Backend {
         if !gpuaas_trust::same_key(&presented.certificate, csr).map_err(|error| refuse(error.to_string()))? {
             return Err(refuse("a renewal keeps the key that the certificate has".to_owned()));
         }
-        let renewed = node::renew(&self.engine, &presented.identity, csr).await;
+        let renewed = node::renew(&self.engine, &presented.identity, &presented.certificate, csr).await;
         renewed.map_err(|error| Refused { code: error.code(), message: error.to_string() })
     }
 }
