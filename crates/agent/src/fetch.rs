@@ -9,7 +9,7 @@ use gpuaas_trust::{ALPN_FETCH, node_client_config, sha256_hex};
 use gpuaas_wire::session::{BODY_BYTES_MAX, Refusal, RenewRequest, RenewResponse, SECRET_BYTES_MAX, path};
 use gpuaas_wire::task::SecretRef;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use rustls::ClientConfig;
 use zeroize::Zeroizing;
@@ -18,7 +18,7 @@ use crate::{
     clock::{NodeTime, now},
     endpoints::Endpoints,
     error::AgentError,
-    http_client::request_streamed,
+    http_client::{request_streamed, whole},
     state::{Identity, State},
 };
 
@@ -99,8 +99,7 @@ impl Fetch {
 
 async fn body(response: Response<Incoming>, bytes_max: usize) -> Result<Bytes, AgentError> {
     let status = response.status();
-    let bytes = Limited::new(response.into_body(), bytes_max).collect().await;
-    let bytes = bytes.map_err(|error| AgentError::Unreachable(error.to_string()))?.to_bytes();
+    let bytes = whole(response.into_body(), bytes_max).await?;
     if status.is_success() {
         return Ok(bytes);
     }

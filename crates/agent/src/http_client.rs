@@ -3,23 +3,32 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
+use http_body::Body;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{CertificateError, ClientConfig};
 use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::error::AgentError;
 
 /// Longest time until a connection stands: a host that swallows packets must not keep us from the next one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time until an answer begins, and until a short one is there: as long as a control plane waits for its own database.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time between two pieces of a long answer.
+const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Dials `host:port` and proves who is there.
 pub(crate) async fn connect(address: &str, tls: ClientConfig) -> Result<TlsStream<TcpStream>, AgentError> {
-    let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect_at_leisure(address, tls)).await;
+    let connected = timeout(CONNECT_TIMEOUT, connect_at_leisure(address, tls)).await;
     connected.unwrap_or_else(|_| Err(AgentError::Unreachable(format!("{address} does not answer"))))
 }
 
@@ -47,32 +56,153 @@ fn skewed(error: &std::io::Error) -> Option<AgentError> {
 }
 
 /// Sends one HTTP/1.1 request and returns status and body, which is at most `bytes_max` long.
-pub(crate) async fn request_once(
-    stream: TlsStream<TcpStream>,
+pub(crate) async fn request_once<S>(
+    stream: S,
     request: Request<Full<Bytes>>,
     bytes_max: usize,
-) -> Result<(http::StatusCode, Bytes), AgentError> {
-    let fail = |error: &dyn std::fmt::Display| AgentError::Unreachable(error.to_string());
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| fail(&error))?;
-    tokio::spawn(connection);
-    let response = sender.send_request(request).await.map_err(|error| fail(&error))?;
-    let status = response.status();
-    let body = Limited::new(response.into_body(), bytes_max).collect().await.map_err(|error| fail(&error))?;
-    Ok((status, body.to_bytes()))
+) -> Result<(StatusCode, Bytes), AgentError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    in_time(Box::pin(async {
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(unreachable)?;
+        tokio::spawn(connection);
+        let response = sender.send_request(request).await.map_err(unreachable)?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), bytes_max).collect().await.map_err(unreachable)?;
+        Ok((status, body.to_bytes()))
+    }))
+    .await
 }
 
-/// Sends one HTTP/2 request and returns the response with its body still to be read.
-pub(crate) async fn request_streamed(
-    stream: TlsStream<TcpStream>,
+/// Sends one HTTP/2 request and returns the response with its body still to be read: whole, or piece by piece.
+pub(crate) async fn request_streamed<S>(
+    stream: S,
     request: Request<Full<Bytes>>,
-) -> Result<Response<Incoming>, AgentError> {
-    let fail = |error: hyper::Error| AgentError::Unreachable(error.to_string());
-    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
-        .initial_stream_window_size(1_024 * 1_024)
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(fail)?;
-    tokio::spawn(connection);
-    sender.send_request(request).await.map_err(fail)
+) -> Result<Response<Incoming>, AgentError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    in_time(Box::pin(async {
+        let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(1_024 * 1_024)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(unreachable)?;
+        tokio::spawn(connection);
+        sender.send_request(request).await.map_err(unreachable)
+    }))
+    .await
+}
+
+/// All of a body that is at most `bytes_max` long.
+pub(crate) async fn whole(body: Incoming, bytes_max: usize) -> Result<Bytes, AgentError> {
+    in_time(async { Ok(Limited::new(body, bytes_max).collect().await.map_err(unreachable)?.to_bytes()) }).await
+}
+
+/// The next piece of a body of any length; `None` at its end.
+pub(crate) async fn next_piece<B>(body: &mut B) -> Result<Option<Bytes>, AgentError>
+where
+    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
+    loop {
+        let frame = timeout(PIECE_TIMEOUT, body.frame()).await.map_err(|_| unreachable("the answer does not go on"))?;
+        match frame.transpose().map_err(unreachable)? {
+            None => return Ok(None),
+            Some(frame) => match frame.into_data() {
+                Ok(data) => return Ok(Some(data)),
+                Err(_trailers) => continue,
+            },
+        }
+    }
+}
+
+/// An answer, if it comes in time. Boxed where it begins with a connection, which is large.
+async fn in_time<T>(answer: impl Future<Output = Result<T, AgentError>>) -> Result<T, AgentError> {
+    timeout(ANSWER_TIMEOUT, answer).await.unwrap_or_else(|_| Err(unreachable("it does not answer in time")))
+}
+
+fn unreachable(error: impl std::fmt::Display) -> AgentError {
+    AgentError::Unreachable(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::{StreamExt, stream};
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use hyper::service::service_fn;
+    use tokio::{
+        io::DuplexStream,
+        time::{Instant, sleep},
+    };
+
+    use super::*;
+
+    /// A server of either protocol that begins its answer after `thinks` and then sends these pieces, each after its wait, and never ends.
+    fn server(is_http2: bool, thinks: Duration, waits: Vec<Duration>) -> DuplexStream {
+        let (near, far) = tokio::io::duplex(64 * 1_024);
+        let service = service_fn(move |_: Request<Incoming>| {
+            let pieces = stream::iter(waits.clone()).then(|wait| async move {
+                sleep(wait).await;
+                Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"piece")))
+            });
+            let body = StreamBody::new(pieces.chain(stream::pending()).boxed());
+            async move {
+                sleep(thinks).await;
+                Ok::<_, Infallible>(Response::new(body))
+            }
+        });
+        tokio::spawn(async move {
+            let far = TokioIo::new(far);
+            let _ = match is_http2 {
+                true => {
+                    hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(far, service).await
+                }
+                false => hyper::server::conn::http1::Builder::new().serve_connection(far, service).await,
+            };
+        });
+        near
+    }
+
+    fn request() -> Request<Full<Bytes>> {
+        Request::get("https://control-plane/").body(Full::default()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_begin_or_end_its_answer_is_given_up() {
+        let (at_once, never) = (Duration::ZERO, Duration::from_secs(1 << 30));
+        // One that takes the connection, and not even a byte from it.
+        let (mute, _far) = tokio::io::duplex(1);
+        let given_up_after = async |answer: std::pin::Pin<Box<dyn Future<Output = bool>>>| {
+            let began = Instant::now();
+            assert!(answer.await, "it is an answer");
+            assert_eq!(began.elapsed(), ANSWER_TIMEOUT);
+        };
+        given_up_after(Box::pin(async { request_streamed(mute, request()).await.is_err() })).await;
+        let thinking = server(true, never, vec![]);
+        given_up_after(Box::pin(async { request_streamed(thinking, request()).await.is_err() })).await;
+        for thinks in [at_once, never] {
+            let endless = server(false, thinks, vec![at_once]);
+            given_up_after(Box::pin(async { request_once(endless, request(), 1_024).await.is_err() })).await;
+        }
+        let endless = request_streamed(server(true, at_once, vec![at_once]), request()).await.unwrap();
+        given_up_after(Box::pin(async { whole(endless.into_body(), 1_024).await.is_err() })).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_answer_may_take_its_time_and_is_given_up_where_it_stands_still() {
+        let slow = vec![PIECE_TIMEOUT / 2; 20];
+        let answer = request_streamed(server(true, Duration::ZERO, slow), request()).await.unwrap();
+        let (mut body, began) = (answer.into_body(), Instant::now());
+        for _ in 0..20 {
+            assert_eq!(next_piece(&mut body).await.unwrap().as_deref(), Some(&b"piece"[..]));
+        }
+        assert_eq!(began.elapsed(), PIECE_TIMEOUT * 10);
+        assert!(next_piece(&mut body).await.is_err());
+        assert_eq!(began.elapsed(), PIECE_TIMEOUT * 11);
+    }
 }

@@ -66,10 +66,11 @@ pub trait ChannelBackend: Send + Sync {
     /// The node's control connection stands; it can be sent tasks from now on. Refused when that cannot be recorded.
     async fn connected(&self, node: NodeId, connection: Uuid, hello: &Hello) -> Result<(), Refused>;
 
-    /// A control connection has ended. True when the node has no other by now.
+    /// A control connection has ended, also one of which [`ChannelBackend::connected`] could not record all. Returns when that is recorded: true
+    /// when the node has no other by now.
     async fn disconnected(&self, node: NodeId, connection: Uuid) -> bool;
 
-    /// A node that was disconnected did not come back here in time; elsewhere it may have.
+    /// A node that was disconnected did not come back here in time; elsewhere it may have. Returns when that is recorded.
     async fn did_not_return(&self, node: NodeId);
 
     /// Which other replica holds the node's channel, if one does.
@@ -81,8 +82,9 @@ pub trait ChannelBackend: Send + Sync {
     /// Two live agents use one identity; the newer was refused.
     async fn cloned(&self, node: NodeId, newer: &Hello);
 
-    /// The node's observed units are now like this, as far as they are listed. Not called again before it returns.
-    async fn units_changed(&self, node: NodeId, reports: Vec<UnitReport>);
+    /// The node's observed units are now like this, as far as they are listed. Not called again before it returns. False when that cannot be
+    /// recorded now: then it is said again.
+    async fn units_changed(&self, node: NodeId, reports: Vec<UnitReport>) -> bool;
 
     /// The signed key set to hand out at connection: its version, and JSON.
     async fn key_set(&self) -> (u64, String);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::Stream;
-use gpuaas_model::NodeId;
+use gpuaas_model::{Clock, NodeId};
 use gpuaas_wire::session::{JournalLine, Refusal, TaskLine};
 use tokio::sync::oneshot;
 
@@ -17,7 +17,10 @@ use crate::{
     connections::Connections,
     link::Link,
     liveness::Liveness,
+    paces::Paces,
     peers::{PeerOptions, Peers},
+    readmission::Readmissions,
+    rhythm::Rhythms,
     session::Session,
 };
 
@@ -28,6 +31,8 @@ pub struct ChannelOptions {
     pub unreachable_after: Duration,
     /// How other replicas are dialled; absent where there can be none.
     pub peers: Option<PeerOptions>,
+    /// Tells when certificates end.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl ChannelOptions {
@@ -71,6 +76,10 @@ pub(crate) struct Shared {
     pub(crate) liveness: Liveness,
     pub(crate) peers: Option<Peers>,
     pub(crate) connections: Arc<Connections>,
+    pub(crate) paces: Paces,
+    pub(crate) readmissions: Readmissions,
+    pub(crate) rhythms: Rhythms,
+    pub(crate) clock: Arc<dyn Clock>,
     /// The control connection of each node that is connected here.
     sessions: Mutex<HashMap<NodeId, Session>>,
     /// Bulk connections that were asked for and did not come yet.
@@ -81,8 +90,18 @@ impl Shared {
     pub(crate) fn new(backend: Arc<dyn ChannelBackend>, options: &ChannelOptions) -> Arc<Self> {
         let liveness = Liveness::new(backend.clone(), options.unreachable_after);
         let peers = options.peers.clone().map(Peers::new);
-        let connections = Arc::default();
-        Arc::new(Self { backend, liveness, peers, connections, sessions: Mutex::default(), awaited: Mutex::default() })
+        Arc::new(Self {
+            backend,
+            liveness,
+            peers,
+            connections: Arc::default(),
+            paces: Paces::default(),
+            readmissions: Readmissions::default(),
+            rhythms: Rhythms::default(),
+            clock: options.clock.clone(),
+            sessions: Mutex::default(),
+            awaited: Mutex::default(),
+        })
     }
 
     pub(crate) fn session(&self, node: NodeId) -> Result<Session, ChannelError> {

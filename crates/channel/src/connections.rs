@@ -3,27 +3,56 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use gpuaas_model::NodeId;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::Presented;
+use crate::backend::{Admission, Presented};
 
-/// Connections of one node at once, of whatever kind: every task fetching, and a tunnel for each of many users.
+/// Connections of one enrollment of a node at once, of whatever kind: every task fetching, and a tunnel for each of many users.
 pub(crate) const CONNECTIONS_PER_NODE_MAX: usize = 128;
+/// Of them, those that no other node can take away: the channel, a journal or two, what tasks fetch.
+pub(crate) const OWN_PER_NODE: usize = 8;
+/// Such connections of all nodes at once: two thousand nodes with all of theirs, or sixteen thousand channels.
+const OWN_MAX: usize = 16_000;
+/// Connections beyond [`OWN_PER_NODE`] of all nodes at once. Nodes that take all they can take this, and nothing that another one needs.
+const RESERVE_MAX: usize = 4_000;
+
+/// Requests of one enrollment of a node at once, over all its connections: a few tasks, each fetching one thing after the other.
+pub(crate) const REQUESTS_PER_NODE_MAX: usize = 8;
 
 /// One that stands.
 pub(crate) struct Connection {
     pub(crate) presented: Presented,
+    /// As what it was let in, once it was.
+    pub(crate) admitted: OnceLock<Admission>,
     /// Cancelling it ends the connection.
     pub(crate) end: CancellationToken,
+    /// Places for the requests of its node.
+    pub(crate) requests: Arc<Semaphore>,
+    pool: Pool,
+}
+
+/// What a connection is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pool {
+    Own,
+    Reserve,
 }
 
 /// All that stand.
 #[derive(Default)]
-pub(crate) struct Connections(Mutex<HashMap<NodeId, Vec<Arc<Connection>>>>);
+pub(crate) struct Connections(Mutex<Standing>);
+
+#[derive(Default)]
+struct Standing {
+    by_node: HashMap<NodeId, Vec<Arc<Connection>>>,
+    own: usize,
+    reserve: usize,
+}
 
 /// The place of a connection among the others, for as long as it is held.
 pub(crate) struct Place {
@@ -32,26 +61,50 @@ pub(crate) struct Place {
 }
 
 impl Connections {
-    /// Takes a place. `None` when the node has as many as it may.
+    /// Takes a place. `None` when the node has as many as it may. Each enrollment is counted by itself: whoever holds a certificate of an
+    /// earlier one takes nothing from the machine that has come since.
     pub(crate) fn enter(self: &Arc<Self>, presented: Presented) -> Option<Place> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_node = all.entry(presented.identity.node).or_default();
-        if of_node.len() >= CONNECTIONS_PER_NODE_MAX {
+        let mut standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let identity = &presented.identity;
+        let of_node = standing.by_node.get(&identity.node).map_or(&[][..], Vec::as_slice);
+        let of_epoch = || of_node.iter().filter(|other| other.presented.identity.epoch == identity.epoch);
+        if of_epoch().count() >= CONNECTIONS_PER_NODE_MAX {
             return None;
         }
-        let connection = Arc::new(Connection { presented, end: CancellationToken::new() });
-        of_node.push(connection.clone());
+        let requests = of_epoch().next().map(|other| other.requests.clone());
+        let has_own = of_epoch().filter(|other| other.pool == Pool::Own).count() >= OWN_PER_NODE;
+        let pool = if has_own { Pool::Reserve } else { Pool::Own };
+        let (taken, max) = standing.count(pool);
+        if *taken >= max {
+            return None;
+        }
+        *taken += 1;
+        let node = identity.node;
+        let requests = requests.unwrap_or_else(|| Arc::new(Semaphore::new(REQUESTS_PER_NODE_MAX)));
+        let (admitted, end) = (OnceLock::new(), CancellationToken::new());
+        let connection = Arc::new(Connection { presented, admitted, end, requests, pool });
+        standing.by_node.entry(node).or_default().push(connection.clone());
         Some(Place { connections: self.clone(), connection })
     }
 
     /// Those of a node.
     pub(crate) fn of(&self, node: NodeId) -> Vec<Arc<Connection>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&node).cloned().unwrap_or_default()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).by_node.get(&node).cloned().unwrap_or_default()
     }
 
     /// The nodes that have any.
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).by_node.keys().copied().collect()
+    }
+}
+
+impl Standing {
+    /// How many are taken of a pool, and how many there are.
+    fn count(&mut self, pool: Pool) -> (&mut usize, usize) {
+        match pool {
+            Pool::Own => (&mut self.own, OWN_MAX),
+            Pool::Reserve => (&mut self.reserve, RESERVE_MAX),
+        }
     }
 }
 
@@ -66,12 +119,55 @@ impl std::ops::Deref for Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let node = self.connection.presented.identity.node;
-        let mut all = self.connections.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(of_node) = all.get_mut(&node) {
+        let mut standing = self.connections.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *standing.count(self.connection.pool).0 -= 1;
+        if let Some(of_node) = standing.by_node.get_mut(&node) {
             of_node.retain(|other| !Arc::ptr_eq(other, &self.connection));
             if of_node.is_empty() {
-                all.remove(&node);
+                standing.by_node.remove(&node);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_trust::NodeIdentity;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn presented(number: usize, epoch: u64) -> Presented {
+        let node = NodeId::from_uuid(Uuid::from_u128(number as u128));
+        Presented { identity: NodeIdentity { control_plane: "cp-1".into(), node, epoch }, certificate: Vec::new() }
+    }
+
+    #[test]
+    fn nodes_that_take_all_they_can_leave_every_other_node_its_own() {
+        let connections = Arc::new(Connections::default());
+        let greedy = 1_000;
+        let mut held: Vec<Place> = (0..greedy)
+            .flat_map(|number| std::iter::from_fn(|| connections.enter(presented(number, 1))).collect::<Vec<_>>())
+            .collect();
+        assert_eq!(held.len(), greedy * OWN_PER_NODE + RESERVE_MAX);
+        let others: Vec<Place> = (greedy..greedy + 900)
+            .flat_map(|number| std::iter::from_fn(|| connections.enter(presented(number, 1))).collect::<Vec<_>>())
+            .collect();
+        assert_eq!(others.len(), 900 * OWN_PER_NODE);
+        held.clear();
+        assert!(connections.enter(presented(greedy, 1)).is_some(), "the reserve is there again");
+        drop(others);
+        let standing = connections.0.lock().unwrap();
+        assert_eq!((standing.own, standing.reserve, standing.by_node.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn an_earlier_enrollment_takes_no_place_of_the_present_one() {
+        let connections = Arc::new(Connections::default());
+        let earlier: Vec<Place> = std::iter::from_fn(|| connections.enter(presented(7, 1))).collect();
+        assert_eq!(earlier.len(), CONNECTIONS_PER_NODE_MAX);
+        let present: Vec<Place> = std::iter::from_fn(|| connections.enter(presented(7, 2))).collect();
+        assert_eq!(present.len(), CONNECTIONS_PER_NODE_MAX);
+        assert_eq!(connections.of(presented(7, 2).identity.node).len(), 2 * CONNECTIONS_PER_NODE_MAX);
     }
 }

@@ -1,7 +1,7 @@
 //! Answers what nodes ask for: artifacts, secrets, renewal. Each only ever gets what belongs to its own tasks, and may ask for as long as it
 //! may connect: that is looked up again for every request.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -12,50 +12,111 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::watch,
+    time::{Instant, timeout},
+};
 use tokio_util::{io::ReaderStream, sync::CancellationToken};
 use zeroize::Zeroizing;
 
-use crate::backend::{Admission, ChannelBackend, FetchError, Presented};
+use crate::{
+    backend::{Admission, FetchError, Presented},
+    channel::Shared,
+    connections::Place,
+    idle::Idle,
+};
 
-/// Requests of one connection at once.
-const REQUESTS_MAX: u32 = 8;
+/// Requests of one connection at once; an agent has one.
+const REQUESTS_MAX: u32 = 4;
 /// Bytes of an artifact read at once.
 const CHUNK_BYTES: usize = 64 * 1_024;
+/// Bytes of one answer that wait to be taken.
+const WAITING_BYTES_MAX: usize = 64 * 1_024;
+/// Longest wait of a request for one of its node's places.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Longest time for the body of a request.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// An answer of which nothing is taken for this long ends with its connection; the agent asks again for the rest.
+const STALLED_AFTER: Duration = Duration::from_secs(30);
+/// A connection that carries no request for this long ends; an agent opens one when it has something to ask.
+const IDLE_MAX: Duration = Duration::from_secs(60);
 
 type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
 struct Fetch {
-    backend: Arc<dyn ChannelBackend>,
-    presented: Presented,
+    shared: Arc<Shared>,
+    place: Arc<Place>,
+    idle: Idle,
+    /// Ends the connection.
+    end: CancellationToken,
 }
 
-/// Serves one connection until it ends or `end` is cancelled.
-pub(crate) async fn serve<S>(backend: Arc<dyn ChannelBackend>, presented: Presented, stream: S, end: &CancellationToken)
+/// Serves one connection until it ends, carries nothing any more, or is ended.
+pub(crate) async fn serve<S>(shared: Arc<Shared>, place: Arc<Place>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let node = presented.identity.node;
-    let fetch = Arc::new(Fetch { backend, presented });
+    let node = place.presented.identity.node;
+    let (idle, end) = (Idle::default(), place.end.child_token());
+    let fetch = Arc::new(Fetch { shared, place, idle: idle.clone(), end: end.clone() });
     let service = service_fn(move |request| {
         let fetch = fetch.clone();
-        async move { Ok::<_, Infallible>(fetch.answer(request).await) }
+        async move { Ok::<_, Infallible>(fetch.answer_in_turn(request).await) }
     });
     let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .max_concurrent_streams(REQUESTS_MAX)
+        .max_send_buf_size(WAITING_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         () = end.cancelled() => {}
+        () = idle.for_long(IDLE_MAX) => {}
         served = serving => if let Err(error) = served {
             tracing::debug!(%node, %error, "a fetch connection broke");
         }
     }
 }
 
+/// Ends the connection when nothing more of an answer is taken, and itself when all of it was.
+async fn watch_over(mut taken: watch::Receiver<()>, end: CancellationToken) {
+    loop {
+        match timeout(STALLED_AFTER, taken.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return,
+            Err(_) => return end.cancel(),
+        }
+    }
+}
+
 impl Fetch {
+    /// Answers when one of its node's places is free, which is held until all of the answer is taken.
+    async fn answer_in_turn(&self, request: Request<Incoming>) -> Answer {
+        let busy = self.idle.busy();
+        let Ok(Ok(turn)) = timeout(TURN_WAIT_MAX, self.place.requests.clone().acquire_owned()).await else {
+            let message = "this node asks for too much at once";
+            return refused(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, message);
+        };
+        let answer = self.answer(request).await;
+        let (takes, taken) = watch::channel(());
+        tokio::spawn(watch_over(taken, self.end.clone()));
+        answer.map(|body| {
+            let held = (busy, turn);
+            let noted = body.map_frame(move |frame| {
+                let _held = &held;
+                takes.send_replace(());
+                frame
+            });
+            noted.boxed_unsync()
+        })
+    }
+
+    fn presented(&self) -> &Presented {
+        &self.place.presented
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         let (method, target) = (request.method().clone(), request.uri().path().to_owned());
-        let admission = match self.backend.admit(&self.presented).await {
+        let admission = match self.shared.backend.admit(self.presented()).await {
             Ok(admission) => admission,
             Err(why) => return refused(StatusCode::FORBIDDEN, why.code, &why.message),
         };
@@ -70,9 +131,9 @@ impl Fetch {
             return self.artifact(sha256, offset(&request)).await;
         }
         if let Some(secret) = target.strip_prefix(path::SECRETS) {
+            let node = self.presented().identity.node;
             return match (method, secret.parse()) {
-                (Method::GET, Ok(secret)) => match self.backend.read_secret(self.presented.identity.node, secret).await
-                {
+                (Method::GET, Ok(secret)) => match self.shared.backend.read_secret(node, secret).await {
                     Ok(bytes) => plain(StatusCode::OK, Bytes::copy_from_slice(&bytes)),
                     Err(error) => self.failed(&target, error),
                 },
@@ -84,7 +145,7 @@ impl Fetch {
     }
 
     async fn artifact(&self, sha256: &str, offset: Option<u64>) -> Answer {
-        match self.backend.artifact(self.presented.identity.node, sha256, offset.unwrap_or(0)).await {
+        match self.shared.backend.artifact(self.presented().identity.node, sha256, offset.unwrap_or(0)).await {
             Ok(artifact) => {
                 let bytes = ReaderStream::with_capacity(artifact.bytes, CHUNK_BYTES).map_ok(Frame::data);
                 let mut response = Response::new(StreamBody::new(bytes).boxed_unsync());
@@ -103,27 +164,30 @@ impl Fetch {
     }
 
     async fn deposit(&self, secret: gpuaas_model::SecretId, request: Request<Incoming>) -> Answer {
-        match Limited::new(request.into_body(), SECRET_BYTES_MAX).collect().await {
-            Ok(bytes) => {
-                let bytes = Zeroizing::new(bytes.to_bytes().to_vec());
-                match self.backend.deposit_secret(self.presented.identity.node, secret, bytes).await {
-                    Ok(()) => plain(StatusCode::NO_CONTENT, Bytes::new()),
-                    Err(error) => self.failed("a deposit", error),
-                }
-            }
-            Err(_) => refused(StatusCode::PAYLOAD_TOO_LARGE, Code::BodyTooLarge, "a secret is at most 64 KiB long"),
+        let bytes = match body(request, SECRET_BYTES_MAX, "a secret is at most 64 KiB long").await {
+            Ok(bytes) => Zeroizing::new(bytes.to_vec()),
+            Err(why) => return why,
+        };
+        match self.shared.backend.deposit_secret(self.presented().identity.node, secret, bytes).await {
+            Ok(()) => plain(StatusCode::NO_CONTENT, Bytes::new()),
+            Err(error) => self.failed("a deposit", error),
         }
     }
 
     async fn renew(&self, request: Request<Incoming>) -> Answer {
-        let body = match Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(_) => return refused(StatusCode::PAYLOAD_TOO_LARGE, Code::BodyTooLarge, "the request is too long"),
+        let presented = self.presented();
+        if !self.shared.paces.renewals.take(&presented.identity, Instant::now()) {
+            let message = "this node renews its certificate too often";
+            return refused(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, message);
+        }
+        let body = match body(request, BODY_BYTES_MAX, "the request is too long").await {
+            Ok(body) => body,
+            Err(why) => return why,
         };
         let Ok(ask) = serde_json::from_slice::<RenewRequest>(&body) else {
             return refused(StatusCode::BAD_REQUEST, Code::BodyInvalid, "that is no renewal request");
         };
-        match self.backend.renew(&self.presented, &ask).await {
+        match self.shared.backend.renew(presented, &ask).await {
             Ok(certificate) => match serde_json::to_vec(&RenewResponse { certificate }) {
                 Ok(body) => plain(StatusCode::OK, Bytes::from(body)),
                 Err(error) => self.failed("a renewal", FetchError::Internal(error.to_string())),
@@ -136,7 +200,7 @@ impl Fetch {
         match error {
             FetchError::NotFound => not_found(),
             FetchError::Internal(why) => {
-                tracing::error!(node = %self.presented.identity.node, what, why, "a node did not get what it asked for");
+                tracing::error!(node = %self.presented().identity.node, what, why, "a node did not get what it asked for");
                 refused(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, "the control plane failed")
             }
         }
@@ -147,6 +211,15 @@ impl Fetch {
 fn offset(request: &Request<Incoming>) -> Option<u64> {
     let range = request.headers().get(header::RANGE)?.to_str().ok()?;
     range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
+}
+
+/// The body of a request, if it is short enough and comes in time; else what to answer.
+async fn body(request: Request<Incoming>, bytes_max: usize, too_long: &str) -> Result<Bytes, Answer> {
+    match timeout(BODY_TIMEOUT, Limited::new(request.into_body(), bytes_max).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(_)) => Err(refused(StatusCode::PAYLOAD_TOO_LARGE, Code::BodyTooLarge, too_long)),
+        Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, Code::BodyTooSlow, "the request does not arrive")),
+    }
 }
 
 fn plain(status: StatusCode, bytes: Bytes) -> Answer {

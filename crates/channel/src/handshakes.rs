@@ -1,78 +1,61 @@
-//! Handshakes of strangers: so many at once, each in its turn, and none so slow that it keeps others out.
+//! Handshakes of strangers: so many at once, fairly among the sites that they come from, and none so slow that it keeps others out.
+//!
+//! A stranger costs nothing but a connection until it is its turn. The next turn is of the site that has the fewest handshakes under way, and
+//! there of the newest, whose other end most likely still waits. Where there is no room to wait the oldest of the greediest site goes.
 
 use std::time::Duration;
 
-use tokio::{
-    sync::{Semaphore, SemaphorePermit, watch},
-    time::{sleep, timeout},
+use gpuaas_model::PeerSite;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    channel::ChannelError,
+    turns::{Turn, Turns},
 };
 
-use crate::channel::ChannelError;
-
-/// Longest time from a connection to the end of its TLS handshake.
+/// Longest time for a handshake, from its turn on.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for a turn: an agent dials elsewhere after five seconds.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a handshake may take while others wait for its place: several times that of one over the slowest link.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Handshakes under way at once; more wait for their turn, and nobody waits for them.
-pub(crate) const HANDSHAKES_MAX: usize = 256;
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Those under way.
+/// Those under way, and those that wait.
+#[derive(Default)]
 pub(crate) struct Handshakes {
-    places: Semaphore,
-    /// How many wait for a place.
-    waiting: watch::Sender<usize>,
+    turns: Turns,
 }
 
 impl Handshakes {
-    pub(crate) fn new() -> Self {
-        Self { places: Semaphore::new(HANDSHAKES_MAX), waiting: watch::Sender::new(0) }
-    }
-
     /// Has `handshake` done when it is its turn. One that takes its time loses its place to whoever waits.
     pub(crate) async fn in_turn<T>(
         &self,
+        from: PeerSite,
         handshake: impl Future<Output = Result<T, ChannelError>>,
     ) -> Result<T, ChannelError> {
-        let too_slow = || Err(ChannelError::Lost("the handshake took too long".to_owned()));
-        let turn = async {
-            let _place = self.place().await;
+        let lost = |why: &str| ChannelError::Lost(why.to_owned());
+        let turn = self.turns.enter(from, Instant::now());
+        let turn = timeout(WAIT_MAX, turn).await.ok().flatten();
+        let turn = turn.ok_or_else(|| lost("too many handshakes wait"))?;
+        let shaken = async {
             tokio::select! {
                 shaken = handshake => shaken,
-                () = self.pressed() => too_slow(),
+                () = pressed(&turn) => Err(lost("the handshake took too long while others waited")),
             }
         };
-        timeout(TIMEOUT, turn).await.unwrap_or_else(|_| too_slow())
-    }
-
-    async fn place(&self) -> Option<SemaphorePermit<'_>> {
-        if let Ok(place) = self.places.try_acquire() {
-            return Some(place);
-        }
-        let _waits = Waits::among(&self.waiting);
-        // Never closed; and without a place there would only be one more at once.
-        self.places.acquire().await.ok()
-    }
-
-    /// Patience is over and others wait.
-    async fn pressed(&self) {
-        sleep(PATIENCE).await;
-        // The sender lives as long as this handshake.
-        let _ = self.waiting.subscribe().wait_for(|waiting| *waiting > 0).await;
+        timeout(TIMEOUT, shaken).await.unwrap_or_else(|_| Err(lost("the handshake took too long")))
     }
 }
 
-/// One that waits for a place.
-struct Waits<'a>(&'a watch::Sender<usize>);
-
-impl<'a> Waits<'a> {
-    fn among(waiting: &'a watch::Sender<usize>) -> Self {
-        waiting.send_modify(|waiting| *waiting += 1);
-        Self(waiting)
+/// Patience is over and others wait, or come to wait.
+async fn pressed(turn: &Turn<'_>) {
+    let displaced: &CancellationToken = turn.displaced();
+    tokio::select! {
+        () = displaced.cancelled() => return,
+        () = sleep(PATIENCE) => {}
     }
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|waiting| *waiting -= 1);
+    if !turn.is_wanted() {
+        displaced.cancelled().await;
     }
 }

@@ -14,22 +14,28 @@ mod fetch;
 mod handshakes;
 #[cfg(test)]
 mod hostile_tests;
+mod idle;
 mod journal;
 mod lines;
 mod link;
 mod listener;
 mod liveness;
+mod paces;
 mod peer_service;
 #[cfg(test)]
 mod peer_tests;
 mod peers;
+mod readmission;
 mod reports;
 mod requests;
+mod rhythm;
 mod session;
 mod tunnel;
+mod turns;
 
 pub use backend::{Admission, ArtifactBody, ChannelBackend, FetchError, Presented, Refused};
 pub use channel::{Channel, ChannelError, ChannelOptions, JournalStream, TaskStream};
+pub use idle::{Busy, Idle};
 pub use listener::ChannelService;
 pub use peer_service::PeerService;
 pub use peers::{Holder, PeerOptions};

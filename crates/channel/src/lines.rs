@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
-use gpuaas_wire::bounds::Said;
+use gpuaas_wire::bounds::{Said, cut};
 use http_body::Body;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
@@ -15,19 +15,22 @@ use crate::channel::ChannelError;
 /// A pace is kept over this long.
 const PACE_OVER: Duration = Duration::from_secs(1);
 
-/// How many lines are read in a second; a sender of more is read no faster, and feels it.
+/// What is read in a second; a sender of more is read no faster, and feels it.
 #[derive(Clone, Copy)]
-pub(crate) enum Pace {
-    /// As fast as they come: somebody waits for every one of them.
-    AsTheyCome,
-    /// So many in [`PACE_OVER`]: only the newest matters.
-    AtMost(u32),
+pub(crate) struct Pace {
+    lines: u32,
+    bytes: usize,
 }
 
 impl Pace {
-    /// Far above what an agent that works has to say, and far below what a control plane would notice.
-    pub(crate) const OF_REPORTS: Self = Self::AtMost(256);
+    /// Only the newest matters: far above what an agent that works has to say, and far below what a control plane would notice.
+    pub(crate) const OF_REPORTS: Self = Self { lines: 256, bytes: 2 * 1_024 * 1_024 };
+    /// Somebody waits for every one of them: as much as a terminal takes, of each of many journals at once.
+    pub(crate) const OF_JOURNALS: Self = Self { lines: 100_000, bytes: 16 * 1_024 * 1_024 };
 }
+
+/// Longest account of what is wrong with a line, in bytes; it may quote from it.
+const ACCOUNT_BYTES_MAX: usize = 256;
 
 /// The lines of `body` as values within bounds. Ends with an error when the body breaks, a line is longer than `line_bytes_max`, or one is
 /// not what it must be.
@@ -40,11 +43,12 @@ where
     T: DeserializeOwned + Said + Send + 'static,
     B: Body<Data = Bytes, Error: std::fmt::Display> + Send + Unpin + 'static,
 {
-    let turns = Turns { pace, taken: 0, since: Instant::now() };
+    let turns = Turns { pace, lines: 0, bytes: 0, since: Instant::now() };
     let state = State { body: Some(body), buffer: Buffer::default(), turns };
     stream::unfold(state, move |mut state| async move {
         state.turns.next().await;
         let item = state.next(line_bytes_max).await?;
+        state.turns.take(item.as_ref().map_or(0, Bytes::len));
         Some((item, state))
     })
     .map(|line| line.and_then(|line| read(&line)))
@@ -52,8 +56,9 @@ where
 
 /// A value within bounds, from JSON.
 pub(crate) fn read<T: DeserializeOwned + Said>(json: &[u8]) -> Result<T, ChannelError> {
-    let said: T = serde_json::from_slice(json).map_err(|error| ChannelError::Protocol(error.to_string()))?;
-    said.within_bounds().map_err(|error| ChannelError::Protocol(error.to_string()))
+    let wrong = |error: &dyn std::fmt::Display| ChannelError::Protocol(cut(error.to_string(), ACCOUNT_BYTES_MAX));
+    let said: T = serde_json::from_slice(json).map_err(|error| wrong(&error))?;
+    said.within_bounds().map_err(|error| wrong(&error))
 }
 
 struct State<B> {
@@ -121,20 +126,24 @@ impl Buffer {
 /// Keeps a pace.
 struct Turns {
     pace: Pace,
-    taken: u32,
+    lines: u32,
+    bytes: usize,
     since: Instant,
 }
 
 impl Turns {
+    /// Waits while what may be read was read.
     async fn next(&mut self) {
-        let Pace::AtMost(lines) = self.pace else { return };
-        if self.taken >= lines {
+        if self.lines >= self.pace.lines || self.bytes >= self.pace.bytes {
             tokio::time::sleep_until(self.since + PACE_OVER).await;
         }
         if self.since.elapsed() >= PACE_OVER {
-            (self.taken, self.since) = (0, Instant::now());
+            (self.lines, self.bytes, self.since) = (0, 0, Instant::now());
         }
-        self.taken += 1;
+    }
+
+    fn take(&mut self, bytes: usize) {
+        (self.lines, self.bytes) = (self.lines + 1, self.bytes + bytes);
     }
 }
 
@@ -170,7 +179,7 @@ mod hostile_tests {
         assert_eq!(buffer.line(), Some(Bytes::from_static(b"{}")));
         let frames = long.iter().map(|byte| Bytes::copy_from_slice(&[*byte])).collect();
         let began = Instant::now();
-        let read = lines::<JournalLine, _>(body(frames), LINE_BYTES_MAX, Pace::AsTheyCome).collect::<Vec<_>>().await;
+        let read = lines::<JournalLine, _>(body(frames), LINE_BYTES_MAX, Pace::OF_JOURNALS).collect::<Vec<_>>().await;
         assert!(matches!(read[..], [Ok(_)]));
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
@@ -178,16 +187,26 @@ mod hostile_tests {
     #[tokio::test]
     async fn a_line_without_end_ends_the_reading() {
         let endless = vec![Bytes::from(vec![b'x'; 64 * 1_024]); 64];
-        let read = lines::<JournalLine, _>(body(endless), LINE_BYTES_MAX, Pace::AsTheyCome).collect::<Vec<_>>().await;
+        let read = lines::<JournalLine, _>(body(endless), LINE_BYTES_MAX, Pace::OF_JOURNALS).collect::<Vec<_>>().await;
         let too_long = ChannelError::Protocol("a line is longer than is allowed".to_owned());
         assert_eq!(read, [Err(too_long)]);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_lines_is_read_at_its_pace_and_so_are_few_long_ones() {
+        let pace = Pace { lines: 256, bytes: 64 * 1_024 };
+        for (flood, of) in [(vec![line("x"); 600], 600), (vec![line(&"x".repeat(32 * 1_024)); 5], 5)] {
+            let began = Instant::now();
+            let read = lines::<JournalLine, _>(body(flood), LINE_BYTES_MAX, pace).count().await;
+            assert_eq!((read, began.elapsed().as_secs()), (of, 2), "a second's worth at once, and in every second");
+        }
+    }
+
     #[tokio::test]
-    async fn a_flood_of_lines_is_read_at_its_pace() {
-        let flood = vec![line("x"); 600];
-        let began = Instant::now();
-        let read = lines::<JournalLine, _>(body(flood), LINE_BYTES_MAX, Pace::AtMost(256)).count().await;
-        assert_eq!((read, began.elapsed().as_secs()), (600, 2), "256 at once, and as many in every second");
+    async fn what_is_wrong_with_a_line_is_told_without_the_words_of_the_node() {
+        let forged = Bytes::from(format!("{{\"outcome\":\"\\u001b[2J{}\"}}\n", "x".repeat(100_000)));
+        let wrong = read::<gpuaas_wire::task::TaskOutcome>(&forged).expect_err("there is no such outcome");
+        let said = wrong.to_string();
+        assert!(said.contains("unknown variant") && said.len() < 400 && !said.contains('\u{1b}'), "{said:?}");
     }
 }

@@ -1,14 +1,15 @@
 //! Accepts nodes: handshake, identity, admission, and then what the connection is for.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use gpuaas_model::{Code, NodeId};
-use gpuaas_trust::{ALPN_FETCH, ALPN_NODE, NodeIdentity};
+use futures::FutureExt;
+use gpuaas_model::{Clock, Code, NodeId, PeerSite, Timestamp};
+use gpuaas_trust::{ALPN_FETCH, ALPN_NODE, NodeIdentity, expires_at};
 use gpuaas_wire::session::{ConnectionKind, PROTOCOL};
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    time::{Instant, sleep},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
@@ -24,10 +25,8 @@ use crate::{
     session::Session,
 };
 
-/// Connections at once whose handshake has not ended: of a whole fleet that comes back.
-const STRANGERS_MAX: usize = 8_192;
-/// Connections of all nodes at once.
-const CONNECTIONS_MAX: usize = 20_000;
+/// How often the clock is looked at while a certificate nears its end: a clock that is set is noticed.
+const END_LOOKED_AT_EVERY: Duration = Duration::from_secs(60);
 
 /// Accepts connections until it is stopped.
 pub struct ChannelService {
@@ -63,9 +62,7 @@ impl ChannelService {
 
     /// Accepts nodes until `stop` is cancelled. Nobody's handshake holds up the accepting.
     pub async fn run(self, stop: CancellationToken) {
-        let handshakes = Arc::new(Handshakes::new());
-        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
-        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let handshakes = Arc::new(Handshakes::default());
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => return,
@@ -80,19 +77,17 @@ impl ChannelService {
                     continue;
                 }
             };
-            let Ok(stranger) = strangers.clone().try_acquire_owned() else {
-                tracing::debug!(%from, "too many handshakes wait; a connection was dropped");
-                continue;
-            };
             let (channel, acceptor, stop) = (self.channel.clone(), self.acceptor.clone(), stop.clone());
-            let (handshakes, connections) = (handshakes.clone(), connections.clone());
+            let (handshakes, site) = (handshakes.clone(), PeerSite::of(from.ip()));
             let served = async move {
-                let (presented, stream) = handshakes.in_turn(shaken(acceptor, stream)).await?;
-                drop(stranger);
-                let refused = || ChannelError::Lost("there are too many connections".to_owned());
-                let _connection = connections.try_acquire_owned().map_err(|_| refused())?;
-                let place = channel.shared.connections.enter(presented).ok_or_else(refused)?;
-                serve(channel, &place, stream).await
+                let (presented, stream) = handshakes.in_turn(site, shaken(acceptor, stream)).await?;
+                let refused = |why: &str| ChannelError::Lost(why.to_owned());
+                if !channel.shared.paces.connects.take(&presented.identity, Instant::now()) {
+                    return Err(refused("it connects too often"));
+                }
+                let place = channel.shared.connections.enter(presented);
+                let place = place.ok_or_else(|| refused("there are too many connections"))?;
+                serve(channel, Arc::new(place), stream).await
             };
             tokio::spawn(async move {
                 tokio::select! {
@@ -118,33 +113,58 @@ async fn shaken(acceptor: TlsAcceptor, stream: TcpStream) -> Result<(Presented, 
 }
 
 /// Serves a connection that has its place already: whatever makes its node unwelcome from here on ends it too.
-async fn serve(channel: Channel, place: &Place, stream: TlsStream<TcpStream>) -> Result<(), ChannelError> {
+async fn serve(channel: Channel, place: Arc<Place>, stream: TlsStream<TcpStream>) -> Result<(), ChannelError> {
     let (presented, node) = (&place.presented, place.presented.identity.node);
     let admission = channel.shared.backend.admit(presented).await.map_err(|refused| {
         tracing::warn!(%node, code = %refused.code, reason = %refused.message, "a node was refused");
         ChannelError::Lost(refused.message)
     })?;
+    // Nobody else sets it.
+    let _ = place.admitted.set(admission);
     match (stream.get_ref().1.alpn_protocol(), admission) {
-        (Some(ALPN_NODE), Admission::Full) => serve_reversed(channel, node, stream, &place.end).await,
+        (Some(ALPN_NODE), Admission::Full) => serve_while_current(channel, &place, stream).await,
         (Some(ALPN_NODE), Admission::RenewalOnly) => {
             tracing::info!(%node, code = %Code::CertificateExpired, "a node's certificate has expired; it must renew it first");
             Err(ChannelError::Lost("the certificate has expired".to_owned()))
         }
         (Some(ALPN_FETCH), _) => {
-            fetch::serve(channel.shared.backend.clone(), presented.clone(), stream, &place.end).await;
+            fetch::serve(channel.shared.clone(), place, stream).await;
             Ok(())
         }
         _ => Err(ChannelError::Protocol("no known application protocol".to_owned())),
     }
 }
 
-async fn serve_reversed(
+/// Serves a node for as long as the certificate lasts by which it was let in; with a newer one it connects again.
+async fn serve_while_current(
     channel: Channel,
-    node: NodeId,
+    place: &Place,
     stream: TlsStream<TcpStream>,
-    end: &CancellationToken,
 ) -> Result<(), ChannelError> {
-    let session = Session::open(node, stream, end).await?;
+    let node = place.presented.identity.node;
+    let ends_at = expires_at(&place.presented.certificate).map_err(|error| ChannelError::Lost(error.to_string()))?;
+    let clock = channel.shared.clock.clone();
+    let mut served = Box::pin(serve_reversed(channel, place, stream));
+    tokio::select! {
+        served = &mut served => return served,
+        () = until_after(&*clock, ends_at) => {}
+    }
+    tracing::info!(%node, "a node's connection is ended with its certificate; it connects again with a newer one");
+    place.end.cancel();
+    served.await
+}
+
+async fn until_after(clock: &dyn Clock, end: Timestamp) {
+    while clock.now() <= end {
+        // To the end of that very millisecond.
+        let left = end.since(clock.now()) + Duration::from_millis(1);
+        sleep(left.min(END_LOOKED_AT_EVERY)).await;
+    }
+}
+
+async fn serve_reversed(channel: Channel, place: &Place, stream: TlsStream<TcpStream>) -> Result<(), ChannelError> {
+    let identity = &place.presented.identity;
+    let session = Session::open(identity.node, stream, &place.end).await?;
     let _end = session.link.ended.clone().drop_guard();
     if !session.hello.protocols.contains(&PROTOCOL) {
         return Err(ChannelError::Protocol(
@@ -158,12 +178,15 @@ async fn serve_reversed(
             ended.cancelled().await;
             Ok(())
         }
-        ConnectionKind::Control => serve_control(channel, session).await,
+        ConnectionKind::Control => serve_control(channel, session, identity).await,
     }
 }
 
-async fn serve_control(channel: Channel, mut session: Session) -> Result<(), ChannelError> {
+async fn serve_control(channel: Channel, mut session: Session, identity: &NodeIdentity) -> Result<(), ChannelError> {
     let (shared, node) = (&channel.shared, session.node);
+    if !shared.paces.channels.take(identity, Instant::now()) {
+        return Err(ChannelError::Lost("it opens its channel too often".to_owned()));
+    }
     if channel.is_cloned(&session).await {
         shared.backend.cloned(node, &session.hello).await;
         return Err(ChannelError::Lost("another live agent uses this identity".to_owned()));
@@ -173,20 +196,57 @@ async fn serve_control(channel: Channel, mut session: Session) -> Result<(), Cha
     session.hello.key_set_version = version;
     give_endpoints(&session.link, shared.backend.endpoints().await).await;
     shared.install(session.clone());
-    shared.liveness.connected(node);
-    let recorded = shared.backend.connected(node, session.connection, &session.hello).await;
-    if let Err(refused) = recorded {
-        shared.remove(&session);
-        return Err(ChannelError::Lost(refused.message));
-    }
-    let units = shared.backend.observed_units(node).await;
-    if let Err(error) = observe(&channel, session.clone(), units).await {
-        tracing::debug!(%node, %error, "the node takes no observation yet");
-    }
-    session.link.ended.cancelled().await;
+    // Whatever becomes of it from here on, a panic included: its end is recorded, and the node's return is waited for.
+    let held = AssertUnwindSafe(hold(&channel, &session)).catch_unwind().await;
+    session.link.ended.cancel();
     shared.remove(&session);
     if shared.backend.disconnected(node, session.connection).await {
         shared.liveness.await_return(node);
     }
+    held.unwrap_or_else(|_| Err(ChannelError::Lost("the control plane failed".to_owned())))
+}
+
+/// What an installed channel is there for, until it ends.
+async fn hold(channel: &Channel, session: &Session) -> Result<(), ChannelError> {
+    let (shared, node) = (&channel.shared, session.node);
+    let recorded = shared.backend.connected(node, session.connection, &session.hello).await;
+    recorded.map_err(|refused| ChannelError::Lost(refused.message))?;
+    // Only now: where it could not be recorded, a return that is waited for goes on to be.
+    shared.liveness.connected(node);
+    let units = shared.backend.observed_units(node).await;
+    if let Err(error) = observe(channel, session.clone(), units).await {
+        tracing::debug!(%node, %error, "the node takes no observation yet");
+    }
+    session.link.ended.cancelled().await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use super::*;
+
+    struct Set(AtomicI64, Instant);
+
+    impl Clock for Set {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(self.0.load(Ordering::SeqCst)).plus(self.1.elapsed())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_certificate_is_noticed_in_time_and_also_when_the_clock_is_set() {
+        let day = Duration::from_secs(24 * 3_600);
+        let clock = Set(AtomicI64::new(0), Instant::now());
+        until_after(&clock, Timestamp::from_millis(0).plus(day)).await;
+        assert_eq!(clock.1.elapsed(), day + Duration::from_millis(1));
+        let set = async {
+            sleep(Duration::from_secs(90)).await;
+            clock.0.fetch_add(2 * 24 * 3_600_000, Ordering::SeqCst);
+        };
+        let (end, began) = (clock.now().plus(day), Instant::now());
+        tokio::join!(set, until_after(&clock, end));
+        assert_eq!(began.elapsed(), Duration::from_secs(120));
+    }
 }

@@ -1,10 +1,10 @@
 //! Answers other replicas: hands their requests on to the nodes whose channels are held here.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::TryStreamExt;
-use gpuaas_model::{Code, NodeId};
+use gpuaas_model::{Code, NodeId, PeerSite};
 use gpuaas_trust::{ALPN_REPLICA, ReplicaIdentity};
 use gpuaas_wire::session::{Observe, Refusal};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -12,17 +12,29 @@ use http_body_util::{BodyExt, BodyStream, StreamBody};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::timeout,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     channel::{Channel, ChannelError},
+    handshakes::Handshakes,
+    idle::Idle,
     link::{Body, Link, collect, full},
+    requests::within,
 };
 
-/// Longest time for a TLS handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections of all replicas at once: one of each for all nodes, and one for every tunnel and journal that another replica is asked for.
+const CONNECTIONS_MAX: usize = 4_096;
+/// A connection that carries no request for this long ends; whoever needs one dials again.
+const IDLE_MAX: Duration = Duration::from_secs(300);
+/// How long a connection that is to end has for what is under way.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests of one connection at once: every node's tasks may share it.
 const REQUESTS_MAX: u32 = 10_000;
 /// A beat goes out when nothing was heard for this long, and ends the connection when it is not answered in as long again.
@@ -34,12 +46,16 @@ pub struct PeerService {
     control_plane: String,
     listener: TcpListener,
     acceptor: TlsAcceptor,
+    handshakes: Handshakes,
+    pub(crate) connections: Semaphore,
 }
 
 impl PeerService {
     /// Answers for `channel` on a listener that asks for certificates.
     pub fn new(channel: Channel, control_plane: String, listener: TcpListener, tls: Arc<ServerConfig>) -> Self {
-        Self { channel, control_plane, listener, acceptor: TlsAcceptor::from(tls) }
+        let acceptor = TlsAcceptor::from(tls);
+        let (handshakes, connections) = (Handshakes::default(), Semaphore::new(CONNECTIONS_MAX));
+        Self { channel, control_plane, listener, acceptor, handshakes, connections }
     }
 
     /// Accepts replicas until `stop` is cancelled.
@@ -63,7 +79,7 @@ impl PeerService {
             tokio::spawn(async move {
                 tokio::select! {
                     () = stop.cancelled() => {}
-                    served = service.serve(stream) => if let Err(error) = served {
+                    served = service.serve(stream, PeerSite::of(from.ip())) => if let Err(error) = served {
                         tracing::debug!(%from, %error, "a replica's connection was turned away or ended");
                     }
                 }
@@ -71,32 +87,64 @@ impl PeerService {
         }
     }
 
-    async fn serve(self: &Arc<Self>, stream: TcpStream) -> Result<(), String> {
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream))
-            .await
-            .map_err(|_| "the handshake took too long".to_owned())?
-            .map_err(|error| error.to_string())?;
+    async fn serve(self: &Arc<Self>, stream: TcpStream, from: PeerSite) -> Result<(), ChannelError> {
+        let stream = self.handshakes.in_turn(from, self.shaken(stream)).await?;
+        let refused = |_| ChannelError::Lost("there are too many connections".to_owned());
+        let _connection = self.connections.try_acquire().map_err(refused)?;
+        self.converse(stream).await.map_err(|error| ChannelError::Lost(error.to_string()))
+    }
+
+    /// The connection, if a replica of this control plane has opened it.
+    async fn shaken(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, ChannelError> {
+        let lost = |error: &dyn std::fmt::Display| ChannelError::Lost(error.to_string());
+        stream.set_nodelay(true).map_err(|error| lost(&error))?;
+        let stream = self.acceptor.accept(stream).await.map_err(|error| lost(&error))?;
         let (_, tls) = stream.get_ref();
-        let certificate = tls.peer_certificates().and_then(<[_]>::first).ok_or("no client certificate")?;
+        let certificate =
+            tls.peer_certificates().and_then(<[_]>::first).ok_or_else(|| lost(&"no client certificate"))?;
         // Nodes hold certificates of the same authority: none of them is a replica.
-        let identity = ReplicaIdentity::of_certificate(certificate).map_err(|error| error.to_string())?;
+        let identity = ReplicaIdentity::of_certificate(certificate).map_err(|error| lost(&error))?;
         if identity.control_plane != self.control_plane || tls.alpn_protocol() != Some(ALPN_REPLICA) {
-            return Err("it is a replica of another control plane".to_owned());
+            return Err(lost(&"it is a replica of another control plane"));
         }
-        let this = self.clone();
+        Ok(stream)
+    }
+
+    /// Answers on a connection until it ends or carries nothing any more.
+    pub(crate) async fn converse<S>(self: &Arc<Self>, stream: S) -> hyper::Result<()>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (this, idle) = (self.clone(), Idle::default());
+        let carried = idle.clone();
         let service = service_fn(move |request| {
-            let this = this.clone();
-            async move { Ok::<_, Infallible>(this.answer(request).await.unwrap_or_else(refused)) }
+            let (this, busy) = (this.clone(), carried.busy());
+            async move {
+                let answer = this.answer(request).await.unwrap_or_else(refused);
+                Ok::<_, Infallible>(answer.map(|body| {
+                    let held = body.map_frame(move |frame| {
+                        // Held for as long as somebody reads.
+                        let _busy = &busy;
+                        frame
+                    });
+                    held.boxed_unsync()
+                }))
+            }
         });
-        hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .keep_alive_interval(BEAT)
-            .keep_alive_timeout(BEAT)
-            .max_concurrent_streams(REQUESTS_MAX)
-            .serve_connection(TokioIo::new(stream), service)
-            .await
-            .map_err(|error| error.to_string())
+        let mut connection = pin!(
+            hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .keep_alive_interval(BEAT)
+                .keep_alive_timeout(BEAT)
+                .max_concurrent_streams(REQUESTS_MAX)
+                .serve_connection(TokioIo::new(stream), service)
+        );
+        tokio::select! {
+            ended = &mut connection => return ended,
+            () = idle.for_long(IDLE_MAX) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        timeout(GOODBYE_TIMEOUT, connection).await.unwrap_or(Ok(()))
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, ChannelError> {
@@ -106,7 +154,7 @@ impl PeerService {
         let node: NodeId = node.parse().map_err(|_| unknown())?;
         match (request.method(), rest) {
             (&Method::POST, "observe") => {
-                let body = collect(request.into_body()).await?;
+                let body = within(collect(request.into_body())).await?;
                 let Observe { units } =
                     serde_json::from_slice(&body).map_err(|error| ChannelError::Protocol(error.to_string()))?;
                 self.channel.observe_here(node, units).await?;

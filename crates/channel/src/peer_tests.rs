@@ -3,21 +3,24 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use gpuaas_model::{NodeId, ReplicaId, SecretId, Timestamp};
+use gpuaas_model::{Clock, NodeId, ReplicaId, SecretId, Timestamp};
 use gpuaas_trust::{
     ALPN_REPLICA, Authority, NodeIdentity, NodeKey, ReplicaIdentity, node_client_config, replica_server_config,
 };
 use gpuaas_wire::{session::Hello, task::UnitReport};
 use rustls::ClientConfig;
 use rustls_pki_types::{CertificateDer, pem::PemObject};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::{
     Admission, ArtifactBody, Channel, ChannelBackend, ChannelError, ChannelOptions, FetchError, Holder, PeerOptions,
-    PeerService, Presented, Refused, channel::Shared, peers::Peers,
+    PeerService, Presented, Refused,
+    channel::Shared,
+    link::{Link, Streams},
+    peers::Peers,
 };
 
 /// A control plane without a node.
@@ -49,7 +52,9 @@ impl ChannelBackend for Empty {
 
     async fn cloned(&self, _: NodeId, _: &Hello) {}
 
-    async fn units_changed(&self, _: NodeId, _: Vec<UnitReport>) {}
+    async fn units_changed(&self, _: NodeId, _: Vec<UnitReport>) -> bool {
+        true
+    }
 
     async fn key_set(&self) -> (u64, String) {
         (0, String::new())
@@ -76,6 +81,14 @@ impl ChannelBackend for Empty {
     }
 }
 
+struct MachineClock;
+
+impl Clock for MachineClock {
+    fn now(&self) -> Timestamp {
+        now()
+    }
+}
+
 fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap())
@@ -87,15 +100,20 @@ fn identity(of: u128) -> ReplicaIdentity {
 
 const NODE: NodeId = NodeId::from_uuid(Uuid::from_u128(77));
 
-/// A listening replica, number 1, that holds no node.
-async fn listening(authority: &Authority) -> SocketAddr {
+/// A replica, number 1, that holds no node, and where it will listen.
+async fn replica(authority: &Authority) -> (PeerService, SocketAddr) {
     let (chain, key) = authority.issue_replica(&identity(1), now()).unwrap();
     let tls = Arc::new(replica_server_config(chain, key, authority.certificate()).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let options = ChannelOptions { unreachable_after: Duration::from_secs(1), peers: None };
+    let clock = Arc::new(MachineClock);
+    let options = ChannelOptions { unreachable_after: Duration::from_secs(1), peers: None, clock };
     let channel = Channel { shared: Shared::new(Arc::new(Empty), &options) };
-    let service = PeerService::new(channel, "cp-1".into(), listener, tls);
+    (PeerService::new(channel, "cp-1".into(), listener, tls), address)
+}
+
+async fn listening(authority: &Authority) -> SocketAddr {
+    let (service, address) = replica(authority).await;
     tokio::spawn(service.run(CancellationToken::new()));
     address
 }
@@ -140,4 +158,45 @@ async fn a_replica_of_this_control_plane_is_answered_and_nobody_else() {
     // An address that another process took over: it holds no certificate for the replica that is meant.
     let moved = asked(sister, address, 3).await;
     assert!(matches!(moved, ChannelError::Peer(_)), "{moved:?}");
+}
+
+#[tokio::test]
+async fn there_are_no_more_connections_than_there_may_be_and_strangers_take_none() {
+    let authority = Authority::generate("cp-1", now()).unwrap();
+    let (mut service, address) = replica(&authority).await;
+    service.connections = Semaphore::new(1);
+    tokio::spawn(service.run(CancellationToken::new()));
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
+    }
+    let tls = shown_by(&authority, &identity(2), &authority);
+    let peers = Peers::new(PeerOptions { control_plane: "cp-1".into(), tls: tls.clone() });
+    let holder = Holder { replica: identity(1).replica, address: address.to_string(), instance: "one".to_owned() };
+    let first = peers.control(&holder, NODE).await.unwrap();
+    assert_eq!(first.get::<Hello>("/v1/hello").await, Err(ChannelError::NotConnected));
+    let second = asked(tls.clone(), address, 1).await;
+    assert!(matches!(second, ChannelError::Lost(_) | ChannelError::Peer(_)), "{second:?}");
+    first.ended.cancel();
+    let began = tokio::time::Instant::now();
+    while asked(tls.clone(), address, 1).await != ChannelError::NotConnected {
+        assert!(began.elapsed() < Duration::from_secs(20), "its place stays taken");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_asks_for_nothing_is_sent_away() {
+    let authority = Authority::generate("cp-1", now()).unwrap();
+    let service = Arc::new(replica(&authority).await.0);
+    let (near, far) = tokio::io::duplex(16 * 1_024);
+    let began = tokio::time::Instant::now();
+    let serving = tokio::spawn(async move { service.converse(far).await });
+    let link = Link::open(near, Streams::Narrow, CancellationToken::new()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    let path = format!("/nodes/{NODE}/control/v1/hello");
+    assert_eq!(link.get::<Hello>(&path).await, Err(ChannelError::NotConnected));
+    // Whichever end closes first: both do.
+    let _ = serving.await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 500, "it answered every beat");
+    link.ended.cancelled().await;
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt};
+use gpuaas_model::NodeId;
 use gpuaas_wire::{
     session::{LINE_BYTES_MAX, Observe, UnitLine, path},
     task::UnitReport,
@@ -14,22 +15,22 @@ use gpuaas_wire::{
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    backend::ChannelBackend,
-    channel::{Channel, ChannelError},
+    channel::{Channel, ChannelError, Shared},
     lines::{Pace, lines},
     requests::within,
+    rhythm::HEARD_EVERY,
     session::Session,
 };
 
-/// Least time between two times that a node's reports are handed on; the first comes at once.
-const REPORTS_EVERY: Duration = Duration::from_millis(250);
+/// Wait before reports that could not be recorded are handed on again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Asks for unit reports and hands them on, for as long as the connection lasts or until the agent is asked again.
 pub(crate) async fn observe(channel: &Channel, session: Session, units: Vec<String>) -> Result<(), ChannelError> {
     let asked: BTreeSet<String> = units.iter().cloned().collect();
     let response = within(session.link.post(path::OBSERVE, &Observe { units })).await?;
     let superseded = session.observed_anew();
-    let backend = channel.shared.backend.clone();
+    let shared = channel.shared.clone();
     tokio::spawn(async move {
         let reports = Box::pin(lines::<UnitLine, _>(response.into_body(), LINE_BYTES_MAX, Pace::OF_REPORTS));
         // One that nobody asked for has no room.
@@ -37,38 +38,49 @@ pub(crate) async fn observe(channel: &Channel, session: Session, units: Vec<Stri
             .filter(|report| std::future::ready(report.as_ref().map_or(true, |report| asked.contains(&report.unit))));
         tokio::select! {
             () = superseded.cancelled() => {}
-            () = hand_on(&*backend, &session, reports) => {}
+            () = hand_on(&shared, session.node, reports) => {}
         }
     });
     Ok(())
 }
 
-async fn hand_on(
-    backend: &dyn ChannelBackend,
-    session: &Session,
-    mut reports: impl Stream<Item = Result<UnitReport, ChannelError>> + Unpin,
+/// Hands reports on, each unit's newest and each in its rhythm, until there are no more and the last of each was taken.
+pub(crate) async fn hand_on(
+    shared: &Shared,
+    node: NodeId,
+    reports: impl Stream<Item = Result<UnitReport, ChannelError>> + Unpin,
 ) {
-    let mut newest = BTreeMap::new();
-    let mut due = Instant::now();
+    let mut reports = reports.fuse();
+    let mut newest: BTreeMap<String, UnitReport> = BTreeMap::new();
+    let mut again = Instant::now();
     loop {
+        let now = Instant::now();
+        let next = newest.keys().map(|unit| shared.rhythms.due(node, unit, now)).min();
+        let next = next.map(|due| due.max(again));
+        if next.is_none() && reports.is_done() {
+            return;
+        }
         tokio::select! {
-            report = reports.next() => match report {
-                Some(Ok(report)) => {
+            Some(report) = reports.next() => match report {
+                Ok(report) => {
                     newest.insert(report.unit.clone(), report);
                 }
-                Some(Err(error)) => {
-                    tracing::debug!(node = %session.node, %error, "unit reports ended");
-                    break;
-                }
-                None => break,
+                Err(error) => tracing::debug!(%node, %error, "unit reports ended"),
             },
-            () = sleep_until(due), if !newest.is_empty() => {
-                backend.units_changed(session.node, std::mem::take(&mut newest).into_values().collect()).await;
-                due = Instant::now() + REPORTS_EVERY;
+            () = sleep_until(next.unwrap_or(now)), if next.is_some() => {
+                let now = Instant::now();
+                let is_due = |unit: &String| shared.rhythms.due(node, unit, now) <= now;
+                let due: Vec<UnitReport> = newest.extract_if(.., |unit, _| is_due(unit)).map(|(_, said)| said).collect();
+                if shared.backend.units_changed(node, due.clone()).await {
+                    due.iter().for_each(|said| shared.rhythms.heard(node, &said.unit, now));
+                    again = now + HEARD_EVERY;
+                } else {
+                    newest.extend(due.into_iter().map(|said| (said.unit.clone(), said)));
+                    again = Instant::now() + AGAIN_AFTER;
+                }
             }
+            // No more reports: what is left waits for its time.
+            else => return,
         }
-    }
-    if !newest.is_empty() {
-        backend.units_changed(session.node, newest.into_values().collect()).await;
     }
 }

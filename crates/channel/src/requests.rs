@@ -15,7 +15,6 @@ use http::{HeaderMap, Method};
 
 use crate::{
     channel::{Channel, ChannelError, JournalStream, TaskStream},
-    connections::Connection,
     journal::of_one_request,
     lines::{Pace, lines},
     link::{Link, full},
@@ -29,8 +28,6 @@ use crate::{
 const BULK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for a short request, and for the beginning of the answer to one that streams.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Wait before rows that could not be read are read again.
-const READMIT_RETRY: Duration = Duration::from_secs(1);
 /// Nodes that are told something at once.
 const TOLD_AT_ONCE: usize = 64;
 /// How long an older connection of the same identity has to answer before a newer one takes its place.
@@ -82,37 +79,6 @@ impl Channel {
         observe(self, session, units).await
     }
 
-    /// Looks again at a node that has changed: where it may no longer connect, each of its connections here ends at once.
-    pub fn readmit(&self, node: NodeId) {
-        for connection in self.shared.connections.of(node) {
-            let backend = self.shared.backend.clone();
-            tokio::spawn(async move {
-                let Connection { presented, end } = &*connection;
-                loop {
-                    match backend.admit(presented).await {
-                        Ok(_) => return,
-                        Err(refused) if refused.code == Code::Unavailable => tokio::select! {
-                            () = end.cancelled() => return,
-                            () = tokio::time::sleep(READMIT_RETRY) => {}
-                        },
-                        Err(refused) => {
-                            tracing::info!(%node, reason = %refused.message, "a node's connection is ended");
-                            end.cancel();
-                            return;
-                        }
-                    }
-                }
-            });
-        }
-    }
-
-    /// Looks again at every node that is connected here: any of them may have changed.
-    pub fn readmit_all(&self) {
-        for node in self.shared.connections.nodes() {
-            self.readmit(node);
-        }
-    }
-
     /// Tells every node whose channel is held here where it may connect from now on.
     pub async fn spread_endpoints(&self) {
         let channels = self.shared.backend.endpoints().await;
@@ -147,7 +113,7 @@ impl Channel {
         let link = self.bulk(node).await?;
         let end = link.ended.clone().drop_guard();
         let response = within(link.post(path::JOURNAL, request)).await?;
-        let stream = Box::pin(lines::<JournalLine, _>(response.into_body(), LINE_BYTES_MAX, Pace::AsTheyCome));
+        let stream = Box::pin(lines::<JournalLine, _>(response.into_body(), LINE_BYTES_MAX, Pace::OF_JOURNALS));
         // The connection lives as long as somebody reads.
         Ok(Box::pin(of_one_request(stream).map(move |line| {
             let _alive = &end;

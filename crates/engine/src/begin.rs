@@ -1,11 +1,13 @@
 //! Begins attempts: one transaction writes that they are about to run (with the signed envelope of each node task), and only then
 //! does anything run.
 
-use futures::future::BoxFuture;
-use gpuaas_model::{Code, EventKind, MemberId, OperationState, StepId, StepState, Timestamp};
+use std::sync::Arc;
+
+use futures::{StreamExt, future::BoxFuture, stream};
+use gpuaas_model::{Code, EventKind, MemberId, NodeId, OperationState, StepId, StepState, TaskId, Timestamp};
 use gpuaas_planner::{App, Schedule, StepAction};
 use gpuaas_store::{LeaseRecord, MemberRecord, StepRecord, StoreError, TaskRecord, Tx};
-use gpuaas_wire::task::TaskFailure;
+use gpuaas_wire::{bounds::cut, task::TaskFailure};
 
 use sync_wrapper::SyncFuture;
 
@@ -13,6 +15,7 @@ use crate::{
     dispatch::{Purpose, StepStartError},
     driver::{Driver, Ended, THE_LEASE},
     keys::KeysError,
+    port::Nodes,
     record::Story,
     rows::OperationRows,
     step::{AttemptEnd, continue_node_task},
@@ -20,6 +23,8 @@ use crate::{
 
 /// Longest progress text kept as a step's detail, in bytes.
 const DETAIL_BYTES_MAX: usize = 512;
+/// Nodes that are told at once to end a task.
+const CANCELLED_AT_ONCE: usize = 32;
 
 /// An attempt whose beginning is in rows.
 enum Begun {
@@ -153,12 +158,12 @@ impl Driver {
     }
 
     /// Asks every running node task to end.
-    pub(crate) async fn cancel_running(&self, rows: &OperationRows) {
-        for step in rows.running() {
-            if let (StepAction::NodeTask { node, .. }, Some(task)) = (&step.spec.action, step.task) {
-                self.engine.nodes().cancel(*node, task).await;
-            }
-        }
+    pub(crate) fn cancel_running(&self, rows: &OperationRows) -> BoxFuture<'static, ()> {
+        let task_of = |step: &StepRecord| match (&step.spec.action, step.task) {
+            (StepAction::NodeTask { node, .. }, Some(task)) => Some((*node, task)),
+            _ => None,
+        };
+        Box::pin(cancel(self.engine.nodes().clone(), rows.running().filter_map(task_of).collect()))
     }
 
     /// Fails when another holder took the lease: whatever this driver was about to write is void.
@@ -189,7 +194,7 @@ impl Driver {
     /// Takes progress texts of one step without ever making the attempt wait.
     pub(crate) fn progress_of(&self, step: StepId) -> crate::effects::ProgressSink {
         let progress = self.progress_in.clone();
-        std::sync::Arc::new(move |text| {
+        Arc::new(move |text| {
             // A full queue means that newer texts are on their way already.
             let _ = progress.try_send((step, text));
         })
@@ -197,8 +202,7 @@ impl Driver {
 
     /// Keeps what a step says it is doing or waiting for.
     pub(crate) async fn record_progress(&self, step: StepId, text: String) {
-        let end = text.floor_char_boundary(DETAIL_BYTES_MAX);
-        if let Err(error) = self.write_progress(step, &text[..end]).await {
+        if let Err(error) = self.write_progress(step, &cut(text, DETAIL_BYTES_MAX)).await {
             tracing::debug!(%step, %error, "a progress text was not kept");
         }
     }
@@ -221,6 +225,15 @@ impl Driver {
         let entry = self.engine.catalog().app(slug);
         entry.map(|entry| &*entry.app).ok_or_else(|| StoreError::NotFound { what: "app", id: slug.clone() })
     }
+}
+
+/// Asks for the end of tasks, [`CANCELLED_AT_ONCE`] at a time: a node that does not answer holds up few others.
+async fn cancel(nodes: Arc<dyn Nodes>, tasks: Vec<(NodeId, TaskId)>) {
+    let told = stream::iter(tasks).for_each_concurrent(CANCELLED_AT_ONCE, |(node, task)| {
+        let nodes = nodes.clone();
+        async move { nodes.cancel(node, task).await }
+    });
+    told.await;
 }
 
 /// Moves a member on, with its event. A transition that cannot happen is a defect and is logged; the member stays as it is.
@@ -283,4 +296,73 @@ async fn end_unrun(tx: &mut Tx, story: &Story, step: &mut StepRecord, now: Times
     step.ended_at = Some(now);
     tx.update_step(step, before).await?;
     story.step(tx, step).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use async_trait::async_trait;
+    use futures::{FutureExt, stream::BoxStream};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::port::{DispatchError, TaskUpdate};
+
+    /// Nodes of which none answers before it is allowed to.
+    #[derive(Default)]
+    struct Deaf {
+        told: Mutex<Vec<NodeId>>,
+        answers: bool,
+    }
+
+    #[async_trait]
+    impl Nodes for Deaf {
+        async fn cancel(&self, node: NodeId, _: TaskId) {
+            self.told.lock().unwrap().push(node);
+            if !self.answers {
+                std::future::pending::<()>().await;
+            }
+        }
+
+        async fn dispatch(
+            &self,
+            _: NodeId,
+            _: &str,
+        ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError> {
+            Err(DispatchError::NotConnected)
+        }
+
+        async fn acknowledge(&self, _: NodeId, _: TaskId) {}
+
+        async fn observe(&self, _: NodeId, _: Vec<String>) {}
+
+        async fn give_keys(&self, _: NodeId, _: &str) -> bool {
+            false
+        }
+
+        fn readmit(&self, _: NodeId) {}
+
+        fn readmit_all(&self) {}
+
+        fn expect_back(&self, _: NodeId) {}
+
+        async fn spread_endpoints(&self) {}
+
+        fn release_all(&self) {}
+    }
+
+    fn tasks() -> Vec<(NodeId, TaskId)> {
+        (0..100_u128).map(|n| (NodeId::from_uuid(Uuid::from_u128(n)), TaskId::from_uuid(Uuid::from_u128(n)))).collect()
+    }
+
+    #[test]
+    fn nodes_that_do_not_answer_hold_up_nobody_who_is_told_to_end_beside_them() {
+        let deaf = Arc::new(Deaf::default());
+        assert!(cancel(deaf.clone(), tasks()).now_or_never().is_none());
+        assert_eq!(deaf.told.lock().unwrap().len(), CANCELLED_AT_ONCE);
+        let all = Arc::new(Deaf { answers: true, ..Deaf::default() });
+        assert!(cancel(all.clone(), tasks()).now_or_never().is_some());
+        assert_eq!(all.told.lock().unwrap().len(), 100);
+    }
 }

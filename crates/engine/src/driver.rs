@@ -35,6 +35,8 @@ pub(crate) struct Driver {
     pub(crate) attempts: FuturesUnordered<SyncFuture<BoxFuture<'static, Ended>>>,
     /// Steps with an attempt in `attempts`.
     pub(crate) in_flight: BTreeSet<StepId>,
+    /// Nodes that are being told to end what they do: beside the turns, for a node that does not answer takes its time.
+    cancelling: FuturesUnordered<SyncFuture<BoxFuture<'static, ()>>>,
     pub(crate) progress_in: mpsc::Sender<(StepId, String)>,
     progress: mpsc::Receiver<(StepId, String)>,
     /// Once the operation was asked to end: running cluster calls end by it, node tasks are told apart.
@@ -69,6 +71,7 @@ impl Driver {
             wake,
             attempts: FuturesUnordered::new(),
             in_flight: BTreeSet::new(),
+            cancelling: FuturesUnordered::new(),
             progress_in,
             progress,
             cancelled: CancellationToken::new(),
@@ -113,6 +116,7 @@ impl Driver {
                         return;
                     }
                 }
+                Some(()) = self.cancelling.next() => {}
                 () = self.wake.notified() => {}
                 () = async { match alarm { Some(alarm) => alarm.await, None => std::future::pending().await } } => {}
                 Some((step, text)) = self.progress.recv() => self.record_progress(step, text).await,
@@ -130,7 +134,7 @@ impl Driver {
         }
         if rows.operation.cancel_requested && !self.cancelled.is_cancelled() {
             self.cancelled.cancel();
-            self.cancel_running(&rows).await;
+            self.cancelling.push(SyncFuture::new(self.cancel_running(&rows)));
         }
         let abandoned: Vec<_> = rows.running().filter(|step| !self.in_flight.contains(&step.id)).cloned().collect();
         for step in abandoned {

@@ -137,7 +137,7 @@ impl Engine {
     }
 
     /// Cancelled when the engine stops.
-    pub(crate) fn stopping(&self) -> &CancellationToken {
+    pub fn stopping(&self) -> &CancellationToken {
         &self.stop
     }
 

@@ -38,8 +38,11 @@ impl Secrets for SealedSecrets {
 impl Engine {
     /// The bytes of a secret that one of the node's open tasks is to read; for every other node it does not exist.
     pub async fn secret_for_node(&self, node: NodeId, secret: SecretId) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+        let may = |named: &NamedSecrets| named.reads.contains(&secret);
+        // What a node asks for in vain costs nobody the writer's turn.
+        open_task(&mut self.store().read().await?, node, secret, may).await?;
         let mut tx = self.store().begin().await?;
-        let task = open_task(&mut tx, node, secret, |named| named.reads.contains(&secret)).await?;
+        let task = open_task(&mut tx, node, secret, may).await?;
         let record = tx.secret(secret).await?;
         let plain =
             self.keys().unseal(secret, &record.sealed).map_err(|error| StoreError::Corrupt(error.to_string()))?;
@@ -67,8 +70,10 @@ impl Engine {
 
     /// Takes the bytes of a secret that one of the node's open tasks was told to deposit, in place of its empty record.
     pub async fn deposit_for_node(&self, node: NodeId, secret: SecretId, plain: &[u8]) -> Result<(), StoreError> {
+        let may = |named: &NamedSecrets| named.deposits.contains(&secret);
+        open_task(&mut self.store().read().await?, node, secret, may).await?;
         let mut tx = self.store().begin().await?;
-        open_task(&mut tx, node, secret, |named| named.deposits.contains(&secret)).await?;
+        open_task(&mut tx, node, secret, may).await?;
         let mut record = tx.secret(secret).await?;
         record.sealed = self.keys().seal(secret, plain).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         record.sha256 = gpuaas_trust::sha256_hex(plain);

@@ -17,6 +17,8 @@ use tokio_util::io::StreamReader;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use crate::recording::until_recorded;
+
 pub(crate) struct Backend {
     pub(crate) engine: Arc<Engine>,
     pub(crate) artifacts: ArtifactStore,
@@ -70,16 +72,13 @@ impl ChannelBackend for Backend {
     }
 
     async fn disconnected(&self, id: NodeId, connection: Uuid) -> bool {
-        node::disconnected(&self.engine, id, connection).await.unwrap_or_else(|error| {
-            tracing::error!(node = %id, %error, "the end of a node's connection could not be recorded");
-            true
-        })
+        let record = || node::disconnected(&self.engine, id, connection);
+        until_recorded(self.engine.stopping(), "the end of a node's connection", record).await.unwrap_or(true)
     }
 
     async fn did_not_return(&self, id: NodeId) {
-        if let Err(error) = node::did_not_return(&self.engine, id).await {
-            tracing::error!(node = %id, %error, "a node's absence could not be recorded");
-        }
+        let record = || node::did_not_return(&self.engine, id);
+        until_recorded(self.engine.stopping(), "a node's absence", record).await;
     }
 
     async fn holder(&self, id: NodeId) -> Option<Holder> {
@@ -107,10 +106,9 @@ impl ChannelBackend for Backend {
         }
     }
 
-    async fn units_changed(&self, id: NodeId, reports: Vec<UnitReport>) {
-        if let Err(error) = self.engine.units_changed(id, &reports).await {
-            tracing::error!(node = %id, %error, "the reports of units could not be recorded");
-        }
+    async fn units_changed(&self, id: NodeId, reports: Vec<UnitReport>) -> bool {
+        let recorded = self.engine.units_changed(id, &reports).await;
+        recorded.inspect_err(|error| tracing::warn!(node = %id, %error, "units could not be recorded yet")).is_ok()
     }
 
     async fn key_set(&self) -> (u64, String) {
@@ -152,7 +150,7 @@ impl ChannelBackend for Backend {
         if !gpuaas_trust::same_key(&presented.certificate, &ask.csr).map_err(|error| refuse(error.to_string()))? {
             return Err(refuse("a renewal keeps the key that the certificate has".to_owned()));
         }
-        let renewed = node::renew(&self.engine, &presented.identity, ask).await;
+        let renewed = node::renew(&self.engine, &presented.identity, &presented.certificate, ask).await;
         renewed.map_err(|error| Refused { code: error.code(), message: error.to_string() })
     }
 }

@@ -1,19 +1,36 @@
 //! Serves the API over TLS.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use axum::Router;
+use axum::{Router, body::Body};
+use bytes::Bytes;
 use gpuaas_api::PeerAddress;
-use hyper::{Request, body::Incoming};
+use gpuaas_channel::{Busy, Idle};
+use gpuaas_model::PeerSite;
+use hyper::{
+    Request,
+    body::{Frame, Incoming, SizeHint},
+    server::conn::{http1, http2},
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
-    service::TowerToHyperService,
+    server::graceful::GracefulConnection,
 };
 use rustls::ServerConfig;
-use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 
 use crate::shares::Shares;
@@ -28,32 +45,17 @@ const HEADERS_BYTES_MAX: u32 = 64 * 1_024;
 const REQUESTS_MAX: u32 = 128;
 /// A beat goes out on an HTTP/2 connection when nothing was heard for this long.
 const BEAT_EVERY: Duration = Duration::from_secs(20);
-/// How long requests under way have to end when the control plane stops.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// What one connection may take: time for its headers, and room for them and for requests at once.
-fn bounded() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_TIMEOUT)
-        .max_buf_size(HEADERS_BYTES_MAX as usize);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(BEAT_EVERY)
-        .keep_alive_timeout(HEADERS_TIMEOUT)
-        .max_concurrent_streams(REQUESTS_MAX)
-        .max_header_list_size(HEADERS_BYTES_MAX);
-    builder
-}
+/// A connection that carries no request for this long ends, whatever beats it answers.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// How long a connection that is to end has for what is under way.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+/// What a client that wants HTTP/2 says in its handshake. Whoever says nothing speaks HTTP/1: what is said later is not waited for.
+const ALPN_HTTP2: &[u8] = b"h2";
 
 /// Serves until `stop`, then lets requests under way end.
 pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, router: Router, stop: CancellationToken) {
     let acceptor = TlsAcceptor::from(tls);
-    let shares = Shares::default();
-    let graceful = Arc::new(GracefulShutdown::new());
+    let (shares, served) = (Shares::default(), TaskTracker::new());
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -67,33 +69,185 @@ pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, router:
                 continue;
             }
         };
-        let address = PeerAddress::of(from.ip());
-        let share = match shares.take(address) {
+        let share = match shares.take(PeerSite::of(from.ip())) {
             Ok(share) => share,
             Err(error) => {
                 tracing::warn!(%from, %error, "a connection was dropped");
                 continue;
             }
         };
-        let (acceptor, router, watcher) = (acceptor.clone(), router.clone(), graceful.watcher());
-        tokio::spawn(async move {
-            let _ = stream.set_nodelay(true);
-            let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
-            let builder = bounded();
-            let service = router.map_request(move |mut request: Request<Incoming>| {
-                request.extensions_mut().insert(address);
-                request
-            });
-            let service = TowerToHyperService::new(service);
-            let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-            if let Err(error) = watcher.watch(connection).await {
+        let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
+        served.spawn(async move {
+            let shaken = tokio::select! {
+                () = stop.cancelled() => return,
+                shaken = shaken(&acceptor, stream) => shaken,
+            };
+            let Some(stream) = shaken else { return };
+            if let Err(error) = converse(stream, PeerAddress::of(from.ip()), router, &stop).await {
                 tracing::debug!(%from, %error, "a connection broke");
             }
             drop(share);
         });
     }
-    if let Ok(graceful) = Arc::try_unwrap(graceful) {
-        // Streams of events end with the process; everything else gets its time.
-        let _ = tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await;
+    served.close();
+    // Streams of events end with the process; everything else gets its time.
+    let _ = timeout(GOODBYE_TIMEOUT, served.wait()).await;
+}
+
+async fn shaken(acceptor: &TlsAcceptor, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+    let _ = stream.set_nodelay(true);
+    timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.ok()?.ok()
+}
+
+/// Answers on a connection in the protocol that its handshake chose. It has time and room for headers and for requests at once, and ends when
+/// it carries none.
+async fn converse(
+    stream: TlsStream<TcpStream>,
+    from: PeerAddress,
+    router: Router,
+    stop: &CancellationToken,
+) -> Result<(), hyper::Error> {
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
+    answer(stream, is_http2, from, router, stop).await
+}
+
+async fn answer<S>(
+    stream: S,
+    is_http2: bool,
+    from: PeerAddress,
+    router: Router,
+    stop: &CancellationToken,
+) -> Result<(), hyper::Error>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let idle = Idle::default();
+    let carried = idle.clone();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(from);
+        let (busy, answer) = (carried.busy(), router.clone().oneshot(request));
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| Carried { body, _busy: busy })) }
+    });
+    let stream = TokioIo::new(stream);
+    if is_http2 {
+        let mut http = http2::Builder::new(TokioExecutor::new());
+        http.timer(TokioTimer::new())
+            .keep_alive_interval(BEAT_EVERY)
+            .keep_alive_timeout(HEADERS_TIMEOUT)
+            .max_concurrent_streams(REQUESTS_MAX)
+            .max_header_list_size(HEADERS_BYTES_MAX);
+        until_idle(http.serve_connection(stream, service), &idle, stop).await
+    } else {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT).max_buf_size(HEADERS_BYTES_MAX as usize);
+        until_idle(http.serve_connection(stream, service), &idle, stop).await
+    }
+}
+
+/// Has a connection end in order when it carries nothing, or when everything stops.
+async fn until_idle<C>(connection: C, idle: &Idle, stop: &CancellationToken) -> Result<(), C::Error>
+where
+    C: GracefulConnection,
+{
+    let mut connection = pin!(connection);
+    tokio::select! {
+        ended = &mut connection => return ended,
+        () = stop.cancelled() => {}
+        () = idle.for_long(IDLE_MAX) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    timeout(GOODBYE_TIMEOUT, connection).await.unwrap_or(Ok(()))
+}
+
+/// An answer that keeps its connection from counting as idle until all of it is told.
+struct Carried {
+    body: Body,
+    _busy: Busy,
+}
+
+impl hyper::body::Body for Carried {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use hyper_util::rt::TokioExecutor;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
+        task::JoinHandle,
+        time::Instant,
+    };
+
+    use super::*;
+
+    /// The beginning of HTTP/2, and settings that change none.
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    const A_MINUTE: Duration = Duration::from_secs(60);
+
+    /// A connection, and its answering: a path that takes its time, and one that does not.
+    fn open(is_http2: bool) -> (DuplexStream, JoinHandle<()>) {
+        let (near, far) = tokio::io::duplex(64 * 1_024);
+        let long = || async {
+            tokio::time::sleep(A_MINUTE * 10).await;
+            "at last"
+        };
+        let router = Router::new().route("/long", get(long)).route("/", get(|| async { "here" }));
+        let answering = tokio::spawn(async move {
+            let from = PeerAddress::of([192, 0, 2, 1].into());
+            let _ = answer(far, is_http2, from, router, &CancellationToken::new()).await;
+        });
+        (near, answering)
+    }
+
+    async fn until_it_ends(stream: &mut DuplexStream) {
+        while stream.read(&mut [0; 1_024]).await.is_ok_and(|bytes| bytes > 0) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_says_half_of_its_protocol_or_nothing_ends() {
+        for (is_http2, said) in [(false, &b""[..]), (false, b"P"), (true, b""), (true, b"PRI * HT"), (true, PREFACE)] {
+            let (mut near, answering) = open(is_http2);
+            let began = Instant::now();
+            near.write_all(said).await.unwrap();
+            until_it_ends(&mut near).await;
+            answering.await.unwrap();
+            assert!(began.elapsed() <= A_MINUTE + GOODBYE_TIMEOUT, "{:?} {said:?}", began.elapsed());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_answers_beats_and_asks_nothing_is_sent_away_and_one_that_waits_for_an_answer_is_not() {
+        let (near, answering) = open(true);
+        let began = Instant::now();
+        let http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        let (mut sender, connection) = http.handshake::<_, Body>(TokioIo::new(near)).await.unwrap();
+        tokio::spawn(connection);
+        let ask = |path: &str| Request::get(format!("https://x{path}")).body(Body::empty()).unwrap();
+        let waited_for = sender.send_request(ask("/long")).await.unwrap();
+        assert_eq!((waited_for.status().as_u16(), began.elapsed()), (200, A_MINUTE * 10));
+        drop(waited_for);
+        tokio::time::sleep(A_MINUTE / 2).await;
+        assert_eq!(sender.send_request(ask("/")).await.unwrap().status().as_u16(), 200);
+        answering.await.unwrap();
+        let idle = began.elapsed() - A_MINUTE * 10 - A_MINUTE / 2;
+        assert!(idle >= A_MINUTE && idle <= A_MINUTE + GOODBYE_TIMEOUT, "{idle:?}");
+        assert!(sender.send_request(ask("/")).await.is_err());
     }
 }

@@ -12,6 +12,7 @@ mod journals;
 mod options;
 pub mod ports;
 mod reach;
+mod recording;
 mod replicas;
 mod shares;
 
@@ -108,6 +109,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let channel_options = ChannelOptions {
         unreachable_after: ChannelOptions::UNREACHABLE_AFTER,
         peers: peers.as_ref().map(|peers| peers.dial.clone()),
+        clock: ports.clock.clone(),
     };
     let (channel, service) = Channel::new(channel_listener, &channel_options, channel_tls, backend);
     late.set(channel.clone());

@@ -5,11 +5,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use gpuaas_api::PeerAddress;
+use gpuaas_model::PeerSite;
 
 /// Connections at once.
 pub(crate) const CONNECTIONS_MAX: usize = 4_096;
-/// Connections at once from one address: a sixteenth of all. Behind one address may be a whole office; HTTP/2 clients need one each.
+/// Connections at once from one address, of IPv6 from one site: a sixteenth of all. Behind either may be a whole office; HTTP/2 clients need
+/// one each.
 pub(crate) const CONNECTIONS_PER_ADDRESS_MAX: usize = 256;
 
 /// Connections that are open.
@@ -19,7 +20,7 @@ pub(crate) struct Shares(Arc<Mutex<Open>>);
 #[derive(Debug, Default)]
 struct Open {
     all: usize,
-    by_address: HashMap<PeerAddress, usize>,
+    by_address: HashMap<PeerSite, usize>,
 }
 
 /// Why a connection is not taken.
@@ -35,7 +36,7 @@ pub(crate) enum NoShare {
 
 impl Shares {
     /// A share for a connection from that address; it ends with what is returned.
-    pub(crate) fn take(&self, from: PeerAddress) -> Result<Share, NoShare> {
+    pub(crate) fn take(&self, from: PeerSite) -> Result<Share, NoShare> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if open.all >= CONNECTIONS_MAX {
             return Err(NoShare::OfAll);
@@ -54,7 +55,7 @@ impl Shares {
 #[derive(Debug)]
 pub(crate) struct Share {
     shares: Shares,
-    from: PeerAddress,
+    from: PeerSite,
 }
 
 impl Drop for Share {
@@ -74,8 +75,8 @@ impl Drop for Share {
 mod tests {
     use super::*;
 
-    fn address(number: usize) -> PeerAddress {
-        PeerAddress::of([192, 0, 2, u8::try_from(number).unwrap()].into())
+    fn address(number: usize) -> PeerSite {
+        PeerSite::of([192, 0, 2, u8::try_from(number).unwrap()].into())
     }
 
     #[test]
@@ -89,6 +90,17 @@ mod tests {
         assert!(shares.take(address(1)).is_ok());
         drop(held);
         assert!(shares.0.lock().unwrap().by_address.is_empty(), "nothing is remembered of who is gone");
+    }
+
+    #[test]
+    fn a_host_with_a_site_full_of_addresses_has_one_share() {
+        let shares = Shares::default();
+        let of = |network: u16, host: u16| PeerSite::of([0x2001, 0xdb8, 7, network, 0, 0, 0, host].into());
+        let held: Vec<Share> = (0..CONNECTIONS_PER_ADDRESS_MAX as u16)
+            .map(|number| shares.take(of(number, number)).expect("a share"))
+            .collect();
+        assert_eq!(shares.take(of(7, 7_000)).err(), Some(NoShare::OfAddress));
+        drop(held);
     }
 
     #[test]

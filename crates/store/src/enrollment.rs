@@ -6,7 +6,7 @@ use crate::{
     error::{EnrollmentRefusal, StoreError},
     query::{Value, get_int, get_parsed, text},
     record::EnrollmentRecord,
-    store::Tx,
+    store::{Reader, Tx},
 };
 
 impl Tx {
@@ -34,12 +34,22 @@ impl Tx {
         if self.execute(sql, values).await? == 1 {
             return Ok(());
         }
-        let sql = "select node_id, coalesce(used_at, 0) as used_at from enrollments where sha256 = $1";
+        self.look_at_enrollment(sha256, node, now).await?;
+        // What is good and cannot be used up has changed since.
+        Err(StoreError::EnrollmentRefused(EnrollmentRefusal::Used))
+    }
+}
+
+impl Reader {
+    /// Says what [`Tx::redeem_enrollment`] would say of the token, and changes nothing: whoever guesses needs no writer.
+    pub async fn look_at_enrollment(&mut self, sha256: &str, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
+        let sql = "select node_id, expires_at, coalesce(used_at, 0) as used_at from enrollments where sha256 = $1";
         let refusal = match self.row(sql, vec![text(sha256)]).await? {
             None => EnrollmentRefusal::Unknown,
             Some(row) if get_parsed::<NodeId>(&row, "node_id")? != node => EnrollmentRefusal::Foreign,
             Some(row) if get_int(&row, "used_at")? != 0 => EnrollmentRefusal::Used,
-            Some(_) => EnrollmentRefusal::Expired,
+            Some(row) if get_int(&row, "expires_at")? <= now.as_millis() => EnrollmentRefusal::Expired,
+            Some(_) => return Ok(()),
         };
         Err(StoreError::EnrollmentRefused(refusal))
     }

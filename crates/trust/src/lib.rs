@@ -26,7 +26,7 @@ pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};
 pub use enrollment::{EnrollmentError, EnrollmentString};
 pub use identity::{IdentityError, NodeIdentity, ReplicaIdentity, expires_at};
 pub use key_set::{KeySetError, SignedKeySet, SigningKeySet, TaskKey};
-pub use renewal::{RENEWAL_GRACE, Standing, standing};
+pub use renewal::{RENEWAL_GRACE, Standing, is_renewable, standing};
 pub use seal::{SealError, SealingKey};
 pub use statement::TaskStatement;
 pub use tls::{

@@ -11,6 +11,7 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, UnixTime};
 
 use crate::{
+    authority::NODE_CERTIFICATE_LIFE,
     identity::{IdentityError, expires_at},
     tls::TlsError,
 };
@@ -37,6 +38,12 @@ pub fn standing(certificate: &[u8], now: Timestamp) -> Result<Standing, Identity
         end if now <= end.plus(RENEWAL_GRACE) => Standing::RenewalOnly,
         _ => Standing::Void,
     })
+}
+
+/// Whether a certificate may be renewed at `now`: not before half of its life, whose rest is more than any clock is off. An agent does so at two
+/// thirds.
+pub fn is_renewable(certificate: &[u8], now: Timestamp) -> Result<bool, IdentityError> {
+    Ok(now.plus(NODE_CERTIFICATE_LIFE / 2) >= expires_at(certificate)?)
 }
 
 /// Takes what `in_time` takes, and what it would have taken at its end when that is no longer ago than [`RENEWAL_GRACE`].
@@ -113,7 +120,7 @@ mod hostile_tests {
 
     use super::*;
     use crate::{
-        authority::{Authority, NODE_CERTIFICATE_LIFE, NodeKey},
+        authority::{Authority, NodeKey},
         identity::NodeIdentity,
         tls::channel_clients,
     };
@@ -131,6 +138,16 @@ mod hostile_tests {
     fn taken(trusted: &Authority, certificate: &CertificateDer<'_>, at: Timestamp) -> bool {
         let at = UnixTime::since_unix_epoch(Duration::from_millis(at.as_millis().unsigned_abs()));
         channel_clients(trusted.certificate()).unwrap().verify_client_cert(certificate, &[], at).is_ok()
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_in_the_second_half_of_its_life_and_after() {
+        let certificate = node_certificate(&Authority::generate("cp-1", MADE).unwrap());
+        let half = MADE.plus(NODE_CERTIFICATE_LIFE / 2);
+        let before = Timestamp::from_millis(half.as_millis() - 1_000);
+        for (at, may) in [(MADE, false), (before, false), (half, true), (half.plus(NODE_CERTIFICATE_LIFE), true)] {
+            assert_eq!(is_renewable(&certificate, at), Ok(may), "{at}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How much a node may say. A node is its tenant's: whatever it says is brought within these limits before the control plane keeps it.
 //!
-//! Prose is cut, with a mark that says so. Structure (names, lists, digests) is never cut, because half of it means something else: the
+//! Prose is cut, with a mark that says so, and loses what is not seen of it. Structure (names, lists, digests) is never cut, because half of it means something else: the
 //! whole word is refused.
 
 use std::net::IpAddr;
@@ -41,13 +41,35 @@ pub trait Said: Sized {
     fn within_bounds(self) -> Result<Self, OutOfBounds>;
 }
 
-/// Cuts prose to `bytes_max`, its mark included.
-pub fn cut(mut text: String, bytes_max: usize) -> String {
+/// Cuts prose to `bytes_max`, its mark included, and takes out of it what is no prose: whoever reads it on a terminal or a page sees it as it is,
+/// on one line and in its order.
+pub fn cut(text: String, bytes_max: usize) -> String {
+    // What is far too long is not looked through.
+    let mut text = if text.len() > bytes_max.saturating_mul(2) { shortened(text, bytes_max) } else { text };
+    if text.contains(is_unseen) {
+        let seen = text.chars().filter_map(|character| match character {
+            '\t' | '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}' => Some(' '),
+            unseen if is_unseen(unseen) => None,
+            seen => Some(seen),
+        });
+        text = seen.collect();
+    }
+    shortened(text, bytes_max)
+}
+
+fn shortened(mut text: String, bytes_max: usize) -> String {
     if text.len() > bytes_max {
         text.truncate(text.floor_char_boundary(bytes_max.saturating_sub(CUT_MARK.len())));
         text.push_str(CUT_MARK);
     }
     text
+}
+
+/// Whether a character does something to what is around it instead of being seen: a terminal's commands, line ends, and what turns the
+/// direction of a text around.
+fn is_unseen(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 pub(crate) fn at_most(what: &'static str, said: usize, max: usize) -> Result<(), OutOfBounds> {
@@ -56,7 +78,7 @@ pub(crate) fn at_most(what: &'static str, said: usize, max: usize) -> Result<(),
 
 pub(crate) fn name(what: &'static str, text: &str) -> Result<(), OutOfBounds> {
     at_most(what, text.len(), NAME_BYTES_MAX)?;
-    if text.chars().any(char::is_control) { Err(OutOfBounds::Form { what }) } else { Ok(()) }
+    if text.contains(is_unseen) { Err(OutOfBounds::Form { what }) } else { Ok(()) }
 }
 
 pub(crate) fn sha256(what: &'static str, text: &str) -> Result<(), OutOfBounds> {
@@ -80,5 +102,17 @@ mod tests {
         assert_eq!(cut("short".into(), 16), "short");
         let long = cut("ü".repeat(100), 32);
         assert!(long.len() <= 32 && long.ends_with(CUT_MARK), "{long}");
+    }
+
+    #[test]
+    fn prose_is_one_line_that_commands_no_terminal_and_turns_nothing_around() {
+        let said = "up\u{1b}[2J\u{0}\u{7f}\n12:00 \u{202e}nimda\u{2066}\tready\r\n".to_owned();
+        assert_eq!(cut(said, 64), "up[2J 12:00 nimda ready  ");
+        assert_eq!(cut("\u{1b}".repeat(60), 64), "");
+        assert!(cut("\n".repeat(1_000), 64).ends_with(CUT_MARK));
+        assert_eq!(cut("ü 日本 \u{1f600}".to_owned(), 64), "ü 日本 \u{1f600}");
+        for unseen in ["a\u{1b}b", "a\u{202e}b"] {
+            assert!(name("a name", unseen).is_err());
+        }
     }
 }

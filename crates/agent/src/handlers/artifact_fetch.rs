@@ -4,10 +4,12 @@ use camino::{Utf8Path, Utf8PathBuf};
 use gpuaas_host::no_room;
 use gpuaas_model::Code;
 use gpuaas_wire::task::{ArtifactFetch, ArtifactFetched, ArtifactRef, TaskFailure};
-use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::context::{Context, host_failed};
+use crate::{
+    context::{Context, host_failed},
+    http_client::next_piece,
+};
 
 /// Where artifacts are staged, by digest.
 const STAGING: &str = "/var/lib/gpuaas-agent/artifacts";
@@ -87,9 +89,7 @@ async fn download(artifact: &ArtifactRef, part: &Utf8Path, offset: u64, context:
     let mut body = response.into_body();
     let mut file = context.host.append(part).await.map_err(host_failed)?;
     let (mut fetched, room) = (0_u64, artifact.size_bytes - offset);
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| lost(&error))?;
-        let Ok(data) = frame.into_data() else { continue };
+    while let Some(data) = next_piece(&mut body).await.map_err(|error| lost(&error))? {
         fetched += data.len() as u64;
         if fetched > room {
             return Err(TaskFailure::new(

@@ -1,13 +1,13 @@
 //! More connections than are good, and slower ones.
 
-use std::time::Duration;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use gpuaas_wire::session::{ConnectionKind, Hello, path};
 use http::{Method, StatusCode};
 use tokio::{io::AsyncReadExt, net::TcpStream, time::Instant};
 
-use super::world::{World, asked, eventually, fetching, hello, honest, json, node, soon};
-use crate::{connections::CONNECTIONS_PER_NODE_MAX, handshakes::HANDSHAKES_MAX, link::empty};
+use super::world::{World, ago, asked, eventually, fetching, hello, honest, json, node, presented, soon};
+use crate::{connections::CONNECTIONS_PER_NODE_MAX, link::empty, turns::RUNNING_MAX};
 
 const SECRET: &str = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
 
@@ -15,7 +15,7 @@ const SECRET: &str = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
 async fn handshakes_that_never_end_keep_no_honest_node_out() {
     let world = World::listening().await;
     let mut silent = Vec::new();
-    for _ in 0..HANDSHAKES_MAX + 64 {
+    for _ in 0..RUNNING_MAX + 64 {
         silent.push(TcpStream::connect(world.address).await.unwrap());
     }
     let began = Instant::now();
@@ -24,6 +24,34 @@ async fn handshakes_that_never_end_keep_no_honest_node_out() {
     let first = &mut silent[0];
     let ended = soon("a handshake that does nothing goes on", first.read(&mut [0])).await;
     assert!(ended.is_err() || ended.is_ok_and(|bytes| bytes == 0));
+}
+
+#[tokio::test]
+async fn a_host_with_hundreds_of_silent_connections_a_second_keeps_no_node_out() {
+    let world = Arc::new(World::listening().await);
+    let of = world.clone();
+    let attack = tokio::spawn(async move {
+        let mut silent = VecDeque::new();
+        loop {
+            // As many at the beginning as wait for ten seconds where each has a second, and then more than are ended.
+            let at_once = if silent.is_empty() { 2_500 } else { 20 };
+            for _ in 0..at_once {
+                silent.push_back(TcpStream::connect(of.address).await.unwrap());
+            }
+            while silent.len() > 4_000 {
+                silent.pop_front();
+            }
+            tokio::time::sleep(Duration::from_millis(40)).await;
+        }
+    });
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let began = Instant::now();
+    // Whoever shares the attacker's address has its share of that address; every other node notices nothing.
+    let dialled = world.dial_from([127, 0, 0, 2].into(), fetching(&world, 1)).await;
+    assert!(dialled.is_ok(), "{:?}", dialled.err());
+    assert!(began.elapsed() < Duration::from_secs(4), "an agent gives up after five: {:?}", began.elapsed());
+    assert!(!attack.is_finished());
+    attack.abort();
 }
 
 #[tokio::test]
@@ -46,6 +74,26 @@ async fn a_node_gets_its_share_of_connections_and_others_still_get_theirs() {
     eventually("places stay taken", || world.channel.shared.connections.of(node(1)).len() == held.len()).await;
     let mut again = world.fetch(fetching(&world, 1)).await.unwrap();
     assert_eq!(asked(&mut again, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_node_that_connects_all_the_time_is_turned_away_and_nobody_else_is() {
+    let world = World::listening().await;
+    let (paces, now) = (&world.channel.shared.paces, Instant::now());
+    let identity = presented(&world.authority, 1, ago(0)).identity;
+    while paces.channels.take(&identity, now) {}
+    let channel = world.serving(1, ConnectionKind::Control, honest).await;
+    soon("its channel is opened too often", channel).await.unwrap();
+    assert!(world.rows.connected.lock().unwrap().is_empty());
+    let fetches = async |number| {
+        let mut sender = world.fetch(fetching(&world, number)).await.ok()?;
+        Some(asked(&mut sender, Method::GET, SECRET, empty()).await.0).filter(|status| *status == StatusCode::OK)
+    };
+    assert!(fetches(1).await.is_some(), "it may still ask");
+    while paces.connects.take(&identity, now + Duration::from_secs(60)) {}
+    assert!(fetches(1).await.is_none());
+    assert!(fetches(2).await.is_some());
+    world.connected(2, honest).await;
 }
 
 #[tokio::test]

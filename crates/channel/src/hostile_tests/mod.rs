@@ -2,5 +2,9 @@
 
 mod certificates;
 mod connections;
+mod fetching;
+mod liveness;
+mod readmission;
+mod reports;
 mod requests;
 mod world;

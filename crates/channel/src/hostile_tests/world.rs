@@ -1,16 +1,21 @@
 //! A listening channel, what it told the rows behind it, and nodes that answer whatever a test makes them answer.
 
 use std::{
-    collections::HashSet,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
+    collections::{HashMap, HashSet},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use gpuaas_model::{Code, NodeId, SecretId, Timestamp};
+use gpuaas_model::{Clock, Code, NodeId, SecretId, Timestamp};
 use gpuaas_trust::{
     ALPN_FETCH, ALPN_NODE, Authority, NodeIdentity, NodeKey, Standing, channel_server_config, node_client_config,
     standing,
@@ -26,7 +31,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio::{
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, ReadBuf},
+    net::{TcpListener, TcpSocket, TcpStream},
     time::Instant,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -50,12 +56,52 @@ pub(super) struct Rows {
     pub(super) clones: Mutex<Vec<Hello>>,
     pub(super) reports: Mutex<Vec<(Instant, Vec<UnitReport>)>>,
     pub(super) renewed: Mutex<usize>,
+    /// What is recorded of connections, and what goes wrong with it.
+    pub(super) sessions: Mutex<HashMap<NodeId, Uuid>>,
+    pub(super) recording: Mutex<Recording>,
+    pub(super) absent: Mutex<Vec<NodeId>>,
+    /// How often a node was looked up; by how many at once, at most; and how long each takes.
+    pub(super) looked_up: AtomicUsize,
+    pub(super) looking: AtomicUsize,
+    pub(super) looking_most: AtomicUsize,
+    pub(super) look_takes: Mutex<Duration>,
+    /// Bytes of artifacts that were read.
+    pub(super) artifact_bytes: Arc<AtomicUsize>,
+}
+
+/// What becomes of recording a connection.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Recording {
+    #[default]
+    Works,
+    /// Nothing is recorded.
+    Fails,
+    /// It is recorded, and what comes after fails.
+    FailsLate,
+    Panics,
+}
+
+/// Bytes without end, counted.
+struct Endless(Arc<AtomicUsize>);
+
+impl AsyncRead for Endless {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        self.0.fetch_add(buf.remaining(), Ordering::SeqCst);
+        buf.put_slice(&vec![7; buf.remaining()]);
+        Poll::Ready(Ok(()))
+    }
 }
 
 #[async_trait]
 impl ChannelBackend for Rows {
     async fn admit(&self, presented: &Presented) -> Result<Admission, Refused> {
         let refuse = |message: &str| Err(Refused { code: Code::Forbidden, message: message.to_owned() });
+        self.looked_up.fetch_add(1, Ordering::SeqCst);
+        let looking = self.looking.fetch_add(1, Ordering::SeqCst) + 1;
+        self.looking_most.fetch_max(looking, Ordering::SeqCst);
+        let takes = *self.look_takes.lock().unwrap();
+        tokio::time::sleep(takes).await;
+        self.looking.fetch_sub(1, Ordering::SeqCst);
         if self.revoked.lock().unwrap().contains(&presented.identity.node) {
             return refuse("revoked");
         }
@@ -66,16 +112,31 @@ impl ChannelBackend for Rows {
         }
     }
 
-    async fn connected(&self, _: NodeId, _: Uuid, hello: &Hello) -> Result<(), Refused> {
+    async fn connected(&self, node: NodeId, connection: Uuid, hello: &Hello) -> Result<(), Refused> {
+        let recording = *self.recording.lock().unwrap();
+        let refused = Refused { code: Code::Unavailable, message: "the store is gone".to_owned() };
+        match recording {
+            Recording::Fails => return Err(refused),
+            Recording::Panics => panic!("on purpose"),
+            Recording::Works | Recording::FailsLate => {}
+        }
+        self.sessions.lock().unwrap().insert(node, connection);
+        if let Recording::FailsLate = recording {
+            return Err(refused);
+        }
         self.connected.lock().unwrap().push(hello.clone());
         Ok(())
     }
 
-    async fn disconnected(&self, _: NodeId, _: Uuid) -> bool {
-        true
+    async fn disconnected(&self, node: NodeId, connection: Uuid) -> bool {
+        let mut sessions = self.sessions.lock().unwrap();
+        let was_it = sessions.get(&node) == Some(&connection);
+        was_it && sessions.remove(&node).is_some()
     }
 
-    async fn did_not_return(&self, _: NodeId) {}
+    async fn did_not_return(&self, node: NodeId) {
+        self.absent.lock().unwrap().push(node);
+    }
 
     async fn holder(&self, _: NodeId) -> Option<Holder> {
         None
@@ -89,8 +150,12 @@ impl ChannelBackend for Rows {
         self.clones.lock().unwrap().push(newer.clone());
     }
 
-    async fn units_changed(&self, _: NodeId, reports: Vec<UnitReport>) {
+    async fn units_changed(&self, _: NodeId, reports: Vec<UnitReport>) -> bool {
+        if let Recording::Fails = *self.recording.lock().unwrap() {
+            return false;
+        }
         self.reports.lock().unwrap().push((Instant::now(), reports));
+        true
     }
 
     async fn key_set(&self) -> (u64, String) {
@@ -102,7 +167,7 @@ impl ChannelBackend for Rows {
     }
 
     async fn artifact(&self, _: NodeId, _: &str, _: u64) -> Result<ArtifactBody, FetchError> {
-        Ok(ArtifactBody { size_bytes: u64::MAX, bytes: Box::new(tokio::io::repeat(7)) })
+        Ok(ArtifactBody { size_bytes: u64::MAX, bytes: Box::new(Endless(self.artifact_bytes.clone())) })
     }
 
     async fn read_secret(&self, _: NodeId, _: SecretId) -> Result<Zeroizing<Vec<u8>>, FetchError> {
@@ -141,13 +206,27 @@ pub(super) struct World {
     pub(super) address: SocketAddr,
 }
 
+/// The machine's clock.
+pub(super) struct MachineClock;
+
+impl Clock for MachineClock {
+    fn now(&self) -> Timestamp {
+        now()
+    }
+}
+
 impl World {
     pub(super) async fn listening() -> Self {
+        Self::giving_up_after(Duration::from_secs(15)).await
+    }
+
+    /// One that counts a node as unreachable after that.
+    pub(super) async fn giving_up_after(unreachable_after: Duration) -> Self {
         let authority = Authority::generate("cp-1", ago(100 * 24 * 3_600)).unwrap();
         let (chain, key) = authority.issue_server(&["127.0.0.1".to_owned()], now()).unwrap();
         let tls = Arc::new(channel_server_config(chain, key, authority.certificate()).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let options = ChannelOptions { unreachable_after: Duration::from_secs(15), peers: None };
+        let options = ChannelOptions { unreachable_after, peers: None, clock: Arc::new(MachineClock) };
         let rows = Arc::new(Rows::default());
         let (channel, service) = Channel::new(listener, &options, tls, rows.clone());
         let address = service.local_address().unwrap();
@@ -170,7 +249,14 @@ impl World {
     }
 
     pub(super) async fn dial(&self, tls: ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {
-        let stream = TcpStream::connect(self.address).await?;
+        self.dial_from(Ipv4Addr::LOCALHOST.into(), tls).await
+    }
+
+    /// Dials from another address of this machine.
+    pub(super) async fn dial_from(&self, from: IpAddr, tls: ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::new(from, 0))?;
+        let stream = socket.connect(self.address).await?;
         TlsConnector::from(Arc::new(tls)).connect(ServerName::try_from("127.0.0.1").unwrap(), stream).await
     }
 
@@ -198,7 +284,18 @@ impl World {
         kind: ConnectionKind,
         lie: impl Lie,
     ) -> tokio::task::JoinHandle<()> {
-        let stream = self.dial(self.shown(number, now(), ALPN_NODE)).await.unwrap();
+        self.serving_by(number, now(), kind, lie).await
+    }
+
+    /// The same, by a certificate that was made then.
+    pub(super) async fn serving_by(
+        &self,
+        number: u128,
+        made: Timestamp,
+        kind: ConnectionKind,
+        lie: impl Lie,
+    ) -> tokio::task::JoinHandle<()> {
+        let stream = self.dial(self.shown(number, made, ALPN_NODE)).await.unwrap();
         let node = Arc::new(Node { kind, lie: Box::new(lie) });
         let service = service_fn(move |request| {
             let node = node.clone();
@@ -217,6 +314,15 @@ impl World {
         let BulkRequest { request } = serde_json::from_slice(&body).unwrap();
         self.serving(number, ConnectionKind::Bulk { request }, lie).await;
     }
+}
+
+/// What a genuine node's connection has shown.
+pub(super) fn presented(authority: &Authority, number: u128, made: Timestamp) -> Presented {
+    let identity = NodeIdentity { control_plane: "cp-1".into(), node: node(number), epoch: 1 };
+    let request = NodeKey::generate().unwrap().request_pem().unwrap();
+    let pem = authority.issue_node(&request, &identity, made).unwrap();
+    let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec();
+    Presented { identity, certificate }
 }
 
 /// What a node answers to a path; it behaves where there is no answer.

@@ -150,7 +150,8 @@ impl Node {
 
 async fn redeem(string: &EnrollmentString, ask: &EnrollRequest) -> EnrollResponse {
     let address = string.url.strip_prefix("https://").expect("a URL");
-    let tls = pinned_client_config(&string.ca_sha256).expect("a configuration");
+    let mut tls = pinned_client_config(&string.ca_sha256).expect("a configuration");
+    tls.alpn_protocols = vec![b"h2".to_vec()];
     let stream = dial(address, tls).await.expect("connected");
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP");

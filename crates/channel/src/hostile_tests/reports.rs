@@ -1,0 +1,97 @@
+//! Units that never come to rest, on a clock that stands still.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{Stream, StreamExt, stream};
+use gpuaas_model::Timestamp;
+use gpuaas_wire::task::UnitReport;
+use tokio::time::{Instant, sleep};
+
+use super::world::{MachineClock, Recording, Rows, node};
+use crate::{ChannelError, ChannelOptions, channel::Shared, reports::hand_on};
+
+const AN_HOUR: usize = 3_600;
+
+fn report(unit: &str, number: usize) -> UnitReport {
+    UnitReport {
+        unit: unit.to_owned(),
+        active: if number.is_multiple_of(2) { "active" } else { "failed" }.to_owned(),
+        sub: "running".to_owned(),
+        result: "success".to_owned(),
+        n_restarts: 0,
+        exec_main_status: 0,
+        since: Timestamp::from_millis(i64::try_from(number).unwrap()),
+    }
+}
+
+fn shared(rows: &Arc<Rows>) -> Arc<Shared> {
+    let clock = Arc::new(MachineClock);
+    Shared::new(rows.clone(), &ChannelOptions { unreachable_after: Duration::ZERO, peers: None, clock })
+}
+
+/// A report of the unit every second.
+fn flapping(unit: &'static str, seconds: usize) -> impl Stream<Item = Result<UnitReport, ChannelError>> + Unpin {
+    Box::pin(stream::iter(1..=seconds).then(move |number| async move {
+        sleep(Duration::from_secs(1)).await;
+        Ok(report(unit, number))
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_flaps_for_ever_is_heard_ever_more_rarely_and_its_last_word_always() {
+    let rows = Arc::new(Rows::default());
+    let shared = shared(&rows);
+    hand_on(&shared, node(1), flapping("ill.service", AN_HOUR)).await;
+    let heard = std::mem::take(&mut *rows.reports.lock().unwrap());
+    assert!((60..85).contains(&heard.len()), "{} times in an hour", heard.len());
+    let (times, last): (Vec<Instant>, _) = (heard.iter().map(|(at, _)| *at).collect(), &heard.last().unwrap().1);
+    assert!(times[..8].windows(2).all(|two| two[1] - two[0] <= Duration::from_secs(1)), "the first at once");
+    assert_eq!(last[0].since, Timestamp::from_millis(3_600));
+
+    // It connects again: it is as ill as before.
+    let began = Instant::now();
+    hand_on(&shared, node(1), flapping("ill.service", 30)).await;
+    assert_eq!(std::mem::take(&mut *rows.reports.lock().unwrap()).len(), 1);
+    assert!(began.elapsed() > Duration::from_secs(30));
+
+    // It has come to rest, and is as good as new.
+    sleep(Duration::from_secs(300)).await;
+    let began = Instant::now();
+    hand_on(&shared, node(1), flapping("ill.service", 8)).await;
+    assert_eq!((rows.reports.lock().unwrap().len(), began.elapsed().as_secs()), (8, 8), "each at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_flaps_holds_up_no_other() {
+    let rows = Arc::new(Rows::default());
+    let shared = shared(&rows);
+    hand_on(&shared, node(1), flapping("ill.service", 600)).await;
+    let began = Instant::now();
+    // It has something to say while the word of the other waits for its time.
+    let well = stream::once(async {
+        sleep(Duration::from_millis(1_500)).await;
+        Ok(report("well.service", 1))
+    });
+    let both = stream::select(flapping("ill.service", 1), Box::pin(well));
+    let other = flapping("ill.service", 1);
+    tokio::join!(hand_on(&shared, node(1), both), hand_on(&shared, node(2), other));
+    let reports = rows.reports.lock().unwrap();
+    let at_once = reports.iter().filter(|(at, _)| *at > began && *at - began <= Duration::from_secs(2));
+    assert_eq!(at_once.count(), 2, "the other unit, and the unit of the other node");
+    assert!(began.elapsed() > Duration::from_secs(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_recorded_is_handed_on_again_unless_there_is_newer() {
+    let rows = Arc::new(Rows::default());
+    *rows.recording.lock().unwrap() = Recording::Fails;
+    let (of, shared) = (rows.clone(), shared(&rows));
+    let repaired = async move {
+        sleep(Duration::from_secs(60)).await;
+        *of.recording.lock().unwrap() = Recording::Works;
+    };
+    tokio::join!(repaired, hand_on(&shared, node(1), flapping("a.service", 10)));
+    let reports = rows.reports.lock().unwrap();
+    let numbers: Vec<i64> = reports.iter().map(|(_, reports)| reports[0].since.as_millis()).collect();
+    assert_eq!(numbers, [10]);
+}

@@ -1,0 +1,75 @@
+//! Whether a connection carries anything: one that does not is a place that somebody else could have.
+
+use std::time::Duration;
+
+use tokio::{sync::watch, time::sleep};
+
+/// The requests that a connection carries. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Idle(watch::Sender<usize>);
+
+/// Held by a request until its answer is told.
+#[derive(Debug)]
+pub struct Busy(watch::Sender<usize>);
+
+impl Default for Idle {
+    /// A connection that carries nothing yet.
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+impl Idle {
+    /// There is one request more, until what is returned is dropped.
+    pub fn busy(&self) -> Busy {
+        self.0.send_modify(|carried| *carried += 1);
+        Busy(self.0.clone())
+    }
+
+    /// Ends when nothing has been carried for `long` without a break.
+    pub async fn for_long(&self, long: Duration) {
+        let mut carried = self.0.subscribe();
+        // The sender lives as long as this call.
+        while carried.wait_for(|carried| *carried == 0).await.is_ok() {
+            tokio::select! {
+                biased;
+                _ = carried.changed() => {}
+                () = sleep(long) => return,
+            }
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.send_modify(|carried| *carried -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_carries_nothing_is_idle_and_one_that_does_is_not() {
+        let (idle, began) = (Idle::default(), Instant::now());
+        idle.for_long(LONG).await;
+        assert_eq!(began.elapsed(), LONG);
+        let (one, other) = (idle.busy(), idle.busy());
+        drop(one);
+        assert!(timeout(LONG * 100, idle.for_long(LONG)).await.is_err(), "one is under way");
+        let brief = async {
+            sleep(LONG / 2).await;
+            drop(other);
+            sleep(LONG / 2).await;
+            drop(idle.busy());
+        };
+        let began = Instant::now();
+        tokio::join!(brief, idle.for_long(LONG));
+        assert_eq!(began.elapsed(), LONG * 2, "counted from the end of the last");
+    }
+}

@@ -1,0 +1,92 @@
+//! How often a node may come and ask: as much at once as something that works ever needs, and a slow pace from then on.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use gpuaas_model::NodeId;
+use gpuaas_trust::NodeIdentity;
+use tokio::time::Instant;
+
+/// Connections of any kind: those that a node may have, twice over, and then sixteen a second.
+const CONNECTS: (u32, Duration) = (256, Duration::from_micros(62_500));
+/// Control connections, each of which is several changes of rows. An agent that dies at once each time is started again every few seconds.
+const CHANNELS: (u32, Duration) = (32, Duration::from_secs(2));
+/// Renewals, each of which is a signature and a change of rows. An agent whose renewal failed tries again after a minute.
+const RENEWALS: (u32, Duration) = (4, Duration::from_secs(60));
+/// Enrollments that are remembered before those that have rested are forgotten.
+const FORGET_FROM: usize = 4_096;
+
+/// The paces of all nodes.
+pub(crate) struct Paces {
+    pub(crate) connects: Pace,
+    pub(crate) channels: Pace,
+    pub(crate) renewals: Pace,
+}
+
+impl Default for Paces {
+    fn default() -> Self {
+        Self { connects: Pace::of(CONNECTS), channels: Pace::of(CHANNELS), renewals: Pace::of(RENEWALS) }
+    }
+}
+
+/// A pace that every node has for itself, and in every enrollment anew. Of each only the moment is kept at which it will have rested.
+pub(crate) struct Pace {
+    burst: u32,
+    each: Duration,
+    rested_at: Mutex<HashMap<(NodeId, u64), Instant>>,
+}
+
+impl Pace {
+    fn of((burst, each): (u32, Duration)) -> Self {
+        Self { burst, each, rested_at: Mutex::default() }
+    }
+
+    /// Counts one. False when it comes too soon: then it is not counted.
+    pub(crate) fn take(&self, identity: &NodeIdentity, now: Instant) -> bool {
+        let mut all = self.rested_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= FORGET_FROM {
+            all.retain(|_, rested_at| *rested_at > now);
+        }
+        let rested_at = all.entry((identity.node, identity.epoch)).or_insert(now);
+        let rests_then = (*rested_at).max(now) + self.each;
+        let may = rests_then <= now + self.each * self.burst;
+        if may {
+            *rested_at = rests_then;
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn identity(number: u128, epoch: u64) -> NodeIdentity {
+        NodeIdentity { control_plane: "cp-1".into(), node: NodeId::from_uuid(Uuid::from_u128(number)), epoch }
+    }
+
+    #[test]
+    fn a_node_has_its_burst_and_then_its_pace_and_takes_nothing_from_others() {
+        let (pace, now) = (Pace::of(RENEWALS), Instant::now());
+        let taken = |node: &NodeIdentity, at| (0..100).filter(|_| pace.take(node, at)).count();
+        assert_eq!(taken(&identity(1, 1), now), 4);
+        assert_eq!(taken(&identity(1, 2), now), 4, "a certificate of an earlier enrollment slows nobody down");
+        assert_eq!(taken(&identity(2, 1), now), 4);
+        assert_eq!(taken(&identity(1, 1), now + Duration::from_secs(59)), 0);
+        assert_eq!(taken(&identity(1, 1), now + Duration::from_secs(61)), 1);
+        assert_eq!(taken(&identity(1, 1), now + Duration::from_secs(3_600)), 4, "no more than the burst is saved up");
+    }
+
+    #[test]
+    fn nodes_that_have_rested_are_forgotten() {
+        let (pace, now) = (Pace::of(CONNECTS), Instant::now());
+        (0..FORGET_FROM as u128).for_each(|number| assert!(pace.take(&identity(number, 1), now)));
+        assert!(pace.take(&identity(1 << 64, 1), now + Duration::from_secs(1)));
+        assert_eq!(pace.rested_at.lock().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,61 @@
+//! Recording what nobody else knows and nobody says again.
+
+use std::time::Duration;
+
+use gpuaas_engine::CommandError;
+use gpuaas_model::{Code, Coded};
+use tokio_util::sync::CancellationToken;
+
+/// Wait before what could not be recorded is recorded again.
+const RETRY: Duration = Duration::from_secs(1);
+/// The same after many times: a disk that is full stays so for a while.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// Tries until it is recorded. `None` when what it is about is no more, or this process ends.
+pub(crate) async fn until_recorded<T, F>(stop: &CancellationToken, what: &str, record: impl Fn() -> F) -> Option<T>
+where
+    F: Future<Output = Result<T, CommandError>>,
+{
+    let mut wait = RETRY;
+    loop {
+        match record().await {
+            Ok(recorded) => return Some(recorded),
+            Err(error) if error.code() == Code::NotFound => return None,
+            Err(error) => tracing::warn!(what, %error, "could not be recorded yet"),
+        }
+        tokio::select! {
+            () = stop.cancelled() => return None,
+            () = tokio::time::sleep(wait) => wait = (wait * 2).min(RETRY_MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_recorded_is_recorded_when_it_can_be() {
+        let (stop, tries, began) = (CancellationToken::new(), AtomicUsize::new(0), Instant::now());
+        let failing = |code, times| {
+            let tries = &tries;
+            move || async move {
+                let number = tries.fetch_add(1, Ordering::SeqCst);
+                if number < times { Err(CommandError::new(code, "on purpose")) } else { Ok(number) }
+            }
+        };
+        assert_eq!(until_recorded(&stop, "it", failing(Code::Internal, 10)).await, Some(10));
+        assert!(began.elapsed() < RETRY_MAX * 10, "{:?}", began.elapsed());
+        assert_eq!(until_recorded(&stop, "it", failing(Code::NotFound, usize::MAX)).await, None);
+        let stopped = async {
+            tokio::time::sleep(RETRY_MAX * 10).await;
+            stop.cancel();
+        };
+        let (never, ()) = tokio::join!(until_recorded(&stop, "it", failing(Code::Unavailable, usize::MAX)), stopped);
+        assert_eq!(never, None);
+    }
+}
