@@ -288,17 +288,9 @@ impl Client {
         self.post(&format!("/api/v1/operations/{}/cancel", escaped(id)), &json!({})).await
     }
 
-    /// A list as it is answered, for whoever gathers without looking: all of it, or a page of 1,000 behind `place`, the parameter that asks
-    /// for it with its value.
-    pub async fn read_page(
-        &self,
-        list: &str,
-        is_paged: bool,
-        place: Option<(&str, &str)>,
-    ) -> Answer<serde_json::Value> {
-        let mut parameters = vec![("limit", is_paged.then(|| "1000".to_owned()))];
-        parameters.extend(place.map(|(name, value)| (name, Some(value.to_owned()))));
-        self.get(&format!("/api/v1/{list}{}", query(&parameters))).await
+    /// A list as it is answered, for whoever gathers without looking: of the parameters those count that have a value.
+    pub async fn read_page(&self, list: &str, parameters: &[(&str, Option<String>)]) -> Answer<serde_json::Value> {
+        self.get(&format!("/api/v1/{list}{}", query(parameters))).await
     }
 
     /// What answers in plain text, for example `/metrics`.
