@@ -10,6 +10,7 @@ mod following;
 pub(crate) mod keys;
 mod logs;
 pub(crate) mod node;
+mod man;
 pub(crate) mod operation;
 pub(crate) mod project;
 pub(crate) mod replica;
@@ -74,6 +75,7 @@ async fn typed(target: &mut Target, command: Command, settings: &[Setting]) -> a
             clap_complete::generate(shell, &mut Cli::command(), "gpuaas", &mut std::io::stdout());
         }
         Command::SandboxInit(options) => sandbox::init(options).await?,
+        Command::Man { folder } => man::write(&folder)?,
         Command::SandboxSystemctl { arguments } => return Ok(sandbox::systemctl(&arguments).await),
     }
     Ok(ExitCode::SUCCESS)
