@@ -126,6 +126,11 @@ impl Client {
         self.post(&format!("/api/v1/nodes/{}/enrollment", escaped(node)), &json!({})).await
     }
 
+    /// What a node is like now, for [`Client::with_if_match`].
+    pub async fn node_etag(&self, node: &str) -> Answer<String> {
+        self.etag(&format!("/api/v1/nodes/{}", escaped(node))).await
+    }
+
     /// Sends a signed no-op and waits for its result.
     pub async fn ping_node(&self, node: &str) -> Answer<Ping> {
         self.post(&format!("/api/v1/nodes/{}/ping", escaped(node)), &json!({})).await
@@ -150,6 +155,16 @@ impl Client {
     /// Takes a node back from a project.
     pub async fn release_allocation(&self, id: &str) -> Answer<Allocation> {
         self.post(&format!("/api/v1/allocations/{}/release", escaped(id)), &json!({})).await
+    }
+
+    /// An allocation.
+    pub async fn get_allocation(&self, id: &str) -> Answer<Allocation> {
+        self.get(&format!("/api/v1/allocations/{}", escaped(id))).await
+    }
+
+    /// What an allocation is like now, for [`Client::with_if_match`].
+    pub async fn allocation_etag(&self, id: &str) -> Answer<String> {
+        self.etag(&format!("/api/v1/allocations/{}", escaped(id))).await
     }
 
     /// Tasks, on a node or of an operation where these are given.
@@ -224,6 +239,11 @@ impl Client {
     /// A workload's members.
     pub async fn list_members(&self, project: Option<String>, workload: &str) -> Answer<List<Member>> {
         self.get(&workload_path(project, workload, "/members")).await
+    }
+
+    /// What a workload is like now, for [`Client::with_if_match`].
+    pub async fn workload_etag(&self, project: Option<String>, workload: &str) -> Answer<String> {
+        self.etag(&workload_path(project, workload, "")).await
     }
 
     /// What adding members would do. Touches nothing.

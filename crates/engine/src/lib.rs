@@ -32,4 +32,4 @@ pub use engine::{Endpoints, Engine, EngineParts};
 pub use error::CommandError;
 pub use keys::{KeyRing, Keys, KeysError, SignedSet, SignedTask};
 pub use secrets::SealedSecrets;
-pub use seen::Seen;
+pub use seen::{Revision, Seen};

@@ -58,6 +58,7 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(enroll::enroll))
         .routes(routes!(allocations::list_allocations, allocations::create_allocation))
         .routes(routes!(allocations::release_allocation))
+        .routes(routes!(allocations::get_allocation))
         .routes(routes!(apps::list_apps))
         .routes(routes!(apps::get_app))
         .routes(routes!(apps::placement_options))

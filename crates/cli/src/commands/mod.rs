@@ -7,6 +7,7 @@ pub(crate) mod audit;
 pub(crate) mod context;
 pub(crate) mod event;
 mod following;
+mod if_match;
 pub(crate) mod keys;
 mod logs;
 pub(crate) mod node;
