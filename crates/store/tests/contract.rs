@@ -105,6 +105,7 @@ behaviours! {
         a_lease_is_held_by_one_and_renewed_by_its_holder,
         an_expired_lease_is_taken_over_under_a_higher_fence,
         a_released_lease_is_free_at_once_and_its_fence_still_grows,
+        turns_are_given_up_for_good_and_those_that_nobody_gave_up_are_removed_once_they_have_run_out,
         a_stale_fence_is_refused,
         of_many_that_ask_at_once_one_gets_the_lease,
         leases_of_a_dead_replica_end_together_and_those_of_others_stay,

@@ -12,6 +12,7 @@ mod fleet;
 mod health;
 mod hostile;
 mod hostile_nodes;
+mod idempotency;
 mod keys;
 mod kills;
 mod nodes;
