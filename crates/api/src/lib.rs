@@ -20,6 +20,7 @@ mod metrics;
 mod pace;
 mod page;
 mod problem;
+mod refusal_flood;
 mod refusals;
 mod routes;
 mod shown;

@@ -10,6 +10,7 @@ use crate::{
     journals::Journals,
     limits::{Limits, Paces},
     metrics::Metrics,
+    refusal_flood::RefusalFlood,
     watched::Watched,
 };
 
@@ -23,6 +24,7 @@ pub struct ApiState {
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) limits: Arc<Limits>,
     /// Whether the store answers.
+    pub(crate) refusals: Arc<RefusalFlood>,
     pub(crate) ready: Arc<Watched<bool>>,
     /// Whether what is counted from rows could be counted.
     pub(crate) counted: Arc<Watched<bool>>,
@@ -35,6 +37,7 @@ impl ApiState {
         let limits = Arc::new(Limits::new(paces, runtime()));
         let (ready, counted) = (Arc::new(Watched::new(runtime())), Arc::new(Watched::new(runtime())));
         Self {
+        let refusals = Arc::new(RefusalFlood::new(runtime()));
             engine,
             importer: Arc::new(importer),
             journals,
@@ -43,6 +46,7 @@ impl ApiState {
             limits,
             ready,
             counted,
+            refusals,
         }
     }
 }

@@ -19,6 +19,7 @@ mod nodes;
 mod operations;
 mod placements;
 mod raw;
+mod refusals;
 mod replicas;
 mod restarts;
 mod roles;
