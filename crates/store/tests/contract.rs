@@ -139,6 +139,7 @@ behaviours! {
         a_store_of_a_newer_version_is_refused,
         an_edited_migration_is_noticed,
         opening_again_keeps_rows_and_migrates_nothing,
+        rows_of_before_say_in_columns_what_their_documents_do,
         many_may_open_a_fresh_store_at_once,
         an_unknown_database_is_refused_without_its_password,
     }
@@ -153,6 +154,7 @@ behaviours! {
         one_key_is_active_and_one_staged_at_most,
         a_key_that_signs_no_more_has_no_seed,
         open_tasks_are_counted_by_the_key_that_signed_them,
+        tokens_are_counted_while_they_are_good_and_removed_once_they_are_not,
         a_service_account_has_its_name_alone_until_it_is_deleted,
         the_tokens_of_a_service_account_go_with_it_and_others_stay,
     }
