@@ -25,6 +25,7 @@ mod refusals;
 mod routes;
 mod shown;
 mod state;
+mod streams;
 mod unread;
 mod watched;
 

@@ -11,6 +11,7 @@ use crate::{
     limits::{Limits, Paces},
     metrics::Metrics,
     refusal_flood::RefusalFlood,
+    streams::Streams,
     watched::Watched,
 };
 
@@ -24,6 +25,7 @@ pub struct ApiState {
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) limits: Arc<Limits>,
     /// Whether the store answers.
+    pub(crate) streams: Arc<Streams>,
     pub(crate) refusals: Arc<RefusalFlood>,
     pub(crate) ready: Arc<Watched<bool>>,
     /// Whether what is counted from rows could be counted.
@@ -44,6 +46,7 @@ impl ApiState {
             metrics: Metrics::new(),
             under_way: Arc::default(),
             limits,
+            streams: Arc::default(),
             ready,
             counted,
             refusals,

@@ -25,6 +25,7 @@ mod restarts;
 mod roles;
 mod service_accounts;
 mod strangers;
+mod streams;
 mod support;
 mod workloads;
 mod world;
