@@ -24,9 +24,9 @@ pub struct ApiState {
     pub(crate) metrics: Metrics,
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) limits: Arc<Limits>,
-    /// Whether the store answers.
-    pub(crate) streams: Arc<Streams>,
     pub(crate) refusals: Arc<RefusalFlood>,
+    pub(crate) streams: Arc<Streams>,
+    /// Whether the store answers.
     pub(crate) ready: Arc<Watched<bool>>,
     /// Whether what is counted from rows could be counted.
     pub(crate) counted: Arc<Watched<bool>>,
@@ -37,19 +37,19 @@ impl ApiState {
     pub fn new(engine: Arc<Engine>, importer: Importer, journals: Arc<dyn Journals>, paces: Paces) -> Self {
         let runtime = || engine.ports().runtime.clone();
         let limits = Arc::new(Limits::new(paces, runtime()));
+        let refusals = Arc::new(RefusalFlood::new(runtime()));
         let (ready, counted) = (Arc::new(Watched::new(runtime())), Arc::new(Watched::new(runtime())));
         Self {
-        let refusals = Arc::new(RefusalFlood::new(runtime()));
             engine,
             importer: Arc::new(importer),
             journals,
             metrics: Metrics::new(),
             under_way: Arc::default(),
             limits,
+            refusals,
             streams: Arc::default(),
             ready,
             counted,
-            refusals,
         }
     }
 }

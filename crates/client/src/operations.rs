@@ -105,6 +105,11 @@ impl Client {
         self.post("/api/v1/signing-keys/rotate", &json!({})).await
     }
 
+    /// Ends a task-signing key at once.
+    pub async fn revoke_signing_key(&self, key: &str) -> Answer<SigningKey> {
+        self.post(&format!("/api/v1/signing-keys/{}/revoke", escaped(key)), &json!({})).await
+    }
+
     /// Nodes, in a state and with a connectivity where these are given.
     pub async fn list_nodes(&self, state: Option<String>, connectivity: Option<String>) -> Answer<List<Node>> {
         let query = query(&[("state", state), ("connectivity", connectivity)]);
@@ -121,14 +126,14 @@ impl Client {
         self.get(&format!("/api/v1/nodes/{}", escaped(node))).await
     }
 
-    /// Issues a new enrollment string.
-    pub async fn issue_enrollment(&self, node: &str) -> Answer<RegisteredNode> {
-        self.post(&format!("/api/v1/nodes/{}/enrollment", escaped(node)), &json!({})).await
-    }
-
     /// What a node is like now, for [`Client::with_if_match`].
     pub async fn node_etag(&self, node: &str) -> Answer<String> {
         self.etag(&format!("/api/v1/nodes/{}", escaped(node))).await
+    }
+
+    /// Issues a new enrollment string.
+    pub async fn issue_enrollment(&self, node: &str) -> Answer<RegisteredNode> {
+        self.post(&format!("/api/v1/nodes/{}/enrollment", escaped(node)), &json!({})).await
     }
 
     /// Sends a signed no-op and waits for its result.
@@ -152,11 +157,6 @@ impl Client {
         self.post("/api/v1/allocations", ask).await
     }
 
-    /// Takes a node back from a project.
-    pub async fn release_allocation(&self, id: &str) -> Answer<Allocation> {
-        self.post(&format!("/api/v1/allocations/{}/release", escaped(id)), &json!({})).await
-    }
-
     /// An allocation.
     pub async fn get_allocation(&self, id: &str) -> Answer<Allocation> {
         self.get(&format!("/api/v1/allocations/{}", escaped(id))).await
@@ -165,6 +165,11 @@ impl Client {
     /// What an allocation is like now, for [`Client::with_if_match`].
     pub async fn allocation_etag(&self, id: &str) -> Answer<String> {
         self.etag(&format!("/api/v1/allocations/{}", escaped(id))).await
+    }
+
+    /// Takes a node back from a project.
+    pub async fn release_allocation(&self, id: &str) -> Answer<Allocation> {
+        self.post(&format!("/api/v1/allocations/{}/release", escaped(id)), &json!({})).await
     }
 
     /// Tasks, on a node or of an operation where these are given.
@@ -236,14 +241,14 @@ impl Client {
         self.get(&workload_path(project, workload, "")).await
     }
 
-    /// A workload's members.
-    pub async fn list_members(&self, project: Option<String>, workload: &str) -> Answer<List<Member>> {
-        self.get(&workload_path(project, workload, "/members")).await
-    }
-
     /// What a workload is like now, for [`Client::with_if_match`].
     pub async fn workload_etag(&self, project: Option<String>, workload: &str) -> Answer<String> {
         self.etag(&workload_path(project, workload, "")).await
+    }
+
+    /// A workload's members.
+    pub async fn list_members(&self, project: Option<String>, workload: &str) -> Answer<List<Member>> {
+        self.get(&workload_path(project, workload, "/members")).await
     }
 
     /// What adding members would do. Touches nothing.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     catalog::Catalog,
+    commands::token,
     driver::Driver,
     effects::Tunnels,
     key_rotation::KeyTending,
@@ -217,6 +218,9 @@ impl Engine {
         }
         if let Err(error) = self.close_abandoned_tasks().await {
             tracing::warn!(%error, "abandoned tasks could not be closed");
+        }
+        if let Err(error) = token::purge(self).await {
+            tracing::warn!(%error, "tokens of the past could not be removed");
         }
     }
 

@@ -14,6 +14,7 @@ mod driver;
 pub mod effects;
 mod engine;
 mod error;
+mod key_giving;
 mod key_rotation;
 mod keys;
 mod observe;

@@ -10,8 +10,8 @@ mod following;
 mod if_match;
 pub(crate) mod keys;
 mod logs;
-pub(crate) mod node;
 mod man;
+pub(crate) mod node;
 pub(crate) mod operation;
 pub(crate) mod project;
 pub(crate) mod replica;
@@ -75,8 +75,8 @@ async fn typed(target: &mut Target, command: Command, settings: &[Setting]) -> a
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "gpuaas", &mut std::io::stdout());
         }
-        Command::SandboxInit(options) => sandbox::init(options).await?,
         Command::Man { folder } => man::write(&folder)?,
+        Command::SandboxInit(options) => sandbox::init(options).await?,
         Command::SandboxSystemctl { arguments } => return Ok(sandbox::systemctl(&arguments).await),
     }
     Ok(ExitCode::SUCCESS)
