@@ -39,14 +39,10 @@ pub(crate) async fn principal(
     from: Option<PeerAddress>,
     state: &ApiState,
 ) -> Result<Principal, ApiProblem> {
-    let refuse =
-        |why: &str| ApiProblem::new(Code::Unauthenticated, why).then("send a valid token as `Authorization: Bearer …`");
-    let header = headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("no token was sent"))?;
-    let secret = header.to_str().ok().and_then(|header| header.strip_prefix("Bearer "));
-    let secret = secret.ok_or_else(|| refuse("the Authorization header holds no bearer token"))?;
-    let sha256 = gpuaas_trust::sha256_hex(secret.trim().as_bytes());
-    state.limits.may_look_up(from, &sha256)?;
+    let sha256 = digest_of_token(headers)?;
+    let turn = state.limits.turn_to_look_up(from, &sha256).await?;
     let token = state.engine.store().read().await?.token_by_sha256(&sha256).await?;
+    drop(turn);
     let now = state.engine.ports().clock.now();
     let is_good =
         token.as_ref().is_some_and(|token| token.revoked_at.is_none() && token.expires_at.is_none_or(|at| at > now));
@@ -65,6 +61,18 @@ pub(crate) async fn principal(
         project: token.project,
         service_account: token.service_account,
     })
+}
+
+/// The digest of the token that a request carries.
+pub(crate) fn digest_of_token(headers: &HeaderMap) -> Result<String, ApiProblem> {
+    let header = headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("no token was sent"))?;
+    let secret = header.to_str().ok().and_then(|header| header.strip_prefix("Bearer "));
+    let secret = secret.ok_or_else(|| refuse("the Authorization header holds no bearer token"))?;
+    Ok(gpuaas_trust::sha256_hex(secret.trim().as_bytes()))
+}
+
+fn refuse(why: &str) -> ApiProblem {
+    ApiProblem::new(Code::Unauthenticated, why).then("send a valid token as `Authorization: Bearer …`")
 }
 
 /// Lets through who has the right that the operation's own description names. An operation that names none is nobody's.

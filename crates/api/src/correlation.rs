@@ -32,6 +32,11 @@ fn fresh(state: &ApiState) -> CorrelationId {
     CorrelationId::generate(&*state.engine.ports().clock, &*state.engine.ports().entropy)
 }
 
+/// The same future, which answers the request of that id.
+pub(crate) fn within<F: Future>(id: CorrelationId, future: F) -> impl Future<Output = F::Output> {
+    CURRENT.scope(id, future)
+}
+
 /// Gives every request its id. One that a client sends must be a UUID; anything else is replaced.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let offered = request.headers().get(&HEADER).and_then(|value| value.to_str().ok()?.parse().ok());

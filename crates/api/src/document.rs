@@ -61,6 +61,9 @@ pub fn document() -> utoipa::openapi::OpenApi {
     document
 }
 
+/// The parameter by which an operation is asked what it would do.
+pub(crate) const DRY_RUN: &str = "dry_run";
+
 /// What an operation's own description says of it; the description is what counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Declared {
@@ -74,6 +77,8 @@ pub(crate) struct Declared {
     pub(crate) takes_body: bool,
     /// Whether it compares its object with `If-Match`.
     pub(crate) compares: bool,
+    /// Whether it can be asked to say what it would do, and to do nothing.
+    pub(crate) takes_dry_run: bool,
 }
 
 /// What an operation needs.
@@ -109,8 +114,9 @@ fn read() -> HashMap<(String, String), Declared> {
                 None => Needs::Unsaid,
             };
             let audit = operation["x-audit"].as_str().and_then(|action| action.parse().ok());
-            let parameters = operation["parameters"].as_array().into_iter().flatten();
-            let compares = parameters.filter_map(|of| of["$ref"].as_str()).any(|of| of.ends_with("/IfMatch"));
+            let parameters = || operation["parameters"].as_array().into_iter().flatten();
+            let compares = parameters().filter_map(|of| of["$ref"].as_str()).any(|of| of.ends_with("/IfMatch"));
+            let takes_dry_run = parameters().any(|of| of["in"] == "query" && of["name"] == DRY_RUN);
             (
                 (method.to_uppercase(), path.clone()),
                 Declared {
@@ -119,6 +125,7 @@ fn read() -> HashMap<(String, String), Declared> {
                     mutates: method != "get",
                     takes_body: operation["requestBody"].is_object(),
                     compares,
+                    takes_dry_run,
                 },
             )
         })

@@ -1,7 +1,7 @@
 //! `ETag`, `If-None-Match` and `If-Match`: what a client has seen, and whether it is still so.
 //!
-//! A tag is `"REVISION-DIGEST"`: the revision of the object's row, which grows with its every change and is what `If-Match` compares, in the
-//! transaction of the mutation; and the digest of what was shown, which `If-None-Match` compares too, because an answer also shows what is kept
+//! A tag is `"ID.REVISION-DIGEST"`: the object's id, since another may have its name by now, and the revision of its row, which grows with its
+//! every change: these are what `If-Match` compares, in the transaction of the mutation; and the digest of what was shown, which `If-None-Match` compares too, because an answer also shows what is kept
 //! beside the row (members, operations). To clients it is opaque. Comparison with `If-Match` is strong (RFC 9110): a weak tag never matches.
 //!
 //! A mutation that compares nothing refuses `If-Match` rather than to go on as if it held.
@@ -14,9 +14,10 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use gpuaas_engine::Seen;
+use gpuaas_engine::{Revision, Seen};
 use gpuaas_model::Code;
 use serde::Serialize;
+use uuid::Uuid;
 
 use crate::{document, problem::ApiProblem};
 
@@ -36,13 +37,13 @@ impl<S: Sync> FromRequestParts<S> for Held {
 
 impl Held {
     /// Answers with the object, or with 304 where the client holds it as it is.
-    pub(crate) fn or_send(&self, revision: u64, shown: &impl Serialize) -> Result<Response, ApiProblem> {
+    pub(crate) fn or_send(&self, revision: Revision, shown: &impl Serialize) -> Result<Response, ApiProblem> {
         let body = serde_json::to_vec(shown).map_err(|error| {
             tracing::error!(%error, "an answer could not be written");
             ApiProblem::new(Code::Internal, "the control plane failed on this request")
         })?;
         let digest = gpuaas_trust::sha256_hex(&body);
-        let tag = format!("\"{revision}-{}\"", &digest[..DIGEST_LENGTH]);
+        let tag = format!("\"{}.{}-{}\"", revision.object, revision.number, &digest[..DIGEST_LENGTH]);
         let is_held = match tags(&self.0, &header::IF_NONE_MATCH)? {
             None => false,
             Some(Tags::Any) => true,
@@ -74,12 +75,17 @@ impl<S: Sync> FromRequestParts<S> for IfMatch {
 }
 
 /// The revision in a strong tag of ours.
-fn revision(tag: &str) -> Option<u64> {
-    let (revision, digest) = tag.strip_prefix('"')?.strip_suffix('"')?.split_once('-')?;
-    let is_ours = digest.len() == DIGEST_LENGTH
+fn revision(tag: &str) -> Option<Revision> {
+    let (object, rest) = tag.strip_prefix('"')?.strip_suffix('"')?.split_once('.')?;
+    let (number, digest) = rest.split_once('-')?;
+    let is_ours = object.len() == uuid::fmt::Hyphenated::LENGTH
+        && digest.len() == DIGEST_LENGTH
         && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
-        && revision.bytes().all(|byte| byte.is_ascii_digit());
-    if is_ours { revision.parse().ok() } else { None }
+        && number.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_ours {
+        return None;
+    }
+    Some(Revision { object: Uuid::try_parse(object).ok()?, number: number.parse().ok()? })
 }
 
 /// Refuses `If-Match` where nothing is compared.
@@ -168,17 +174,23 @@ mod tests {
 
     #[test]
     fn only_a_strong_tag_of_ours_tells_a_revision() {
-        assert_eq!(revision(r#""7-0123456789abcdef""#), Some(7));
+        let object = "0198c0de-7a3b-7c11-9b54-0242ac120002";
+        let ours = format!("\"{object}.7-0123456789abcdef\"");
+        let known = Revision { object: object.parse().unwrap(), number: 7 };
+        assert_eq!(revision(&ours), Some(known));
+        assert_eq!(revision(&format!("W/{ours}")), None);
         for foreign in [
-            r#"W/"7-0123456789abcdef""#,
-            r#""7""#,
-            r#""7-0123""#,
-            r#""-7-0123456789abcdef""#,
-            r#""+7-0123456789abcdef""#,
-            r#""99999999999999999999-0123456789abcdef""#,
-            r#""7-0123456789abcdeg""#,
+            "7-0123456789abcdef",
+            "0198c0de-7a3b-7c11-9b54-0242ac120002.7",
+            "0198c0de-7a3b-7c11-9b54-0242ac120002.7-0123",
+            "0198c0de-7a3b-7c11-9b54-0242ac120002.-7-0123456789abcdef",
+            "0198c0de-7a3b-7c11-9b54-0242ac120002.+7-0123456789abcdef",
+            "0198c0de-7a3b-7c11-9b54-0242ac120002.99999999999999999999-0123456789abcdef",
+            "0198c0de-7a3b-7c11-9b54-0242ac120002.7-0123456789abcdeg",
+            "0198c0de7a3b7c119b540242ac120002.7-0123456789abcdef",
+            "0198c0de-7a3b-7c11-9b54-0242ac12000x.7-0123456789abcdef",
         ] {
-            assert_eq!(revision(foreign), None, "{foreign}");
+            assert_eq!(revision(&format!("\"{foreign}\"")), None, "{foreign}");
         }
     }
 }

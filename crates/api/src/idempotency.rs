@@ -3,11 +3,15 @@
 //! Guarantees: same token, key and request within [`KEPT`] → the same answer, even from another process; another request under the key is
 //! refused; of two at once, one waits for the other, or is told to, where they came to two replicas. Answers are kept sealed: some hold a credential.
 //!
+//! A request that has begun ends, whether or not its client waits for it: what was done is remembered, and the key is free again.
+//!
 //! What is remembered is an answer by which something changed. A refusal changed nothing and may be tried again under its key. After a
 //! crash between a change and its remembering, the repetition meets the change itself (`name_taken`, `operation_in_progress`).
 
 use std::{
     collections::HashMap,
+    convert::Infallible,
+    panic::{AssertUnwindSafe, resume_unwind},
     sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
@@ -15,15 +19,18 @@ use std::{
 use axum::{
     body::{Body, Bytes, to_bytes},
     extract::{MatchedPath, Request, State},
-    http::{HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use futures::FutureExt;
 use gpuaas_model::{Code, Principal, SecretId, Timestamp, TokenId};
 use gpuaas_store::{IdempotencyRecord, StoreError};
+use tokio::sync::{OwnedMutexGuard, oneshot};
+use tracing::Instrument;
 
 use crate::{
-    auth, body,
+    auth, body, correlation,
     document::{self, Needs},
     limits,
     problem::ApiProblem,
@@ -43,6 +50,8 @@ const KEPT: Duration = Duration::from_secs(24 * 3_600);
 
 /// How long a request may take before an equal one at another replica gets its turn; one of a replica that died gets it at once.
 const TURN_TTL: Duration = Duration::from_secs(120);
+/// What the names of the leases begin with under which replicas take turns.
+const TURNS: &str = "idempotency/";
 
 /// Requests under way, by token and key.
 #[derive(Default)]
@@ -95,33 +104,89 @@ async fn keyed(state: &ApiState, key: &HeaderValue, request: Request, next: Next
     };
     let (parts, body) = request.into_parts();
     let body = body::read(body).await?;
-    let line = format!("{} {}\n", parts.method, parts.uri);
-    let asked = Asked { token, key, sha256: gpuaas_trust::sha256_hex(&[line.as_bytes(), &body].concat()) };
+    let asked = Asked { token, key: key.to_owned(), sha256: digest(&parts, &body) };
+    let request = Request::from_parts(parts, Body::from(body));
     let lock = state.under_way.lock(token, key);
-    let _held = lock.lock().await;
-    if !state.engine.store().is_shared() {
-        return asked.once(state, Request::from_parts(parts, Body::from(body)), next).await;
-    }
-    // Equal requests may come to other replicas at the same time.
-    let (store, replica, lease) =
-        (state.engine.store(), state.engine.replica(), format!("idempotency/{}", asked.owner()));
-    if store.acquire_lease(&lease, replica, TURN_TTL).await?.is_none() {
-        return Err(ApiProblem::new(Code::Unavailable, "an equal request is under way elsewhere")
-            .about("Idempotency-Key")
-            .then("try again in a moment"));
-    }
-    let answered = asked.once(state, Request::from_parts(parts, Body::from(body)), next).await;
-    store.release_lease(&lease, replica).await?;
-    answered
+    let held = lock.lock_owned().await;
+    finished(state, asked, request, next, held).await
 }
 
-struct Asked<'a> {
+/// What makes two requests the same: method, address, what must still be so, and body.
+fn digest(parts: &Parts, body: &[u8]) -> String {
+    let mut asked = format!("{} {}\n", parts.method, parts.uri).into_bytes();
+    for seen in parts.headers.get_all(header::IF_MATCH) {
+        asked.extend([b"if-match: ", seen.as_bytes(), b"\n"].concat());
+    }
+    asked.extend(body);
+    gpuaas_trust::sha256_hex(&asked)
+}
+
+/// Does the request in a task of its own: a client that goes away takes nothing away between the change and its remembering.
+async fn finished(
+    state: &ApiState,
+    asked: Asked,
+    request: Request,
+    next: Next,
+    held: OwnedMutexGuard<()>,
+) -> Result<Response, ApiProblem> {
+    let (told, answer) = oneshot::channel();
+    let (of_task, correlation) = (state.clone(), correlation::current_id(state));
+    let doing = async move {
+        let done = AssertUnwindSafe(asked.in_turn(&of_task, request, next)).catch_unwind().await;
+        drop(held);
+        // Nobody may be left who waits for it.
+        let _ = told.send(done);
+    };
+    let doing = correlation::within(correlation, doing).in_current_span();
+    state.engine.ports().runtime.spawn("request with an idempotency key", Box::pin(doing));
+    match answer.await {
+        Ok(Ok(answered)) => answered,
+        // It ends this request as it would have without a task of its own.
+        Ok(Err(panic)) => resume_unwind(panic),
+        Err(_) => Err(ApiProblem::new(Code::Internal, "the request was given up")),
+    }
+}
+
+struct Asked {
     token: TokenId,
-    key: &'a str,
+    key: String,
     sha256: String,
 }
 
-impl Asked<'_> {
+impl Asked {
+    /// Does the request in its turn among equal ones, which may come to other replicas at the same time.
+    async fn in_turn(&self, state: &ApiState, request: Request, next: Next) -> Result<Response, ApiProblem> {
+        let (store, replica) = (state.engine.store(), state.engine.replica());
+        if !store.is_shared() {
+            return self.once(state, request, next).await;
+        }
+        let lease = format!("{TURNS}{}", self.owner());
+        if store.acquire_lease(&lease, replica, TURN_TTL).await?.is_none() {
+            return Err(ApiProblem::new(Code::Unavailable, "an equal request is under way elsewhere")
+                .about("Idempotency-Key")
+                .then("try again in a moment"));
+        }
+        let doing = AssertUnwindSafe(self.once(state, request, next)).catch_unwind();
+        let answered = tokio::select! {
+            biased;
+            answered = doing => answered,
+            never = self.keep_turn(state, &lease) => match never {},
+        };
+        store.give_up_lease(&lease, replica).await?;
+        answered.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Prolongs the turn for as long as the request takes: a release is imported for minutes.
+    async fn keep_turn(&self, state: &ApiState, lease: &str) -> Infallible {
+        let (engine, ports) = (&state.engine, state.engine.ports());
+        loop {
+            ports.runtime.sleep_until(ports.clock.now().plus(TURN_TTL / 3)).await;
+            if let Err(error) = engine.store().acquire_lease(lease, engine.replica(), TURN_TTL).await {
+                tracing::warn!(%error, "the turn of a request could not be prolonged");
+            }
+        }
+    }
+
     /// The remembered answer, or that of the request, which is remembered.
     async fn once(&self, state: &ApiState, request: Request, next: Next) -> Result<Response, ApiProblem> {
         if let Some(answer) = self.remembered(state).await? {
@@ -132,7 +197,7 @@ impl Asked<'_> {
     }
 
     async fn remembered(&self, state: &ApiState) -> Result<Option<Response>, ApiProblem> {
-        let Some(known) = state.engine.store().read().await?.idempotency(self.token, self.key).await? else {
+        let Some(known) = state.engine.store().read().await?.idempotency(self.token, &self.key).await? else {
             return Ok(None);
         };
         if known.created_at < self.forgotten_before(state) {
@@ -171,9 +236,10 @@ impl Asked<'_> {
     async fn keep(&self, state: &ApiState, status: StatusCode, sealed: &[u8]) -> Result<(), StoreError> {
         let mut tx = state.engine.store().begin().await?;
         tx.purge_idempotency(self.forgotten_before(state)).await?;
+        tx.purge_leases(TURNS).await?;
         tx.put_idempotency(&IdempotencyRecord {
             token: self.token,
-            key: self.key.to_owned(),
+            key: self.key.clone(),
             request_sha256: self.sha256.clone(),
             status: status.as_u16(),
             body: hex::encode(sealed),

@@ -20,10 +20,12 @@ mod metrics;
 mod pace;
 mod page;
 mod problem;
+mod refusal_flood;
 mod refusals;
 mod routes;
 mod shown;
 mod state;
+mod streams;
 mod unread;
 mod watched;
 

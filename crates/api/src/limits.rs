@@ -1,7 +1,8 @@
-//! How often one may ask: per address before anything is looked up, per token after. Bounded memory, whoever knocks.
+//! How often one may ask: whoever holds a good token by that token, everybody else by address. Bounded memory, whoever knocks.
 //!
-//! Whoever offers tokens that are none, or enrollment tokens, is held to a pace of its own; a token that was good a moment ago is looked up all
-//! the same, so that nobody can lock out those who share an address with him.
+//! Those behind one address share no more than they must. A good token is charged to itself alone. Tokens that are none have a pace of their own,
+//! which holds up neither a token that was good a moment ago nor a machine that enrolls, and however many are offered at once, they leave room
+//! for those that are known.
 //!
 //! Deliberately absent: health and metrics, which probes ask for, and nodes' own connections, which have limits of their own.
 
@@ -20,13 +21,16 @@ use axum::{
 };
 use gpuaas_engine::port::Runtime;
 use gpuaas_model::{Code, TokenId};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{pace::Pace, problem::ApiProblem, state::ApiState};
+use crate::{auth, pace::Pace, problem::ApiProblem, state::ApiState};
 
-/// Tokens that are no tokens, a second and address; also enrollment tokens.
+/// Tokens that are no tokens, a second and address; as many enrollment tokens.
 const FAILURES_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(10).expect("it is not zero");
 /// Enrollments a second and address: two hundred machines behind one address may come at once.
 const ENROLLMENTS_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(50).expect("it is not zero");
+/// Tokens that nobody knows yet, looked up at once: fewer than the store has readers.
+const UNKNOWN_AT_ONCE: usize = 2;
 /// Digests of tokens that were good, kept at once.
 const GOOD_MAX: usize = 10_000;
 /// What of an IPv6 address tells its holder: a network of this many bits is the least that anybody is given.
@@ -69,9 +73,11 @@ impl Paces {
 pub(crate) struct Limits {
     tokens: Pace<TokenId>,
     addresses: Pace<PeerAddress>,
-    failures: Pace<PeerAddress>,
+    bad_tokens: Pace<PeerAddress>,
+    bad_enrollments: Pace<PeerAddress>,
     enrollments: Pace<PeerAddress>,
     good: Mutex<HashSet<String>>,
+    unknown: Semaphore,
     runtime: Arc<dyn Runtime>,
 }
 
@@ -80,9 +86,11 @@ impl Limits {
         Self {
             tokens: Pace::per_second(paces.per_token),
             addresses: Pace::per_second(paces.per_address),
-            failures: Pace::per_second(FAILURES_PER_ADDRESS),
+            bad_tokens: Pace::per_second(FAILURES_PER_ADDRESS),
+            bad_enrollments: Pace::per_second(FAILURES_PER_ADDRESS),
             enrollments: Pace::per_second(ENROLLMENTS_PER_ADDRESS),
             good: Mutex::default(),
+            unknown: Semaphore::new(UNKNOWN_AT_ONCE),
             runtime,
         }
     }
@@ -98,11 +106,21 @@ impl Limits {
         taken.map_err(|wait| TooOften { who: "this address asks", wait })
     }
 
-    /// Refuses to look a token up for an address that offered too many that were none.
-    pub(crate) fn may_look_up(&self, from: Option<PeerAddress>, sha256: &str) -> Result<(), TooOften> {
-        let was_good = || self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(sha256);
-        let looked = from.map_or(Ok(()), |from| self.failures.look(&from, self.runtime.elapsed()));
-        looked.or_else(|wait| if was_good() { Ok(()) } else { Err(TooOften { who: GUESSES, wait }) })
+    /// Whether that token was good when it was last looked up.
+    fn was_good(&self, sha256: &str) -> bool {
+        self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(sha256)
+    }
+
+    /// Lets a token be looked up: at once when it was good, else in its turn among those that nobody knows, which lasts until the look-up's turn is
+    /// dropped. Refuses an address that offered too many that were none.
+    pub(crate) async fn turn_to_look_up(&self, from: Option<PeerAddress>, sha256: &str) -> Result<Turn<'_>, TooOften> {
+        if self.was_good(sha256) {
+            return Ok(Turn(None));
+        }
+        let looked = from.map_or(Ok(()), |from| self.bad_tokens.look(&from, self.runtime.elapsed()));
+        looked.map_err(|wait| TooOften { who: GUESSES, wait })?;
+        // It is never closed.
+        Ok(Turn(self.unknown.acquire().await.ok()))
     }
 
     /// Learns what became of a look-up.
@@ -112,32 +130,41 @@ impl Limits {
             if good.len() >= GOOD_MAX {
                 good.clear();
             }
-            if !good.contains(sha256) {
-                good.insert(sha256.to_owned());
+            // Counted as anybody's before it was known.
+            if good.insert(sha256.to_owned())
+                && let Some(from) = from
+            {
+                self.addresses.give_back(&from);
             }
             return;
         }
         good.remove(sha256);
         drop(good);
-        self.failed(from);
+        if let Some(from) = from {
+            // Beyond its pace it is refused before the next look-up.
+            let _ = self.bad_tokens.take(&from, self.runtime.elapsed());
+        }
     }
 
     /// Counts an enrollment, or refuses it.
     pub(crate) fn count_enrollment(&self, from: Option<PeerAddress>) -> Result<(), TooOften> {
         let Some(from) = from else { return Ok(()) };
         let now = self.runtime.elapsed();
-        self.failures.look(&from, now).map_err(|wait| TooOften { who: GUESSES, wait })?;
+        self.bad_enrollments.look(&from, now).map_err(|wait| TooOften { who: GUESSES, wait })?;
         self.enrollments.take(&from, now).map_err(|wait| TooOften { who: "this address enrolls", wait })
     }
 
-    /// Counts a credential that was none.
-    pub(crate) fn failed(&self, from: Option<PeerAddress>) {
+    /// Counts an enrollment token that was none.
+    pub(crate) fn enrollment_failed(&self, from: Option<PeerAddress>) {
         if let Some(from) = from {
             // Beyond its pace it is refused before the next look-up.
-            let _ = self.failures.take(&from, self.runtime.elapsed());
+            let _ = self.bad_enrollments.take(&from, self.runtime.elapsed());
         }
     }
 }
+
+/// The turn of a look-up, held until it is dropped.
+pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "it is held, and nothing else")] Option<SemaphorePermit<'a>>);
 
 const GUESSES: &str = "this address offers credentials that are none";
 
@@ -161,9 +188,11 @@ pub(crate) fn sender(request: &Request) -> Option<PeerAddress> {
     request.extensions().get().copied()
 }
 
-/// Counts a request of an address.
+/// Counts a request of an address, unless a token is about to be charged for it.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    match sender(&request).map_or(Ok(()), |from| state.limits.count_address(from)) {
+    let is_known = auth::digest_of_token(request.headers()).is_ok_and(|sha256| state.limits.was_good(&sha256));
+    let stranger = sender(&request).filter(|_| !is_known);
+    match stranger.map_or(Ok(()), |from| state.limits.count_address(from)) {
         Ok(()) => next.run(request).await,
         Err(refused) => ApiProblem::from(refused).into_response(),
     }
@@ -196,6 +225,11 @@ mod tests {
         PeerAddress::of([192, 0, 2, last].into())
     }
 
+    /// What becomes of a look-up that has not to wait for others.
+    fn looked(limits: &Limits, from: Option<PeerAddress>, sha256: &str) -> Result<(), TooOften> {
+        limits.turn_to_look_up(from, sha256).now_or_never().expect("it has its turn").map(drop)
+    }
+
     #[test]
     fn whoever_guesses_tokens_is_not_looked_up_for_a_while_and_the_good_ones_of_its_address_are() {
         let clock = Arc::new(Stopped::default());
@@ -204,15 +238,51 @@ mod tests {
         limits.looked_up(guesser, "good", true);
         let guessed = (0..1_000).take_while(|_| {
             limits.looked_up(guesser, "guess", false);
-            limits.may_look_up(guesser, "guess").is_ok()
+            looked(&limits, guesser, "guess").is_ok()
         });
         assert_eq!(guessed.count(), 4 * FAILURES_PER_ADDRESS.get() as usize - 1);
-        assert!(limits.may_look_up(guesser, "good").is_ok() && limits.may_look_up(other, "guess").is_ok());
-        assert!(limits.count_enrollment(guesser).is_err() && limits.count_enrollment(other).is_ok());
+        assert!(looked(&limits, guesser, "good").is_ok() && looked(&limits, other, "guess").is_ok());
         limits.looked_up(guesser, "good", false);
-        assert!(limits.may_look_up(guesser, "good").is_err(), "a token that was revoked is no longer good");
+        assert!(looked(&limits, guesser, "good").is_err(), "a token that was revoked is no longer good");
         *clock.0.lock().unwrap() += Duration::from_secs(1);
-        assert!(limits.may_look_up(guesser, "guess").is_ok());
+        assert!(looked(&limits, guesser, "guess").is_ok());
+    }
+
+    #[test]
+    fn whoever_guesses_tokens_holds_up_no_machine_that_enrolls_from_there_and_whoever_guesses_enrollments_itself_alone()
+    {
+        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
+        let here = Some(address(1));
+        (0..1_000).for_each(|_| limits.looked_up(here, "guess", false));
+        assert!(looked(&limits, here, "guess").is_err() && limits.count_enrollment(here).is_ok());
+        let there = Some(address(2));
+        (0..1_000).for_each(|_| limits.enrollment_failed(there));
+        assert!(limits.count_enrollment(there).is_err() && looked(&limits, there, "guess").is_ok());
+    }
+
+    #[test]
+    fn unknown_tokens_are_looked_up_in_turn_and_known_ones_at_once() {
+        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
+        limits.looked_up(None, "good", true);
+        let turn = |sha256: &str| limits.turn_to_look_up(None, sha256).now_or_never().map(|turn| turn.unwrap());
+        let mut held: Vec<_> = (0..UNKNOWN_AT_ONCE).map(|_| turn("unknown").expect("there is room")).collect();
+        assert!(turn("unknown").is_none(), "it waits for its turn");
+        assert!(turn("good").is_some());
+        held.pop();
+        assert!(turn("unknown").is_some());
+    }
+
+    #[test]
+    fn the_first_request_of_a_good_token_costs_its_address_nothing_either() {
+        let paces = Paces { per_token: NonZeroU32::MIN, per_address: NonZeroU32::MIN };
+        let limits = Limits::new(paces, Arc::new(Stopped::default()));
+        (0..100_u32).for_each(|number| {
+            limits.count_address(address(1)).expect("the one before was given back");
+            limits.looked_up(Some(address(1)), &number.to_string(), true);
+        });
+        (0..4).for_each(|_| limits.count_address(address(1)).expect("within the burst"));
+        limits.looked_up(Some(address(1)), "0", true);
+        assert!(limits.count_address(address(1)).is_err(), "a known one gives nothing back: it was not counted");
     }
 
     #[test]

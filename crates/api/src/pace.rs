@@ -53,6 +53,14 @@ impl<K: Hash + Eq + Clone> Pace<K> {
         Ok(())
     }
 
+    /// Takes back one that was counted.
+    pub(crate) fn give_back(&self, key: &K) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rested_at) = kept.rested_at.get_mut(key) {
+            *rested_at = rested_at.saturating_sub(self.each);
+        }
+    }
+
     /// Says what [`Pace::take`] would, and counts nothing.
     pub(crate) fn look(&self, key: &K, now: Duration) -> Result<(), Duration> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

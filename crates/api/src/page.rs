@@ -91,11 +91,25 @@ pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 
 /// A parameter that is said by its name alone: `?dry_run`, `?dry_run=true`.
 pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    match Option::<String>::deserialize(deserializer)?.as_deref() {
-        Some("" | "true") => Ok(true),
-        Some("false") | None => Ok(false),
-        Some(other) => Err(serde::de::Error::custom(format!("{other:?} is neither true nor false"))),
+    let said = Option::<String>::deserialize(deserializer)?;
+    let is_set = |said: &str| is_set(said).ok_or_else(|| format!("{said:?} is neither true nor false"));
+    said.as_deref().map_or(Ok(false), is_set).map_err(serde::de::Error::custom)
+}
+
+/// What a flag's value says; `None` when it is none.
+fn is_set(said: &str) -> Option<bool> {
+    match said {
+        "" | "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
     }
+}
+
+/// Whether a query sets that flag, and says so once.
+pub(crate) fn sets(query: &str, flag: &str) -> bool {
+    let mut said = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == flag);
+    let is_set = said.next().and_then(|(_, value)| is_set(&value));
+    is_set == Some(true) && said.next().is_none()
 }
 
 /// The moment so many seconds before `now`, and never one before time began.

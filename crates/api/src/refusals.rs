@@ -1,7 +1,8 @@
 //! The audit of what was refused: a mutation that a known principal asked for and did not get.
 //!
-//! What nobody known asked for is not recorded here, nor what was asked for too often: whoever knocks could fill the store. Accepted mutations are recorded by their commands, in
-//! the transaction of the change.
+//! What nobody known asked for is not recorded here, nor what was asked for too often: whoever knocks could fill the store. For the same reason
+//! refusals are recorded one by one up to a pace per token and address, and beyond it together: see [`crate::refusal_flood`]. Accepted
+//! mutations are recorded by their commands, in the transaction of the change.
 
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -9,11 +10,17 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-use gpuaas_model::{ActorType, AuditAction, AuditResult, Code};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, Principal};
 use gpuaas_store::{NewAudit, StoreError};
 use serde_json::json;
 
-use crate::{auth, correlation, document, limits, state::ApiState};
+use crate::{
+    auth, correlation,
+    document::{self, DRY_RUN},
+    limits::{self, PeerAddress},
+    page, refusal_flood,
+    state::ApiState,
+};
 
 /// Longest target that is recorded, in bytes: it is what the client made of it.
 const TARGET_BYTES_MAX: usize = 256;
@@ -25,9 +32,8 @@ pub(crate) struct Refused(pub(crate) Code);
 /// Records the refusal of a mutation, under the action that its success would have had.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
-    let action = route.and_then(|route| action_of(request.method(), &route));
-    let is_dry_run = request.uri().query().is_some_and(|query| query.contains("dry_run"));
-    let Some(action) = action.filter(|_| !is_dry_run) else { return next.run(request).await };
+    let action = route.and_then(|route| action_of(request.method(), &route, request.uri().query()));
+    let Some(action) = action else { return next.run(request).await };
     let (headers, from, target) =
         (request.headers().clone(), limits::sender(&request), target_of(request.uri().path()));
     let response = next.run(request).await;
@@ -36,35 +42,58 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
         && !matches!(code, Code::Unauthenticated | Code::RateLimited)
         && let Ok(principal) = auth::principal(&headers, from, &state).await
     {
-        let record = NewAudit {
-            actor: principal.name,
-            actor_type: ActorType::Principal,
-            action,
-            target,
-            project: principal.project,
-            result: AuditResult::Refused,
-            correlation: Some(correlation::current_id(&state)),
-            metadata: json!({ "code": code }),
-        };
-        if let Err(error) = append(&state, &record).await {
-            tracing::error!(%error, "a refusal could not be recorded");
-        }
+        record(&state, principal, from, (action, code), target).await;
     }
     response
 }
 
-async fn append(state: &ApiState, record: &NewAudit) -> Result<(), StoreError> {
-    let mut tx = state.engine.store().begin().await?;
-    tx.append_audit(record).await?;
-    tx.commit().await
+async fn record(
+    state: &ApiState,
+    principal: Principal,
+    from: Option<PeerAddress>,
+    (action, code): (AuditAction, Code),
+    target: String,
+) {
+    if !state.refusals.is_few(principal.token, from) {
+        if state.refusals.leave_out(&principal, action, code) {
+            refusal_flood::summarise_later(state.clone(), principal.token);
+        }
+        return;
+    }
+    let record = NewAudit {
+        actor: principal.name,
+        actor_type: ActorType::Principal,
+        action,
+        target,
+        project: principal.project,
+        result: AuditResult::Refused,
+        correlation: Some(correlation::current_id(state)),
+        metadata: json!({ "code": code }),
+    };
+    append(state, &record).await;
 }
 
-/// The audit action of a mutating operation, as its description has it.
-fn action_of(method: &Method, route: &str) -> Option<AuditAction> {
+/// Appends a record that stands in no change's transaction.
+pub(crate) async fn append(state: &ApiState, record: &NewAudit) {
+    let appended = async {
+        let mut tx = state.engine.store().begin().await?;
+        tx.append_audit(record).await?;
+        tx.commit().await
+    };
+    let appended: Result<(), StoreError> = appended.await;
+    if let Err(error) = appended {
+        tracing::error!(%error, "a refusal could not be recorded");
+    }
+}
+
+/// The audit action of what would have changed something, as the operation's description has it.
+fn action_of(method: &Method, route: &str, query: Option<&str>) -> Option<AuditAction> {
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return None;
     }
-    document::declared(method, route)?.audit
+    let declared = document::declared(method, route)?;
+    let is_dry_run = declared.takes_dry_run && query.is_some_and(|query| page::sets(query, DRY_RUN));
+    declared.audit.filter(|_| !is_dry_run)
 }
 
 /// `workload/train` of `/api/v1/workloads/train/members`; the noun alone where the path names no object.
@@ -83,10 +112,24 @@ mod tests {
 
     #[test]
     fn a_mutation_has_the_action_that_its_document_names_and_a_read_has_none() {
-        let deploy = action_of(&Method::POST, "/api/v1/workloads");
+        let deploy = action_of(&Method::POST, "/api/v1/workloads", None);
         assert_eq!(deploy.map(|action| action.to_string()).as_deref(), Some("workload.deploy"));
-        assert_eq!(action_of(&Method::GET, "/api/v1/workloads"), None);
-        assert_eq!(action_of(&Method::POST, "/api/v1/nonsense"), None);
+        assert_eq!(action_of(&Method::GET, "/api/v1/workloads", None), None);
+        assert_eq!(action_of(&Method::POST, "/api/v1/nonsense", None), None);
+    }
+
+    #[test]
+    fn a_dry_run_is_one_that_the_operation_takes_for_one_and_nothing_else() {
+        let recorded = |route: &str, query: &str| action_of(&Method::POST, route, Some(query)).is_some();
+        for dry in ["dry_run", "dry_run=true", "project=ours&dry_run=true", "dry%5Frun=true"] {
+            assert!(!recorded("/api/v1/workloads", dry), "{dry}");
+        }
+        for real in
+            ["", "dry_run=false", "project=dry_run", "xdry_run=true", "dry_run=1", "dry_run&dry_run=false", "Dry_Run"]
+        {
+            assert!(recorded("/api/v1/workloads", real), "{real}");
+        }
+        assert!(recorded("/api/v1/tokens", "dry_run=true"), "this operation has no dry run");
     }
 
     #[test]

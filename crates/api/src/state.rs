@@ -10,7 +10,9 @@ use crate::{
     journals::Journals,
     limits::{Limits, Paces},
     metrics::Metrics,
+    refusal_flood::RefusalFlood,
     routes::Readiness,
+    streams::Streams,
     watched::Watched,
 };
 
@@ -23,6 +25,8 @@ pub struct ApiState {
     pub(crate) metrics: Metrics,
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) refusals: Arc<RefusalFlood>,
+    pub(crate) streams: Arc<Streams>,
     /// Whether the store answers and takes changes.
     pub(crate) ready: Arc<Watched<Readiness>>,
     /// Whether what is counted from rows could be counted.
@@ -34,6 +38,7 @@ impl ApiState {
     pub fn new(engine: Arc<Engine>, importer: Importer, journals: Arc<dyn Journals>, paces: Paces) -> Self {
         let runtime = || engine.ports().runtime.clone();
         let limits = Arc::new(Limits::new(paces, runtime()));
+        let refusals = Arc::new(RefusalFlood::new(runtime()));
         let (ready, counted) = (Arc::new(Watched::new(runtime())), Arc::new(Watched::new(runtime())));
         Self {
             engine,
@@ -42,6 +47,8 @@ impl ApiState {
             metrics: Metrics::new(),
             under_way: Arc::default(),
             limits,
+            refusals,
+            streams: Arc::default(),
             ready,
             counted,
         }

@@ -127,6 +127,11 @@ pub(crate) enum Command {
         /// For this shell
         shell: clap_complete::Shell,
     },
+    /// Write a manual page of every command
+    Man {
+        /// The folder, for example /usr/local/share/man/man1
+        folder: PathBuf,
+    },
     /// The init of a sandbox node
     #[command(hide = true)]
     SandboxInit(SandboxInit),

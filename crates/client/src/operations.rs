@@ -105,6 +105,11 @@ impl Client {
         self.post("/api/v1/signing-keys/rotate", &json!({})).await
     }
 
+    /// Ends a task-signing key at once.
+    pub async fn revoke_signing_key(&self, key: &str) -> Answer<SigningKey> {
+        self.post(&format!("/api/v1/signing-keys/{}/revoke", escaped(key)), &json!({})).await
+    }
+
     /// Nodes, in a state and with a connectivity where these are given.
     pub async fn list_nodes(&self, state: Option<String>, connectivity: Option<String>) -> Answer<List<Node>> {
         let query = query(&[("state", state), ("connectivity", connectivity)]);
@@ -119,6 +124,11 @@ impl Client {
     /// A node by name or id.
     pub async fn get_node(&self, node: &str) -> Answer<Node> {
         self.get(&format!("/api/v1/nodes/{}", escaped(node))).await
+    }
+
+    /// What a node is like now, for [`Client::with_if_match`].
+    pub async fn node_etag(&self, node: &str) -> Answer<String> {
+        self.etag(&format!("/api/v1/nodes/{}", escaped(node))).await
     }
 
     /// Issues a new enrollment string.
@@ -145,6 +155,16 @@ impl Client {
     /// Gives a node to a project.
     pub async fn create_allocation(&self, ask: &CreateAllocation) -> Answer<Allocation> {
         self.post("/api/v1/allocations", ask).await
+    }
+
+    /// An allocation.
+    pub async fn get_allocation(&self, id: &str) -> Answer<Allocation> {
+        self.get(&format!("/api/v1/allocations/{}", escaped(id))).await
+    }
+
+    /// What an allocation is like now, for [`Client::with_if_match`].
+    pub async fn allocation_etag(&self, id: &str) -> Answer<String> {
+        self.etag(&format!("/api/v1/allocations/{}", escaped(id))).await
     }
 
     /// Takes a node back from a project.
@@ -221,6 +241,11 @@ impl Client {
         self.get(&workload_path(project, workload, "")).await
     }
 
+    /// What a workload is like now, for [`Client::with_if_match`].
+    pub async fn workload_etag(&self, project: Option<String>, workload: &str) -> Answer<String> {
+        self.etag(&workload_path(project, workload, "")).await
+    }
+
     /// A workload's members.
     pub async fn list_members(&self, project: Option<String>, workload: &str) -> Answer<List<Member>> {
         self.get(&workload_path(project, workload, "/members")).await
@@ -288,17 +313,9 @@ impl Client {
         self.post(&format!("/api/v1/operations/{}/cancel", escaped(id)), &json!({})).await
     }
 
-    /// A list as it is answered, for whoever gathers without looking: all of it, or a page of 1,000 behind `place`, the parameter that asks
-    /// for it with its value.
-    pub async fn read_page(
-        &self,
-        list: &str,
-        is_paged: bool,
-        place: Option<(&str, &str)>,
-    ) -> Answer<serde_json::Value> {
-        let mut parameters = vec![("limit", is_paged.then(|| "1000".to_owned()))];
-        parameters.extend(place.map(|(name, value)| (name, Some(value.to_owned()))));
-        self.get(&format!("/api/v1/{list}{}", query(&parameters))).await
+    /// A list as it is answered, for whoever gathers without looking: of the parameters those count that have a value.
+    pub async fn read_page(&self, list: &str, parameters: &[(&str, Option<String>)]) -> Answer<serde_json::Value> {
+        self.get(&format!("/api/v1/{list}{}", query(parameters))).await
     }
 
     /// What answers in plain text, for example `/metrics`.

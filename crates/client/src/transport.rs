@@ -29,6 +29,7 @@ pub struct Client {
     address: String,
     token: String,
     idempotency_key: Option<String>,
+    if_match: Option<String>,
     correlation_id: Option<String>,
     tls: TlsConnector,
 }
@@ -56,6 +57,7 @@ impl Client {
             address,
             token: token.to_owned(),
             idempotency_key: None,
+            if_match: None,
             correlation_id: None,
             tls: TlsConnector::from(Arc::new(config)),
         })
@@ -67,6 +69,12 @@ impl Client {
         Self { idempotency_key: Some(key.into()), ..self }
     }
 
+    /// The same client, whose mutations happen only while their object is as this ETag says.
+    #[must_use]
+    pub fn with_if_match(self, etag: impl Into<String>) -> Self {
+        Self { if_match: Some(etag.into()), ..self }
+    }
+
     /// The same client, whose requests carry this id (a UUID) into logs, events, audit and tasks.
     #[must_use]
     pub fn with_correlation_id(self, id: impl Into<String>) -> Self {
@@ -76,6 +84,13 @@ impl Client {
     /// Asks for a value.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.value(self.send(Method::GET, path, None::<&()>, "application/json").await?).await
+    }
+
+    /// The ETag of what is there now.
+    pub(crate) async fn etag(&self, path: &str) -> Result<String, ClientError> {
+        let response = self.send(Method::GET, path, None::<&()>, "application/json").await?;
+        let etag = response.headers().get(header::ETAG).and_then(|etag| etag.to_str().ok());
+        etag.map(str::to_owned).ok_or_else(|| ClientError::Answer("it carries no ETag".to_owned()))
     }
 
     /// Asks for a text.
@@ -113,6 +128,9 @@ impl Client {
             .header(header::AUTHORIZATION, format!("Bearer {}", self.token));
         if let Some(key) = self.idempotency_key.as_ref().filter(|_| mutates) {
             request = request.header("idempotency-key", key);
+        }
+        if let Some(etag) = self.if_match.as_ref().filter(|_| mutates) {
+            request = request.header(header::IF_MATCH, etag);
         }
         if let Some(id) = &self.correlation_id {
             request = request.header("correlation-id", id);

@@ -137,15 +137,16 @@ impl Engine {
     }
 
     async fn follow_until_end(&self, task: &TaskRecord, progress: &ProgressSink) -> TaskEnd {
-        let mut keys_doubted = false;
+        // One that may lack the key is asked again; one that was known to have it before it was asked means what it says.
+        let mut may_lack_keys = true;
         loop {
             // Asked for before the push: a connection that comes while it fails is not missed.
             let connection = self.next_connection();
             let lost = match self.nodes().dispatch(task.node, &task.envelope).await {
                 Ok(updates) => match self.follow_updates(task, updates, progress).await {
-                    // A node that connected in the very moment of a key rotation is given the keys a moment later.
-                    Ok(end) if is_of_unknown_key(&end) && !keys_doubted => {
-                        keys_doubted = true;
+                    // A node that connected in the very moment of a key rotation, or that takes its time, is given the keys later.
+                    Ok(end) if is_of_unknown_key(&end) && may_lack_keys => {
+                        may_lack_keys = self.may_lack_keys(task.node).await;
                         self.key_tending().doubt();
                         DispatchError::Lost("it does not know the key that signed the task".to_owned())
                     }

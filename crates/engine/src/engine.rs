@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     catalog::Catalog,
+    commands::token,
     driver::Driver,
     effects::Tunnels,
     key_rotation::KeyTending,
@@ -162,7 +163,7 @@ impl Engine {
                     Ok(Change::Node(id)) => self.nodes().readmit(id),
                     // A node may have connected to another replica: whoever waits for one tries again.
                     Ok(Change::Event { stream: StreamName::Platform, .. }) => self.wake_waiting(),
-                    Ok(Change::Event { .. }) => {}
+                    Ok(Change::Event { .. } | Change::Token(_)) => {}
                     Ok(Change::Missed) => {
                         self.wake_waiting();
                         self.nodes().readmit_all();
@@ -217,6 +218,9 @@ impl Engine {
         }
         if let Err(error) = self.close_abandoned_tasks().await {
             tracing::warn!(%error, "abandoned tasks could not be closed");
+        }
+        if let Err(error) = token::purge(self).await {
+            tracing::warn!(%error, "tokens of the past could not be removed");
         }
     }
 

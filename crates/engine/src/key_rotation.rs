@@ -13,15 +13,15 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use gpuaas_model::{ActorType, AuditAction, AuditResult, EventKind, KeyEvent, KeyState, StreamName, Timestamp};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, EventKind, KeyEvent, KeyState, NodeId, StreamName, Timestamp};
 use gpuaas_store::{Change, NewAudit, Reader, SessionRecord, SigningKeyRecord, StoreError, Tx, repeated};
 use serde_json::json;
 use tokio::sync::{Notify, broadcast::error::RecvError};
 
-use crate::{engine::Engine, error::CommandError, keys::KeysError, record::platform_event};
+use crate::{engine::Engine, error::CommandError, key_giving::Givings, keys::KeysError, record::platform_event};
 
-/// A staged key waits this long for nodes that are connected and do not take it. They are given it again with every connection; a node that
-/// refuses keys harms itself alone.
+/// A staged key waits this long, by the database's clock, for nodes that are connected and do not take it. They are given it again and again; a
+/// node that refuses keys harms itself alone.
 const STAGED_MAX: Duration = Duration::from_secs(60);
 /// Lost hints are made up for this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
@@ -38,6 +38,7 @@ pub(crate) struct KeyTending {
     doubted: AtomicBool,
     /// The version of the set after which nothing was left to do.
     settled: AtomicU64,
+    givings: Givings,
 }
 
 impl KeyTending {
@@ -66,7 +67,7 @@ impl Engine {
                 loop {
                     match changes.recv().await {
                         Ok(Change::Event { stream: StreamName::Platform, .. } | Change::Missed) => return true,
-                        Ok(Change::Event { .. } | Change::Operation(_) | Change::Node(_)) => {}
+                        Ok(Change::Event { .. } | Change::Operation(_) | Change::Node(_) | Change::Token(_)) => {}
                         Err(RecvError::Lagged(_)) => return true,
                         Err(RecvError::Closed) => return false,
                     }
@@ -82,8 +83,9 @@ impl Engine {
         }
     }
 
-    /// Gives the set to the nodes here that lack it, and takes the next step if it is due. Returns when to look again, whatever happens.
-    async fn tend_keys(&self) -> Result<Duration, KeysError> {
+    /// Has the set given to the nodes here that lack it, and takes the next step if it is due. Waits for no node. Returns when to look again,
+    /// whatever happens.
+    async fn tend_keys(self: &Arc<Self>) -> Result<Duration, KeysError> {
         let tending = self.key_tending();
         let (ring, set, behind) = {
             let mut reader = self.store().read().await?;
@@ -96,43 +98,74 @@ impl Engine {
             behind.retain(|session| session.key_set_version < ring.version());
             (ring, self.keys().signed_set(&mut reader).await?, behind)
         };
-        let all_given = self.give(&set.text, set.version, behind).await?;
+        let all_given = behind.is_empty();
+        let (due, again) = tending.givings.due(behind, self.ports().runtime.elapsed());
+        if !due.is_empty() {
+            let giving = self.clone().give(set.text, set.version, due);
+            self.ports().runtime.spawn("giving of keys", Box::pin(giving));
+        }
         let next = self.advance_keys().await?;
         tending.settled.store(ring.version(), Ordering::Relaxed);
         if !all_given || ring.is_changing() {
             // Looked at again at the latest after `next`.
             tending.doubted.store(true, Ordering::Relaxed);
         }
-        Ok(next)
+        Ok(next.min(again))
     }
 
-    /// True when every node took it. What some took is recorded while others still think about it.
-    async fn give(&self, text: &str, version: u64, behind: Vec<SessionRecord>) -> Result<bool, StoreError> {
-        let (asked, mut taken) = (behind.len(), 0);
+    /// Gives the set over those connections. What some took is recorded while others still think about it.
+    async fn give(self: Arc<Self>, text: String, version: u64, behind: Vec<SessionRecord>) {
+        let text = text.as_str();
         let answers = stream::iter(behind)
-            .map(async |session| self.nodes().give_keys(session.node, text).await.then_some(session))
+            .map(async |session| (self.nodes().give_keys(session.node, text).await, session))
             .buffer_unordered(GIVEN_AT_ONCE)
-            .filter_map(async |taken| taken)
             .ready_chunks(GIVEN_AT_ONCE);
         let mut answers = std::pin::pin!(answers);
-        while let Some(sessions) = answers.next().await {
-            taken += sessions.len();
-            repeated(async || {
-                let mut tx = self.store().begin().await?;
-                for session in &sessions {
-                    tx.set_session_keys(session.node, session.connection, version).await?;
-                }
-                tx.commit().await
-            })
-            .await?;
+        while let Some(answered) = answers.next().await {
+            let taken: Vec<&SessionRecord> =
+                answered.iter().filter(|(taken, _)| *taken).map(|(_, session)| session).collect();
+            let recorded = self.record_taken(&taken, version).await;
+            if let Err(error) = &recorded {
+                tracing::warn!(%error, "it could not be recorded which nodes have the keys");
+            }
+            let now = self.ports().runtime.elapsed();
+            for (taken, session) in &answered {
+                self.key_tending().givings.ended(session.connection, *taken && recorded.is_ok(), now);
+            }
+            self.key_tending().doubt();
         }
-        Ok(taken == asked)
+    }
+
+    async fn record_taken(&self, taken: &[&SessionRecord], version: u64) -> Result<(), StoreError> {
+        if taken.is_empty() {
+            return Ok(());
+        }
+        repeated(async || {
+            let mut tx = self.store().begin().await?;
+            for session in taken {
+                tx.set_session_keys(session.node, session.connection, version).await?;
+            }
+            tx.commit().await
+        })
+        .await
+    }
+
+    /// Whether the agent of a node may not know a key that signs now: it is not recorded that it took the set.
+    pub(crate) async fn may_lack_keys(&self, node: NodeId) -> bool {
+        let lacks = async {
+            let mut reader = self.store().read().await?;
+            let version = reader.key_set_version().await?;
+            Ok(reader.session(node).await?.is_none_or(|session| session.key_set_version < version))
+        };
+        let lacks: Result<bool, StoreError> = lacks.await;
+        lacks.unwrap_or(true)
     }
 
     /// Takes the next step of a rotation if it is due. Returns when to look again, whatever happens.
     async fn advance_keys(&self) -> Result<Duration, KeysError> {
         let mut tx = self.store().begin().await?;
-        let now = self.ports().clock.now();
+        // Whoever staged the key may have another clock.
+        let now = tx.database_now().await?;
         let keys: Vec<SigningKeyRecord> = tx.signing_keys().await?.into_iter().map(|stored| stored.key).collect();
         let of = |state| keys.iter().find(|key: &&SigningKeyRecord| key.state == state).cloned();
         let version = tx.key_set_version().await? + 1;
@@ -166,7 +199,7 @@ pub(crate) async fn behind(reader: &mut Reader, version: u64) -> Result<Vec<Sess
 }
 
 /// Writes a key's next state, with event and audit record.
-async fn change(
+pub(crate) async fn change(
     tx: &mut Tx,
     mut key: SigningKeyRecord,
     event: KeyEvent,

@@ -61,6 +61,10 @@ text_enum! {
         ConfigRefused = "config_refused",
         /// The node's agent does not know a task type that the plan needs.
         AgentTooOld = "agent_too_old",
+        /// There are as many of them as there may be.
+        LimitReached = "limit_reached",
+        /// Replicas of another version live.
+        ReplicaVersionsDiffer = "replica_versions_differ",
         /// The node is already allocated or not fit for it.
         NodeUnavailable = "node_unavailable",
         /// The node has no channel now.
@@ -182,6 +186,8 @@ impl Code {
             | Self::StateConflict
             | Self::ClockSkewed
             | Self::NodeUnavailable
+            | Self::LimitReached
+            | Self::ReplicaVersionsDiffer
             | Self::ClusterNotReady
             | Self::DataDirInUse
             | Self::AddressInUse => 409,

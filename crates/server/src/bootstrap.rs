@@ -5,9 +5,10 @@ use std::sync::Arc;
 use gpuaas_app_rke2::{Deadlines, Rke2};
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::{AppEntry, Catalog, Keys, port::Ports};
-use gpuaas_model::{KeyState, Role, TokenId};
-use gpuaas_store::{Store, TokenRecord};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState, Role, TokenId};
+use gpuaas_store::{NewAudit, Store, TokenRecord};
 use gpuaas_trust::{ApiToken, Authority, SealingKey, TaskSigner};
+use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -61,7 +62,10 @@ pub(crate) async fn keys(store: &Store, sealing_key: &[u8], ports: &Ports) -> Re
             }
             None => keys.make(KeyState::Active, 1, now, &*ports.entropy),
         };
-        tx.insert_signing_key(&made.map_err(|error| trust(&error))?).await?;
+        let made = made.map_err(|error| trust(&error))?;
+        tx.insert_signing_key(&made).await?;
+        let target = format!("signing-key/{}", made.key.key_id);
+        tx.append_audit(&of_ourselves(AuditAction::KeyActivate, target, json!({ "version": 1 }))).await?;
     }
     tx.commit().await?;
     Ok(keys)
@@ -70,6 +74,20 @@ pub(crate) async fn keys(store: &Store, sealing_key: &[u8], ports: &Ports) -> Re
 fn open(sealing: &SealingKey, sealed: Option<Vec<u8>>, name: &str) -> Result<Zeroizing<Vec<u8>>, ServerError> {
     let sealed = sealed.ok_or_else(|| ServerError::Trust(format!("the store lacks {name}")))?;
     sealing.open(name.as_bytes(), &sealed).map_err(|error| ServerError::Trust(format!("{name}: {error}")))
+}
+
+/// The record of what no caller asked for.
+fn of_ourselves(action: AuditAction, target: String, metadata: Value) -> NewAudit {
+    NewAudit {
+        actor: "control-plane".to_owned(),
+        actor_type: ActorType::ControlPlane,
+        action,
+        target,
+        project: None,
+        result: AuditResult::Accepted,
+        correlation: None,
+        metadata,
+    }
 }
 
 /// The first platform admin's token: its text lies in the data directory, its digest in the store.
@@ -87,8 +105,9 @@ pub(crate) async fn admin_token(store: &Store, data: &DataDir, ports: &Ports) ->
     write_private(&path, made.text.expose().as_bytes())
         .map_err(|source| ServerError::Io { what: "keeping the admin token", source })?;
     let mut tx = store.begin().await?;
+    let id = TokenId::generate(&*ports.clock, &*ports.entropy);
     tx.insert_token(&TokenRecord {
-        id: TokenId::generate(&*ports.clock, &*ports.entropy),
+        id,
         name: ADMIN.to_owned(),
         sha256: made.sha256,
         role: Role::PlatformAdmin,
@@ -99,6 +118,8 @@ pub(crate) async fn admin_token(store: &Store, data: &DataDir, ports: &Ports) ->
         revoked_at: None,
     })
     .await?;
+    let metadata = json!({ "name": ADMIN, "role": Role::PlatformAdmin });
+    tx.append_audit(&of_ourselves(AuditAction::TokenCreate, format!("token/{id}"), metadata)).await?;
     tx.commit().await?;
     Ok(made.text.expose().to_owned())
 }

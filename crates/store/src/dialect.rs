@@ -108,6 +108,8 @@ impl Dialect {
         match (self, version) {
             (Self::Sqlite, 1) => Some(include_str!("../migrations/sqlite_0001_append_only.sql")),
             (Self::Postgres, 1) => Some(include_str!("../migrations/postgres_0001_append_only.sql")),
+            (Self::Sqlite, 4) => Some(include_str!("../migrations/sqlite_0004_from_documents.sql")),
+            (Self::Postgres, 4) => Some(include_str!("../migrations/postgres_0004_from_documents.sql")),
             (Self::Sqlite | Self::Postgres, _) => None,
         }
     }

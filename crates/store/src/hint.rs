@@ -94,6 +94,7 @@ fn written(change: &Change) -> Option<String> {
         Change::Event { stream, sequence } => Some(format!("event {stream} {sequence}")),
         Change::Operation(id) => Some(format!("operation {id}")),
         Change::Node(id) => Some(format!("node {id}")),
+        Change::Token(id) => Some(format!("token {id}")),
         Change::Missed => None,
     }
 }
@@ -113,6 +114,7 @@ fn read(line: &str) -> Option<Change> {
         "event" => Change::Event { stream: words.next()?.parse().ok()?, sequence: words.next()?.parse().ok()? },
         "operation" => Change::Operation(words.next()?.parse().ok()?),
         "node" => Change::Node(words.next()?.parse().ok()?),
+        "token" => Change::Token(words.next()?.parse().ok()?),
         _ => return None,
     };
     words.next().is_none().then_some(change)
@@ -120,7 +122,7 @@ fn read(line: &str) -> Option<Change> {
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_model::{NodeId, OperationId, ProjectId, StreamName};
+    use gpuaas_model::{NodeId, OperationId, ProjectId, StreamName, TokenId};
 
     use super::*;
 
@@ -132,6 +134,7 @@ mod tests {
             Change::Event { stream: StreamName::Project(ProjectId::from_uuid(Uuid::from_u128(3))), sequence: 1 },
             Change::Operation(OperationId::from_uuid(Uuid::from_u128(4))),
             Change::Node(NodeId::from_uuid(Uuid::from_u128(5))),
+            Change::Token(TokenId::from_uuid(Uuid::from_u128(6))),
         ];
         let payloads = payloads(here, &hints);
         assert_eq!(payloads.len(), 1);

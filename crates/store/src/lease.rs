@@ -39,6 +39,11 @@ impl Store {
             .await
     }
 
+    /// Gives a lease back for good: its fence begins anew with the next holder. For turns alone, under which nothing is signed.
+    pub async fn give_up_lease(&self, name: &str, holder: ReplicaId) -> Result<(), StoreError> {
+        self.end_leases("delete from leases where name = $1 and holder = $2", &[text(name), text(holder)]).await
+    }
+
     async fn end_leases(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
         repeated(async || {
             let mut tx = self.begin().await?;
@@ -74,6 +79,13 @@ impl Tx {
         };
         self.execute(sql, values).await?;
         Ok(Some(lease))
+    }
+
+    /// Removes the leases, of names that begin so, that have run out: nobody was left to give them up. Returns how many.
+    pub async fn purge_leases(&mut self, prefix: &str) -> Result<u64, StoreError> {
+        let now = self.database_now().await?;
+        let values = vec![text(format_args!("{prefix}%")), Value::Int(now.as_millis())];
+        self.execute("delete from leases where name like $1 and expires_at <= $2", values).await
     }
 
     /// The fence to sign with, under a lease that live holders share: the present one while anybody's lease lasts, a higher one, with a lease
@@ -113,7 +125,8 @@ impl Reader {
         }))
     }
 
-    pub(crate) async fn database_now(&mut self) -> Result<Timestamp, StoreError> {
+    /// The database's clock: what replicas measure together goes by it.
+    pub async fn database_now(&mut self) -> Result<Timestamp, StoreError> {
         if self.simulated.shared {
             return Ok(self.clock.now());
         }

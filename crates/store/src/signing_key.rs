@@ -54,7 +54,8 @@ impl Tx {
         let Some(session) = self.session(node).await?.filter(|session| session.connection == connection) else {
             return Ok(());
         };
-        self.put_session(&SessionRecord { key_set_version: version, ..session }).await?;
+        let held = version.max(session.key_set_version);
+        self.put_session(&SessionRecord { key_set_version: held, ..session }).await?;
         Ok(())
     }
 }
@@ -80,7 +81,9 @@ impl Reader {
 
     /// Tasks that a key has signed and that have not ended.
     pub async fn open_tasks_signed_by(&mut self, key_id: &str) -> Result<u64, StoreError> {
-        Ok(self.all_open_tasks().await?.iter().filter(|task| task.key_id == key_id).count() as u64)
+        let sql = "select count(*) as open from tasks where key_id = $1 and is_open = 1";
+        let row = self.row(sql, vec![text(key_id)]).await?;
+        row.map_or(Ok(0), |row| get_count(&row, "open"))
     }
 
     /// Every connection that carries a node's channel.

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use gpuaas_model::{Clock, NodeId, OperationId, StreamName};
+use gpuaas_model::{Clock, NodeId, OperationId, StreamName, TokenId};
 use sqlx::{Any, AnyPool, Connection, Row, Transaction, any::AnyPoolOptions};
 use tokio::sync::broadcast;
 use uuid::Uuid;
@@ -93,6 +93,8 @@ pub enum Change {
     Operation(OperationId),
     /// A node changed, and perhaps what it may do.
     Node(NodeId),
+    /// A token was withdrawn.
+    Token(TokenId),
     /// Hints of other processes may have been lost: anything may have changed.
     Missed,
 }

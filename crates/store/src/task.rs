@@ -36,10 +36,11 @@ impl Tx {
             text_or_empty(task.project),
             text(task.state),
             Value::Int(i64::from(!task.state.is_final())),
+            text(&task.key_id),
             document(task)?,
         ];
-        let sql = "insert into tasks (id, node_id, operation_id, workload_id, project_id, state, is_open, doc) \
-                   values ($1, $2, $3, $4, $5, $6, $7, $8)";
+        let sql = "insert into tasks (id, node_id, operation_id, workload_id, project_id, state, is_open, key_id, doc) \
+                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
         self.execute(sql, values).await?;
         Ok(())
     }

@@ -4,9 +4,9 @@ use gpuaas_model::{ProjectId, Timestamp, TokenId};
 
 use crate::{
     error::StoreError,
-    query::{document, text, text_or_empty},
+    query::{Value, document, get_count, text, text_or_empty},
     record::TokenRecord,
-    store::{Reader, Tx},
+    store::{Change, Reader, Tx},
 };
 
 impl Tx {
@@ -17,9 +17,11 @@ impl Tx {
             text(&token.sha256),
             text_or_empty(token.project),
             text_or_empty(token.service_account),
+            Value::Int(ends_at(token)),
             document(token)?,
         ];
-        let sql = "insert into tokens (id, sha256, project_id, service_account_id, doc) values ($1, $2, $3, $4, $5)";
+        let sql = "insert into tokens (id, sha256, project_id, service_account_id, ends_at, doc) \
+                   values ($1, $2, $3, $4, $5, $6)";
         self.execute(sql, values).await?;
         Ok(())
     }
@@ -27,13 +29,41 @@ impl Tx {
     /// Withdraws a token; withdrawing it again changes nothing.
     pub async fn revoke_token(&mut self, id: TokenId, at: Timestamp) -> Result<TokenRecord, StoreError> {
         let mut token = self.token(id).await?;
-        token.revoked_at.get_or_insert(at);
-        self.execute("update tokens set doc = $2 where id = $1", vec![text(id), document(&token)?]).await?;
+        if token.revoked_at.is_some() {
+            return Ok(token);
+        }
+        token.revoked_at = Some(at);
+        let values = vec![text(id), Value::Int(ends_at(&token)), document(&token)?];
+        self.execute("update tokens set ends_at = $2, doc = $3 where id = $1", values).await?;
+        self.hints.push(Change::Token(id));
         Ok(token)
+    }
+
+    /// Removes the tokens that were good no more before `at`. Returns how many.
+    pub async fn purge_tokens(&mut self, at: Timestamp) -> Result<u64, StoreError> {
+        self.execute("delete from tokens where ends_at > 0 and ends_at < $1", vec![Value::Int(at.as_millis())]).await
     }
 }
 
+/// As the column has it, by which tokens are counted and purged.
+fn ends_at(token: &TokenRecord) -> i64 {
+    token.revoked_at.or(token.expires_at).map_or(0, Timestamp::as_millis)
+}
+
 impl Reader {
+    /// How many tokens of a project, or of the platform itself, are good at `at`.
+    pub async fn good_tokens(&mut self, project: Option<ProjectId>, at: Timestamp) -> Result<u64, StoreError> {
+        let sql = "select count(*) as good from tokens where project_id = $1 and (ends_at = 0 or ends_at > $2)";
+        let row = self.row(sql, vec![text_or_empty(project), Value::Int(at.as_millis())]).await?;
+        row.map_or(Ok(0), |row| get_count(&row, "good"))
+    }
+
+    /// Whether [`Tx::purge_tokens`] would remove any.
+    pub async fn has_tokens_to_purge(&mut self, at: Timestamp) -> Result<bool, StoreError> {
+        let sql = "select id from tokens where ends_at > 0 and ends_at < $1 limit 1";
+        Ok(self.row(sql, vec![Value::Int(at.as_millis())]).await?.is_some())
+    }
+
     /// The token of that id.
     pub async fn token(&mut self, id: TokenId) -> Result<TokenRecord, StoreError> {
         let found = self.find("select doc from tokens where id = $1", vec![text(id)]).await?;

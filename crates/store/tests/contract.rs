@@ -105,6 +105,7 @@ behaviours! {
         a_lease_is_held_by_one_and_renewed_by_its_holder,
         an_expired_lease_is_taken_over_under_a_higher_fence,
         a_released_lease_is_free_at_once_and_its_fence_still_grows,
+        turns_are_given_up_for_good_and_those_that_nobody_gave_up_are_removed_once_they_have_run_out,
         a_stale_fence_is_refused,
         of_many_that_ask_at_once_one_gets_the_lease,
         leases_of_a_dead_replica_end_together_and_those_of_others_stay,
@@ -139,6 +140,7 @@ behaviours! {
         a_store_of_a_newer_version_is_refused,
         an_edited_migration_is_noticed,
         opening_again_keeps_rows_and_migrates_nothing,
+        rows_of_before_say_in_columns_what_their_documents_do,
         many_may_open_a_fresh_store_at_once,
         an_unknown_database_is_refused_without_its_password,
     }
@@ -153,6 +155,7 @@ behaviours! {
         one_key_is_active_and_one_staged_at_most,
         a_key_that_signs_no_more_has_no_seed,
         open_tasks_are_counted_by_the_key_that_signed_them,
+        tokens_are_counted_while_they_are_good_and_removed_once_they_are_not,
         a_service_account_has_its_name_alone_until_it_is_deleted,
         the_tokens_of_a_service_account_go_with_it_and_others_stay,
     }

@@ -4,6 +4,7 @@ use axum::{
     Json,
     extract::{Path, State},
     http::StatusCode,
+    response::Response,
 };
 use gpuaas_api_types::{Allocation, CreateAllocation, List};
 use gpuaas_engine::{CommandError, commands::allocation};
@@ -16,7 +17,9 @@ use super::nodes::parsed;
 use crate::{
     auth::Authenticated,
     body::Body,
-    convert, lookup,
+    convert,
+    etag::{Held, IfMatch},
+    lookup,
     page::{PageParams, Params},
     problem::ApiProblem,
     state::ApiState,
@@ -92,12 +95,35 @@ pub(crate) async fn create_allocation(
     Ok((StatusCode::CREATED, Json(shown)))
 }
 
+/// An allocation.
+#[utoipa::path(
+    get, path = "/api/v1/allocations/{id}", tag = "allocations", security(("token" = [])), params(("id" = String, Path)),
+    extensions(
+        ("x-permission" = json!("project.read")), ("x-cli" = json!("allocation show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found"]))
+    ),
+    responses((status = 200, body = Allocation, headers(("ETag" = String, description = "for `If-Match` and `If-None-Match`"))))
+)]
+pub(crate) async fn get_allocation(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(id): Path<String>,
+    held: Held,
+) -> Result<Response, ApiProblem> {
+    let id = known(&id)?;
+    let mut reader = state.engine.store().read().await?;
+    let record = reader.allocation(id).await?;
+    caller.must_see(record.project, "allocation", id)?;
+    let revision = (&record).into();
+    held.or_send(revision, &shown(&mut reader, record).await?)
+}
+
 /// Takes a node back from a project.
 #[utoipa::path(
     post, path = "/api/v1/allocations/{id}/release", tag = "allocations", security(("token" = [])), params(("id" = String, Path)),
     extensions(
         ("x-permission" = json!("allocations.write")), ("x-cli" = json!("allocation release")), ("x-audit" = json!("allocation.release")), ("x-event" = json!("allocation.changed")),
-        ("x-errors" = json!(["not_found", "allocation_in_use", "state_conflict"]))
+        ("x-errors" = json!(["not_found", "allocation_in_use", "state_conflict", "precondition_failed"]))
     ),
     responses((status = 200, body = Allocation))
 )]
@@ -105,10 +131,15 @@ pub(crate) async fn release_allocation(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(id): Path<String>,
+    IfMatch(seen): IfMatch,
 ) -> Result<Json<Allocation>, ApiProblem> {
-    let id: AllocationId = id.parse().map_err(|_| CommandError::not_found("allocation", &id))?;
-    let released = allocation::release(&state.engine, &caller, id).await?;
+    let released = allocation::release(&state.engine, &caller, known(&id)?, &seen).await?;
     Ok(Json(shown(&mut state.engine.store().read().await?, released).await?))
+}
+
+/// What cannot be an id is nobody's.
+fn known(id: &str) -> Result<AllocationId, ApiProblem> {
+    Ok(id.parse().map_err(|_| CommandError::not_found("allocation", id))?)
 }
 
 async fn shown(reader: &mut Reader, record: AllocationRecord) -> Result<Allocation, ApiProblem> {

@@ -27,7 +27,7 @@ pub(crate) async fn enroll(
     if let Err(refused) = &redeemed
         && is_no_credential(refused.code())
     {
-        state.limits.failed(from);
+        state.limits.enrollment_failed(from);
     }
     Ok(Json(redeemed?))
 }

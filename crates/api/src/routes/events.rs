@@ -26,6 +26,7 @@ use crate::{
     page::{Params, flag},
     problem::ApiProblem,
     state::ApiState,
+    streams::lasting,
 };
 
 /// Events sent or listed at once.
@@ -52,7 +53,7 @@ pub(crate) struct EventParams {
     limit: Option<u32>,
 }
 
-/// Events, oldest first. With `Accept: text/event-stream`, the same as a stream without end.
+/// Events, oldest first. With `Accept: text/event-stream`, the same as a stream that ends with the token.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "events", security(("token" = [])), params(EventParams),
     extensions(
@@ -79,6 +80,7 @@ pub(crate) async fn list_events(
             after
         };
         let events = follow(state.engine.store().clone(), changes, stream, after);
+        let events = lasting(&state, caller.principal.token, events)?;
         return Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response());
     }
     let limit = params.limit.unwrap_or(BATCH).clamp(1, BATCH);
@@ -162,7 +164,7 @@ impl Following {
                 Ok(Change::Event { stream, sequence }) if stream == self.stream && sequence > self.after => {
                     return Some(());
                 }
-                Ok(Change::Event { .. } | Change::Operation(_) | Change::Node(_)) => {}
+                Ok(Change::Event { .. } | Change::Operation(_) | Change::Node(_) | Change::Token(_)) => {}
                 Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return Some(()),
                 Err(RecvError::Closed) => return None,
             }

@@ -20,6 +20,7 @@ use crate::{
     page::{Params, flag, seconds_ago},
     problem::ApiProblem,
     state::ApiState,
+    streams::lasting,
 };
 
 /// Lines sent when no beginning is asked for.
@@ -75,6 +76,7 @@ pub(crate) async fn read_logs(
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let json = accept.contains(NDJSON);
     let media_type = if json { NDJSON } else { "text/plain; charset=utf-8" };
+    let lines = lasting(&state, caller.principal.token, lines)?;
     let body = Body::from_stream(lines.map(move |line| line.map(|line| written(&line, json))));
     Ok(([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-store")], body).into_response())
 }

@@ -104,7 +104,7 @@ pub(crate) async fn get_node(
     held: Held,
 ) -> Result<Response, ApiProblem> {
     let node = lookup::visible_node(&mut state.engine.store().read().await?, &caller, &key).await?;
-    held.or_send(node.generation, &convert::node(node))
+    held.or_send((&node).into(), &convert::node(node))
 }
 
 /// Issues a new enrollment string; earlier ones of this node stop working.

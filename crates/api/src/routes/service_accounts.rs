@@ -54,7 +54,7 @@ pub(crate) async fn list_service_accounts(
     post, path = "/api/v1/service-accounts", tag = "access", security(("token" = [])), request_body = CreateServiceAccount,
     extensions(
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account create")), ("x-audit" = json!("service_account.create")),
-        ("x-event" = json!("service_account.created")), ("x-errors" = json!(["field_invalid", "name_taken", "not_found", "query_invalid"]))
+        ("x-event" = json!("service_account.created")), ("x-errors" = json!(["field_invalid", "name_taken", "not_found", "query_invalid", "limit_reached"]))
     ),
     responses((status = 201, body = ServiceAccount))
 )]
@@ -98,7 +98,7 @@ pub(crate) async fn delete_service_account(
     params(("name" = String, Path), ServiceAccountParams), request_body = CreateServiceAccountToken,
     extensions(
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account token")), ("x-audit" = json!("token.create")),
-        ("x-event" = json!("token.created")), ("x-errors" = json!(["field_invalid", "not_found", "query_invalid"]))
+        ("x-event" = json!("token.created")), ("x-errors" = json!(["field_invalid", "not_found", "query_invalid", "limit_reached"]))
     ),
     responses((status = 201, body = CreatedToken))
 )]

@@ -1,6 +1,10 @@
 //! The keys that sign tasks.
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
 use gpuaas_api_types::{List, SigningKey};
 use gpuaas_engine::commands::keys::{self, SigningKeyView};
 
@@ -25,7 +29,7 @@ pub(crate) async fn list_signing_keys(
     post, path = "/api/v1/signing-keys/rotate", tag = "platform", security(("token" = [])),
     extensions(
         ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys rotate")), ("x-audit" = json!("keys.rotate")),
-        ("x-event" = json!("signing_key.state_changed")), ("x-errors" = json!(["state_conflict"]))
+        ("x-event" = json!("signing_key.state_changed")), ("x-errors" = json!(["state_conflict", "replica_versions_differ"]))
     ),
     responses((status = 202, body = SigningKey))
 )]
@@ -35,4 +39,22 @@ pub(crate) async fn rotate_signing_keys(
 ) -> Result<(StatusCode, Json<SigningKey>), ApiProblem> {
     let key = keys::rotate(&state.engine, &caller).await?;
     Ok((StatusCode::ACCEPTED, Json(convert::signing_key(SigningKeyView { key, waiting_for: None }))))
+}
+
+/// Ends a key at once: nodes take no task of it any more. Where it is the one that signs, another signs from the same moment.
+#[utoipa::path(
+    post, path = "/api/v1/signing-keys/{key}/revoke", tag = "platform", security(("token" = [])), params(("key" = String, Path, description = "its id")),
+    extensions(
+        ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys revoke")), ("x-audit" = json!("key.revoke")),
+        ("x-event" = json!("signing_key.state_changed")), ("x-errors" = json!(["not_found"]))
+    ),
+    responses((status = 200, body = SigningKey))
+)]
+pub(crate) async fn revoke_signing_key(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+) -> Result<Json<SigningKey>, ApiProblem> {
+    let key = keys::revoke(&state.engine, &caller, &key).await?;
+    Ok(Json(convert::signing_key(SigningKeyView { key, waiting_for: None })))
 }

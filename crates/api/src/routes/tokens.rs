@@ -33,7 +33,7 @@ pub(crate) async fn list_tokens(
     post, path = "/api/v1/tokens", tag = "access", security(("token" = [])), request_body = CreateToken,
     extensions(
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("token create")), ("x-audit" = json!("token.create")), ("x-event" = json!("token.created")),
-        ("x-errors" = json!(["field_invalid", "not_found"]))
+        ("x-errors" = json!(["field_invalid", "not_found", "limit_reached"]))
     ),
     responses((status = 201, body = CreatedToken))
 )]

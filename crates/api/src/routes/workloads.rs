@@ -219,7 +219,7 @@ pub(crate) async fn get_workload(
     let record = lookup::workload(&mut reader, &caller, params.project.as_deref(), &key).await?;
     let members = super::members::members(&mut reader, record.id).await?;
     let operation = reader.newest_operation(record.id).await?.map(|operation| operation.id.to_string());
-    let revision = record.revision;
+    let revision = (&record).into();
     let workload = shown::workload(&mut reader, record, state.engine.ports().clock.now()).await?;
     held.or_send(revision, &WorkloadDetail { workload, members, operation })
 }

@@ -7,7 +7,10 @@ use gpuaas_api_types::{Allocation, CreateAllocation};
 use gpuaas_client::{Client, ClientError};
 use gpuaas_model::ExitStatus;
 
-use super::following::{Following, Next};
+use super::{
+    following::{Following, Next},
+    if_match::{self, IfMatch},
+};
 use crate::{cli::Target, output};
 
 #[derive(Debug, Subcommand)]
@@ -24,10 +27,20 @@ pub(crate) enum Verb {
         #[arg(long)]
         state: Option<String>,
     },
+    /// Show an allocation
+    Show {
+        /// The allocation's id
+        id: String,
+        /// Print its ETag alone, for --if-match
+        #[arg(long)]
+        etag: bool,
+    },
     /// Take a node back
     Release {
         /// The allocation's id
         id: String,
+        #[command(flatten)]
+        seen: IfMatch,
     },
 }
 
@@ -38,8 +51,13 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let allocations = client.list_allocations(target.project.clone(), state).await?.items;
             output::list(target.output, &allocations, &["ID", "NODE", "STATE", "DETAIL"], row, |item| item.id.clone())?;
         }
-        Verb::Release { id } => {
-            let allocation = client.release_allocation(&id).await?;
+        Verb::Show { id, etag: true } => if_match::printed(target, &client.allocation_etag(&id).await?)?,
+        Verb::Show { id, etag: false } => {
+            let allocation = client.get_allocation(&id).await?;
+            output::one(target.output, &allocation, described, &allocation.id)?;
+        }
+        Verb::Release { id, seen } => {
+            let allocation = seen.client(client).release_allocation(&id).await?;
             output::one(target.output, &allocation, described, &allocation.id)?;
         }
     }
@@ -62,9 +80,8 @@ async fn create(client: &Client, target: &Target, node: String) -> anyhow::Resul
 async fn settled(client: &Client, project: String, made: Allocation) -> anyhow::Result<Allocation> {
     let mut events = Following::start(client, Some(project.clone()), None).await?;
     loop {
-        let known = client.list_allocations(Some(project.clone()), None).await?.items;
-        let now = known.into_iter().find(|allocation| allocation.id == made.id);
-        if let Some(now) = now.filter(|now| !matches!(now.state.as_str(), "requested" | "provisioning")) {
+        let now = client.get_allocation(&made.id).await?;
+        if !matches!(now.state.as_str(), "requested" | "provisioning") {
             return Ok(now);
         }
         loop {

@@ -23,6 +23,11 @@ pub(crate) enum Verb {
         /// Which key
         purpose: Purpose,
     },
+    /// End a key that may have leaked: nodes take no task of it any more, and where it signed, another signs at once
+    Revoke {
+        /// The key's id, as `keys list` has it
+        key: String,
+    },
 }
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
@@ -37,9 +42,17 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             if target.wait {
                 key = rotated(client, key).await?;
             }
-            output::one(target.output, &key, |key| format!("Key {} is {}.", key.id, key.state), &key.id)
+            output::one(target.output, &key, described, &key.id)
+        }
+        Verb::Revoke { key } => {
+            let key = client.revoke_signing_key(&key).await?;
+            output::one(target.output, &key, described, &key.id)
         }
     }
+}
+
+fn described(key: &SigningKey) -> String {
+    format!("Key {} is {}.", key.id, key.state)
 }
 
 fn row(key: &SigningKey) -> Vec<String> {

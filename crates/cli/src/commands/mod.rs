@@ -7,8 +7,10 @@ pub(crate) mod audit;
 pub(crate) mod context;
 pub(crate) mod event;
 mod following;
+mod if_match;
 pub(crate) mod keys;
 mod logs;
+mod man;
 pub(crate) mod node;
 pub(crate) mod operation;
 pub(crate) mod project;
@@ -73,6 +75,7 @@ async fn typed(target: &mut Target, command: Command, settings: &[Setting]) -> a
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "gpuaas", &mut std::io::stdout());
         }
+        Command::Man { folder } => man::write(&folder)?,
         Command::SandboxInit(options) => sandbox::init(options).await?,
         Command::SandboxSystemctl { arguments } => return Ok(sandbox::systemctl(&arguments).await),
     }

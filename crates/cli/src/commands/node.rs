@@ -6,6 +6,7 @@ use clap::Subcommand;
 use gpuaas_api_types::{Node, RegisterNode, RegisteredNode};
 use gpuaas_client::{Client, ClientError};
 
+use super::if_match::{self, IfMatch};
 use crate::{
     cli::{Format, Target},
     duration::ago,
@@ -38,11 +39,16 @@ pub(crate) enum Verb {
     Show {
         /// Name or id
         node: String,
+        /// Print its ETag alone, for --if-match
+        #[arg(long)]
+        etag: bool,
     },
     /// Issue a new enrollment string; earlier ones stop working
     Enroll {
         /// Name or id
         node: String,
+        #[command(flatten)]
+        seen: IfMatch,
     },
     /// Send signed no-ops and print what each took
     Ping {
@@ -56,6 +62,8 @@ pub(crate) enum Verb {
     Reset {
         /// Name or id
         node: String,
+        #[command(flatten)]
+        seen: IfMatch,
     },
 }
 
@@ -65,14 +73,15 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let registered = client.register_node(&RegisterNode { name, region, labels: pairs(&labels)? }).await?;
             enrolling(target.output, &registered)
         }
-        Verb::Enroll { node } => enrolling(target.output, &client.issue_enrollment(&node).await?),
-        Verb::Reset { node } => enrolling(target.output, &client.reset_node(&node).await?),
+        Verb::Enroll { node, seen } => enrolling(target.output, &seen.client(client).issue_enrollment(&node).await?),
+        Verb::Reset { node, seen } => enrolling(target.output, &seen.client(client).reset_node(&node).await?),
         Verb::List { state, connectivity } => {
             let nodes = client.list_nodes(state, connectivity).await?.items;
             let header = ["NAME", "STATE", "CONNECTIVITY", "SINCE", "AGENT", "ADDRESS", "REGION"];
             output::list(target.output, &nodes, &header, row, |node| node.name.clone())
         }
-        Verb::Show { node } => {
+        Verb::Show { node, etag: true } => if_match::printed(target, &client.node_etag(&node).await?),
+        Verb::Show { node, etag: false } => {
             let node = client.get_node(&node).await?;
             output::one(target.output, &node, described, &node.name)
         }

@@ -8,7 +8,10 @@ use gpuaas_api_types::{AddMembers, AskAccess, Deploy, Preview, Workload};
 use gpuaas_client::Client;
 use serde_json::{Value, json};
 
-use super::{logs, watching, workload_shown as shown};
+use super::{
+    if_match::{self, IfMatch},
+    logs, watching, workload_shown as shown,
+};
 use crate::{
     cli::{Format, Target},
     output,
@@ -28,6 +31,9 @@ pub(crate) enum Verb {
     Show {
         /// Name or id
         workload: String,
+        /// Print its ETag alone, for --if-match
+        #[arg(long)]
+        etag: bool,
     },
     /// List a workload's members
     Members {
@@ -44,16 +50,22 @@ pub(crate) enum Verb {
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        seen: IfMatch,
     },
     /// Remove a workload from all of its nodes
     Decommission {
         /// Name or id
         workload: String,
+        #[command(flatten)]
+        seen: IfMatch,
     },
     /// Try again what needs attention
     Resume {
         /// Name or id
         workload: String,
+        #[command(flatten)]
+        seen: IfMatch,
     },
     /// Print a kubeconfig for the workload's cluster
     Kubeconfig {
@@ -114,7 +126,8 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     let project = target.project.clone();
     match verb {
         Verb::Deploy(ask) => return deploy(client, target, ask).await,
-        Verb::AddMember { workload, agents, dry_run } => {
+        Verb::AddMember { workload, agents, dry_run, seen } => {
+            let client = &seen.client(client);
             let placement = json!({ "agent_allocation_ids": allocations(client, target, &agents).await? });
             let ask = AddMembers { placement };
             if dry_run {
@@ -123,14 +136,19 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
                 return watching::begun(client, target, client.add_members(project, &workload, &ask).await?).await;
             }
         }
-        Verb::Decommission { workload } => {
-            return watching::begun(client, target, client.decommission_workload(project, &workload).await?).await;
+        Verb::Decommission { workload, seen } => {
+            let started = seen.client(client).decommission_workload(project, &workload).await?;
+            return watching::begun(client, target, started).await;
         }
-        Verb::Resume { workload } => {
-            return watching::begun(client, target, client.resume_workload(project, &workload).await?).await;
+        Verb::Resume { workload, seen } => {
+            let started = seen.client(client).resume_workload(project, &workload).await?;
+            return watching::begun(client, target, started).await;
         }
         Verb::List { section } => list(target, &all(client, target, section).await?)?,
-        Verb::Show { workload } => show(client, target, &workload).await?,
+        Verb::Show { workload, etag: true } => {
+            if_match::printed(target, &client.workload_etag(project, &workload).await?)?;
+        }
+        Verb::Show { workload, etag: false } => show(client, target, &workload).await?,
         Verb::Members { workload } => {
             let members = client.list_members(project, &workload).await?.items;
             output::list(target.output, &members, &shown::MEMBERS, shown::member, |member| member.name.clone())?;

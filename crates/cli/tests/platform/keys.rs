@@ -58,7 +58,11 @@ async fn keys_follow_one_another_under_load_without_a_refused_task() {
     let audit = client.list_audit(None, None, None, 0).await.expect("records").items;
     let of_keys: Vec<&str> =
         audit.iter().map(|record| record.action.as_str()).filter(|action| action.starts_with("key")).collect();
-    assert_eq!(of_keys, ["keys.rotate", "key.supersede", "key.activate", "key.retire"].repeat(3));
+    let (first, later) = of_keys.split_first().expect("records");
+    assert_eq!(*first, "key.activate", "the first one is recorded too");
+    assert_eq!(later, ["keys.rotate", "key.supersede", "key.activate", "key.retire"].repeat(3));
+    let made = audit.iter().find(|record| record.action == "token.create").expect("the first token is recorded");
+    assert_eq!((made.actor.as_str(), &made.metadata["role"]), ("control-plane", &"platform-admin".into()));
     let signed_by: std::collections::BTreeSet<&str> = audit
         .iter()
         .filter(|record| record.action == "task.dispatch")
@@ -122,4 +126,19 @@ async fn a_rotation_reaches_the_nodes_of_every_replica_and_outlives_the_one_that
     settled(&survivor).await;
     assert_eq!(states(&survivor).await, ["retired", "retired", "active"]);
     assert_eq!(survivor.ping_node("gpu-2").await.expect("an answer").task.state, "succeeded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_leaked_is_ended_at_once_and_nodes_go_on_under_another() {
+    let fleet = Fleet::start(1).await;
+    let client = fleet.client();
+    let leaked = client.list_signing_keys().await.expect("keys").items.remove(0).id;
+    for _ in 0..2 {
+        let ended = client.revoke_signing_key(&leaked).await.expect("revoked, once or twice");
+        assert_eq!((ended.id.as_str(), ended.state.as_str()), (leaked.as_str(), "revoked"));
+    }
+    let ping = client.ping_node("gpu-1").await.expect("an answer");
+    assert!(ping.task.state == "succeeded" && ping.task.key_id != leaked, "{:?}", ping.task);
+    assert_eq!(states(&client).await, ["revoked", "active"]);
+    assert_eq!(client.revoke_signing_key("nobody").await.map_err(code).expect_err("none"), "not_found");
 }

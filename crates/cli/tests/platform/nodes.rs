@@ -44,7 +44,9 @@ async fn what_belongs_to_another_project_looks_absent_and_admins_alone_run_the_p
     );
     let ask = CreateAllocation { project: "two".into(), node: "demo-1".into() };
     assert_eq!(member.create_allocation(&ask).await.map_err(code).expect_err("no"), "forbidden");
-    admin.create_allocation(&ask).await.expect("made");
+    let theirs = admin.create_allocation(&ask).await.expect("made").id;
+    assert_eq!(admin.get_allocation(&theirs).await.expect("the admin's").id, theirs);
+    assert_eq!(member.get_allocation(&theirs).await.map_err(code).expect_err("another's"), "not_found");
     assert!(member.list_allocations(None, None).await.expect("own").items.is_empty());
     let foreign = member.list_allocations(Some("two".into()), None).await.map_err(code);
     assert_eq!(foreign.expect_err("another's"), "not_found");

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io::Read, os::unix::fs::PermissionsExt};
 
 use flate2::read::GzDecoder;
-use gpuaas_api_types::{CreateProject, RegisterNode};
+use gpuaas_api_types::{CreateAllocation, CreateProject, RegisterNode};
 
 use crate::world::Platform;
 
@@ -25,6 +25,8 @@ async fn a_bundle_holds_what_helps_and_no_secret_even_of_files_that_are_added() 
     let platform = Platform::start(1);
     let admin = platform.client();
     admin.create_project(&CreateProject { name: "one".into() }).await.expect("made");
+    let ask = CreateAllocation { project: "one".into(), node: "demo-1".into() };
+    admin.create_allocation(&ask).await.expect("made");
     admin.ping_node("demo-1").await.expect("an answer");
     let machine = RegisterNode { name: "gpu-09".into(), ..RegisterNode::default() };
     let enrollment = admin.register_node(&machine).await.expect("registered").enrollment.string;
@@ -33,7 +35,11 @@ async fn a_bundle_holds_what_helps_and_no_secret_even_of_files_that_are_added() 
     let said = format!("started with {token}\nenroll {enrollment}\nclient-key-data: c2VjcmV0LWtleQ==\nall is well\n");
     std::fs::write(&log, said).expect("written");
     let (log, path) = (log.to_string_lossy().into_owned(), file.to_string_lossy().into_owned());
-    let ended = platform.gpuaas(&["support", "bundle", "--file", &path, "--add", &log]);
+    let other = platform.file("other/server.log");
+    std::fs::create_dir_all(other.parent().expect("a folder")).expect("made");
+    std::fs::write(&other, "of another replica\n").expect("written");
+    let other = other.to_string_lossy().into_owned();
+    let ended = platform.gpuaas(&["support", "bundle", "--file", &path, "--add", &log, "--add", &other]);
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
     let entries = unpacked(&file);
@@ -45,6 +51,8 @@ async fn a_bundle_holds_what_helps_and_no_secret_even_of_files_that_are_added() 
     assert!(!entries.contains_key("missing.json"), "{:?}", entries.get("missing.json"));
     assert!(entries["nodes.json"].contains("demo-1") && entries["tasks.json"].contains("host.noop"));
     assert!(entries["added/server.log"].contains("all is well"));
+    assert!(entries["added/2/server.log"].contains("of another replica"));
+    assert!(entries["events/one.json"].contains("allocation.changed"), "a project's own stream is there");
     let whole = entries.values().fold(String::new(), |whole, text| whole + text);
     for secret in [token.as_str(), &enrollment, "c2VjcmV0LWtleQ=="] {
         assert!(!whole.contains(secret), "a secret is in the bundle");

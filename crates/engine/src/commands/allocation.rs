@@ -15,6 +15,7 @@ use crate::{
     engine::Engine,
     error::CommandError,
     record::{Story, platform_event},
+    seen::Seen,
 };
 
 /// Gives a node to a project; it becomes usable once the node was inspected.
@@ -55,10 +56,16 @@ pub async fn create(
 }
 
 /// Takes a node back from a project. Its identity ends here, and nobody uses it until it was reimaged: the tenant was root on it.
-pub async fn release(engine: &Engine, caller: &Caller, id: AllocationId) -> Result<AllocationRecord, CommandError> {
+pub async fn release(
+    engine: &Engine,
+    caller: &Caller,
+    id: AllocationId,
+    seen: &Seen,
+) -> Result<AllocationRecord, CommandError> {
     caller.must(Permission::AllocationsWrite)?;
     let mut tx = engine.store().begin().await?;
     let allocation = tx.allocation(id).await?;
+    seen.must_hold(format_args!("allocation {id}"), &allocation)?;
     if let Some((_, workload)) = tx.allocation_user(id).await? {
         return Err(CommandError::new(Code::AllocationInUse, format!("workload {workload} uses it"))
             .then(format!("decommission it first: gpuaas workload decommission {workload}")));

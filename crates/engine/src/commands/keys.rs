@@ -1,7 +1,7 @@
 //! Task-signing keys: which there are, and a new one in place of the one that signs.
 
-use gpuaas_model::{AuditAction, Code, KeyState, Permission};
-use gpuaas_store::SigningKeyRecord;
+use gpuaas_model::{AuditAction, Code, KeyEvent, KeyState, Permission, Timestamp};
+use gpuaas_store::{Reader, ReplicaLife, SigningKeyRecord, Tx};
 use serde_json::json;
 
 use super::audit;
@@ -9,7 +9,7 @@ use crate::{
     caller::Caller,
     engine::Engine,
     error::CommandError,
-    key_rotation::{announce, behind},
+    key_rotation::{announce, behind, change},
 };
 
 /// Nodes that are named as holding a rotation up; more are counted.
@@ -53,6 +53,7 @@ pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<SigningKeyRecord
     caller.must(Permission::KeysWrite)?;
     let ports = engine.ports();
     let mut tx = engine.store().begin().await?;
+    refuse_beside_other_versions(engine, &mut tx).await?;
     let under_way = tx.signing_keys().await?.into_iter().map(|stored| stored.key);
     let mut under_way = under_way.filter(|key| matches!(key.state, KeyState::Staged | KeyState::Grace));
     if let Some(key) = under_way.next() {
@@ -62,7 +63,7 @@ pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<SigningKeyRecord
         );
     }
     let version = tx.key_set_version().await? + 1;
-    let made = engine.keys().make(KeyState::Staged, version, ports.clock.now(), &*ports.entropy);
+    let made = engine.keys().make(KeyState::Staged, version, tx.database_now().await?, &*ports.entropy);
     let mut made = made.map_err(|error| CommandError::new(Code::Internal, error.to_string()))?;
     made.key.correlation = Some(caller.correlation);
     tx.insert_signing_key(&made).await?;
@@ -70,6 +71,63 @@ pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<SigningKeyRecord
     let target = format!("signing-key/{}", made.key.key_id);
     audit(&mut tx, caller, AuditAction::KeysRotate, target, None, json!({ "version": version })).await?;
     tx.commit().await?;
+    Ok(made.key)
+}
+
+/// A replica of another version may not know how this one's rotations go, and would sign or give keys by its own rules.
+async fn refuse_beside_other_versions(engine: &Engine, reader: &mut Reader) -> Result<(), CommandError> {
+    let lives = reader.replicas().await?;
+    let is_other = |life: &&ReplicaLife| !life.left.is_zero() && life.replica.version != env!("CARGO_PKG_VERSION");
+    let Some(other) = lives.iter().filter(|life| life.replica.id != engine.replica()).find(is_other) else {
+        return Ok(());
+    };
+    let (id, version, own) = (other.replica.id, &other.replica.version, env!("CARGO_PKG_VERSION"));
+    let detail = format!("replica {id} runs version {version}, and this one {own}");
+    Err(CommandError::new(Code::ReplicaVersionsDiffer, detail)
+        .then("bring all replicas to one version first: `gpuaas replica list` shows each one's"))
+}
+
+/// Ends a key from one moment to the next: nodes take no task of it any more. Where it is the one that signs, another signs at once: the staged
+/// one, or a fresh one. Ending twice is ending once.
+pub async fn revoke(engine: &Engine, caller: &Caller, key_id: &str) -> Result<SigningKeyRecord, CommandError> {
+    caller.must(Permission::KeysWrite)?;
+    let mut tx = engine.store().begin().await?;
+    let keys: Vec<SigningKeyRecord> = tx.signing_keys().await?.into_iter().map(|stored| stored.key).collect();
+    let found = keys.iter().find(|key| key.key_id == key_id).cloned();
+    let before = found.ok_or_else(|| CommandError::not_found("signing key", key_id))?;
+    if before.state == KeyState::Revoked {
+        return Ok(before);
+    }
+    let (version, now) = (tx.key_set_version().await? + 1, tx.database_now().await?);
+    let state = before.state.on(KeyEvent::Revoke)?;
+    let key = SigningKeyRecord { state, version, changed_at: now, ..before.clone() };
+    tx.update_signing_key(&key).await?;
+    announce(&mut tx, &key).await?;
+    let data = json!({ "version": version, "was": before.state });
+    audit(&mut tx, caller, AuditAction::KeyRevoke, format!("signing-key/{key_id}"), None, data).await?;
+    if before.state == KeyState::Active {
+        let staged = keys.into_iter().find(|key| key.state == KeyState::Staged);
+        let next = match staged {
+            Some(staged) => staged,
+            None => staged_at_once(engine, caller, &mut tx, (version, now)).await?,
+        };
+        change(&mut tx, next, KeyEvent::Activate, version, now).await?;
+    }
+    tx.commit().await?;
+    Ok(key)
+}
+
+/// A fresh key that waits for no node.
+async fn staged_at_once(
+    engine: &Engine,
+    caller: &Caller,
+    tx: &mut Tx,
+    (version, now): (u64, Timestamp),
+) -> Result<SigningKeyRecord, CommandError> {
+    let made = engine.keys().make(KeyState::Staged, version, now, &*engine.ports().entropy);
+    let mut made = made.map_err(|error| CommandError::new(Code::Internal, error.to_string()))?;
+    made.key.correlation = Some(caller.correlation);
+    tx.insert_signing_key(&made).await?;
     Ok(made.key)
 }
 

@@ -119,7 +119,7 @@ pub async fn issue_enrollment(
     caller.must(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
-    seen.must_hold(&node.name, node.generation)?;
+    seen.must_hold(&node.name, &node)?;
     if !matches!(node.state, NodeState::Registered | NodeState::Enrolled) {
         return Err(CommandError::new(
             Code::StateConflict,
@@ -226,7 +226,7 @@ pub async fn reset(
     caller.must(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
     let mut node = tx.node(id).await?;
-    seen.must_hold(&node.name, node.generation)?;
+    seen.must_hold(&node.name, &node)?;
     node.state = node.state.on(NodeEvent::Reset)?;
     // Whatever still holds a certificate of the time before is nobody now.
     node.epoch += 1;

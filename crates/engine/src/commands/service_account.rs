@@ -7,13 +7,18 @@ use gpuaas_store::{ServiceAccountRecord, StoreError, TokenRecord};
 use gpuaas_trust::{ApiToken, SecretText};
 use serde_json::json;
 
-use super::{audit, token::PREFIX};
+use super::{
+    audit,
+    token::{PREFIX, refuse_one_too_many},
+};
 use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
 
 /// Life of a token where none is asked for.
 const TTL_SECONDS: u64 = 3_600;
 /// Longest life of a token: what a program lost works no longer than that.
 const TTL_SECONDS_MAX: u64 = 30 * 24 * 3_600;
+/// Service accounts of one project.
+const ACCOUNTS_MAX: usize = 100;
 
 /// Makes a service account.
 pub async fn create(
@@ -38,6 +43,12 @@ pub async fn create(
     let account = ServiceAccountRecord { id, project, name, role, created_at: ports.clock.now(), deleted_at: None };
     let mut tx = engine.store().begin().await?;
     tx.project(project).await?;
+    if tx.service_accounts(project).await?.len() >= ACCOUNTS_MAX {
+        let detail = format!("the project has {ACCOUNTS_MAX} service accounts, and may not have more");
+        return Err(CommandError::new(Code::LimitReached, detail).then(
+            "delete some that are not needed: `gpuaas service-account list`, `gpuaas service-account delete NAME`",
+        ));
+    }
     tx.insert_service_account(&account).await?;
     let data = json!({ "name": account.name, "role": role });
     let (kind, correlation) = (EventKind::ServiceAccountCreated, Some(caller.correlation));
@@ -105,6 +116,7 @@ pub async fn create_token(
         expires_at: Some(now.plus(Duration::from_secs(ttl))),
         revoked_at: None,
     };
+    refuse_one_too_many(&mut tx, token.project, now).await?;
     tx.insert_token(&token).await?;
     let data = json!({ "name": token.name, "role": token.role });
     let (id, correlation) = (token.id.to_string(), Some(caller.correlation));

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{AuditAction, Code, EventKind, Permission, ProjectId, Role, TokenId};
-use gpuaas_store::TokenRecord;
+use gpuaas_model::{AuditAction, Code, EventKind, Permission, ProjectId, Role, Timestamp, TokenId};
+use gpuaas_store::{Reader, StoreError, TokenRecord};
 use gpuaas_trust::{ApiToken, SecretText};
 use serde_json::json;
 
@@ -18,6 +18,10 @@ const NAME_BYTES_MAX: usize = 100;
 const TTL_SECONDS: u64 = 30 * 24 * 3_600;
 /// Longest life of a token.
 const TTL_SECONDS_MAX: u64 = 365 * 24 * 3_600;
+/// Good tokens of one project, those of its service accounts among them; as many of the platform itself.
+const TOKENS_MAX: u64 = 1_000;
+/// For so long after its end a token is listed, and whoever sends it is told why it is refused.
+const ENDED_KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// What a token is to be.
 #[derive(Clone, Debug)]
@@ -65,6 +69,7 @@ pub async fn create(
     if let Some(project) = token.project {
         tx.project(project).await?;
     }
+    refuse_one_too_many(&mut tx, token.project, now).await?;
     tx.insert_token(&token).await?;
     let data = json!({ "name": token.name, "role": token.role });
     let (id, correlation) = (token.id.to_string(), Some(caller.correlation));
@@ -78,16 +83,46 @@ pub async fn create(
 pub async fn revoke(engine: &Engine, caller: &Caller, id: TokenId) -> Result<TokenRecord, CommandError> {
     caller.must(Permission::TokensWrite)?;
     let mut tx = engine.store().begin().await?;
-    let token = tx.revoke_token(id, engine.ports().clock.now()).await?;
+    let token = tx.token(id).await?;
     let seen = token.project.map_or(caller.principal.role.is_of_platform(), |project| caller.principal.sees(project));
     if !seen {
         return Err(CommandError::not_found("token", id));
     }
+    if token.revoked_at.is_some() {
+        return Ok(token);
+    }
+    let token = tx.revoke_token(id, engine.ports().clock.now()).await?;
     let correlation = Some(caller.correlation);
     platform_event(&mut tx, EventKind::TokenRevoked, "token", id.to_string(), correlation, json!({})).await?;
     audit(&mut tx, caller, AuditAction::TokenRevoke, format!("token/{id}"), token.project, json!({})).await?;
     tx.commit().await?;
     Ok(token)
+}
+
+/// Refuses a further token to a project, or to the platform itself, that has as many good ones as it may.
+pub(super) async fn refuse_one_too_many(
+    reader: &mut Reader,
+    project: Option<ProjectId>,
+    now: Timestamp,
+) -> Result<(), CommandError> {
+    if reader.good_tokens(project, now).await? < TOKENS_MAX {
+        return Ok(());
+    }
+    let of = if project.is_some() { "project" } else { "platform" };
+    Err(CommandError::new(Code::LimitReached, format!("the {of} has {TOKENS_MAX} tokens, and may not have more"))
+        .then("withdraw some that are not needed: `gpuaas token list`, `gpuaas token revoke ID`"))
+}
+
+/// Removes tokens that have not been good for so long that nobody asks why.
+pub(crate) async fn purge(engine: &Engine) -> Result<(), StoreError> {
+    let now = engine.ports().clock.now().as_millis();
+    let kept_since = Timestamp::from_millis(now - i64::try_from(ENDED_KEPT.as_millis()).unwrap_or(i64::MAX));
+    if !engine.store().read().await?.has_tokens_to_purge(kept_since).await? {
+        return Ok(());
+    }
+    let mut tx = engine.store().begin().await?;
+    tx.purge_tokens(kept_since).await?;
+    tx.commit().await
 }
 
 fn check(new: &NewToken) -> Result<(), CommandError> {

@@ -321,7 +321,7 @@ async fn visible(
     let rows = WorkloadRows::load(tx, id).await?;
     caller.must_see(rows.workload.project, "workload", id)?;
     caller.must(permission)?;
-    seen.must_hold(&rows.workload.name, rows.workload.revision)?;
+    seen.must_hold(&rows.workload.name, &rows.workload)?;
     Ok(rows)
 }
 

@@ -1,5 +1,7 @@
 //! Task-signing keys and service accounts.
 
+use std::time::Duration;
+
 use gpuaas_model::{KeyState, ProjectId, Role, ServiceAccountId, TaskState, TokenId};
 use gpuaas_store::{ServiceAccountRecord, SigningKeyRecord, Store, StoreError, StoredSigningKey, TokenRecord};
 
@@ -60,6 +62,40 @@ pub(crate) async fn open_tasks_are_counted_by_the_key_that_signed_them(world: Wo
     let ended = gpuaas_store::TaskRecord { state: TaskState::Succeeded, ..task.clone() };
     tx.update_task(&ended, task.state).await.unwrap();
     assert_eq!(tx.open_tasks_signed_by("key").await.unwrap(), 0);
+    tx.commit().await.unwrap();
+}
+
+pub(crate) async fn tokens_are_counted_while_they_are_good_and_removed_once_they_are_not(world: World) {
+    let store = world.open().await;
+    let (project, _, _) = given::placed(&store, "gpu-1").await;
+    let at = |seconds| NOW.plus(Duration::from_secs(seconds));
+    let token = |expires_at| TokenRecord {
+        id: TokenId::from_uuid(given::uuid()),
+        name: "ci".into(),
+        sha256: given::digest(),
+        role: Role::Viewer,
+        project: Some(project.id),
+        service_account: None,
+        created_at: NOW,
+        expires_at,
+        revoked_at: None,
+    };
+    let (short, withdrawn, for_ever) = (token(Some(at(10))), token(Some(at(1_000))), token(None));
+    let mut tx = store.begin().await.unwrap();
+    for token in [&short, &withdrawn, &for_ever] {
+        tx.insert_token(token).await.unwrap();
+    }
+    tx.insert_token(&TokenRecord { project: None, ..token(None) }).await.unwrap();
+    assert_eq!(tx.good_tokens(Some(project.id), NOW).await.unwrap(), 3);
+    assert_eq!(tx.good_tokens(None, NOW).await.unwrap(), 1);
+    tx.revoke_token(withdrawn.id, at(5)).await.unwrap();
+    assert_eq!(tx.good_tokens(Some(project.id), at(6)).await.unwrap(), 2);
+    assert_eq!(tx.good_tokens(Some(project.id), at(10)).await.unwrap(), 1);
+    for (moment, gone) in [(5, 0), (6, 1), (10, 0), (11, 1), (100_000, 0)] {
+        assert_eq!(tx.has_tokens_to_purge(at(moment)).await.unwrap(), gone > 0, "{moment}");
+        assert_eq!(tx.purge_tokens(at(moment)).await.unwrap(), gone, "{moment}");
+    }
+    assert_eq!(tx.tokens(Some(project.id)).await.unwrap(), [for_ever]);
 }
 
 fn account(project: ProjectId, name: &str) -> ServiceAccountRecord {

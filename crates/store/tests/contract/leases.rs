@@ -57,6 +57,34 @@ pub(crate) async fn a_released_lease_is_free_at_once_and_its_fence_still_grows(w
     assert_eq!(fences, [2, 3, 4]);
 }
 
+pub(crate) async fn turns_are_given_up_for_good_and_those_that_nobody_gave_up_are_removed_once_they_have_run_out(
+    world: World,
+) {
+    let store = world.open().await;
+    let (ada, bob) = (replica(), replica());
+    let held = async || {
+        let mut reader = store.read().await.unwrap();
+        let mut held = Vec::new();
+        for name in ["turn/a", "turn/b", "turn/c", "operation/train"] {
+            held.push(reader.lease(name).await.unwrap().is_some());
+        }
+        held
+    };
+    for name in ["turn/a", "turn/b", "turn/c", "operation/train"] {
+        let ttl = if name == "turn/b" { LONG } else { Duration::from_millis(1) };
+        store.acquire_lease(name, ada, ttl).await.unwrap().expect("nobody holds it");
+    }
+    store.give_up_lease("turn/a", bob).await.unwrap();
+    assert_eq!(held().await, [true; 4], "only its holder gives it up");
+    store.give_up_lease("turn/a", ada).await.unwrap();
+    assert_eq!(held().await, [false, true, true, true]);
+    tokio::time::sleep(Duration::from_millis(40)).await;
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(tx.purge_leases("turn/").await.unwrap(), 1);
+    tx.commit().await.unwrap();
+    assert_eq!(held().await, [false, true, false, true], "one is held, and the other is no turn: its fence stays");
+}
+
 pub(crate) async fn a_stale_fence_is_refused(world: World) {
     let (old, new) = (world.open().await, world.open().await);
     let (ada, bob) = (replica(), replica());

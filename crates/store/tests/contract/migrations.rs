@@ -1,10 +1,13 @@
 //! Opening: forward only, and never on a history that is not this version's.
 
-use gpuaas_store::{Store, StoreError, StoreOptions};
+use std::time::Duration;
+
+use gpuaas_model::{Role, TokenId};
+use gpuaas_store::{Store, StoreError, StoreOptions, TokenRecord};
 
 use super::{
     given,
-    world::{World, at_once},
+    world::{NOW, World, at_once},
 };
 
 pub(crate) async fn a_store_of_a_newer_version_is_refused(world: World) {
@@ -38,6 +41,54 @@ pub(crate) async fn opening_again_keeps_rows_and_migrates_nothing(world: World) 
     assert_eq!(reader.project(project.id).await.unwrap(), project);
     assert_eq!(reader.allocation(allocation.id).await.unwrap(), allocation);
     assert_eq!(world.number("select count(*) from schema_versions").await, versions);
+}
+
+pub(crate) async fn rows_of_before_say_in_columns_what_their_documents_do(world: World) {
+    let store = world.open().await;
+    let (_, node, _) = given::placed(&store, "gpu-1").await;
+    let expiring = TokenRecord {
+        id: TokenId::from_uuid(given::uuid()),
+        name: "ada".into(),
+        sha256: given::digest(),
+        role: Role::PlatformAdmin,
+        project: None,
+        service_account: None,
+        created_at: NOW,
+        expires_at: Some(NOW.plus(Duration::from_secs(60))),
+        revoked_at: None,
+    };
+    let of = |expires_at, revoked_at| TokenRecord {
+        id: TokenId::from_uuid(given::uuid()),
+        sha256: given::digest(),
+        expires_at,
+        revoked_at,
+        ..expiring.clone()
+    };
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_task(&given::task(&node)).await.unwrap();
+    for token in [expiring.clone(), of(None, None), of(expiring.expires_at, Some(NOW))] {
+        tx.insert_token(&token).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    store.close().await;
+    for undo in [
+        "drop index tasks_key",
+        "drop index tokens_end",
+        "drop index tokens_project",
+        "alter table tasks drop column key_id",
+        "alter table tokens drop column ends_at",
+        "delete from schema_versions where version = 4",
+    ] {
+        world.sql(undo).await.unwrap();
+    }
+    let store = world.open().await;
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.open_tasks_signed_by("key").await.unwrap(), 1);
+    let mut good = Vec::new();
+    for seconds in [0, 59, 60] {
+        good.push(reader.good_tokens(None, NOW.plus(Duration::from_secs(seconds))).await.unwrap());
+    }
+    assert_eq!(good, [2, 2, 1]);
 }
 
 pub(crate) async fn many_may_open_a_fresh_store_at_once(world: World) {

@@ -1,9 +1,9 @@
 //! `gpuaas support`.
 
+mod gather;
 mod redact;
 
 use std::{
-    collections::VecDeque,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -14,32 +14,12 @@ use flate2::{Compression, write::GzEncoder};
 use gpuaas_client::Client;
 use gpuaas_server::write_private;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{cli::Target, output};
 
-/// Objects of one kind in a bundle: the newest.
-const KEPT_MAX: usize = 5_000;
-/// Pages of a list that are read at most; events and audit of a year are not what a bundle is for.
-const PAGES_MAX: usize = 200;
 /// Longest file that is added, in bytes; of a longer one the end is taken.
 const ADDED_BYTES_MAX: u64 = 32 * 1_024 * 1_024;
-
-/// The lists that make up a bundle, each with the parameter that asks for its next page, where it has pages.
-const LISTS: [(&str, Option<&str>); 12] = [
-    ("replicas", None),
-    ("projects", None),
-    ("nodes", Some("cursor")),
-    ("allocations", Some("cursor")),
-    ("apps", None),
-    ("artifacts", None),
-    ("workloads", Some("cursor")),
-    ("operations", Some("cursor")),
-    ("tasks", Some("cursor")),
-    ("signing-keys", None),
-    ("events", Some("after")),
-    ("audit", Some("after")),
-];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -73,12 +53,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         })),
     )];
     let mut missing = Vec::new();
-    for (name, pages_by) in LISTS {
-        match gathered(client, name, pages_by).await {
-            Ok(items) => entries.push((format!("{name}.json"), written(&items))),
-            Err(error) => missing.push(format!("{name}: {error}")),
-        }
-    }
+    gather::lists(client, &mut entries, &mut missing).await;
     for path in ["/readyz?verbose", "/metrics"] {
         let name = path.trim_start_matches('/').split('?').next().unwrap_or_default();
         match client.read_text(path).await {
@@ -88,7 +63,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     }
     for path in &add {
         let name = path.file_name().context("a file has a name")?.to_string_lossy().into_owned();
-        entries.push((format!("added/{name}"), end_of(path)?));
+        entries.push((name_of_added(&entries, &name), end_of(path)?));
     }
     if !missing.is_empty() {
         entries.push(("missing.json".to_owned(), written(&missing)));
@@ -105,29 +80,18 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     output::one(target.output, &bundled, words, &bundled.file)
 }
 
-/// The newest objects of a list.
-async fn gathered(client: &Client, list: &str, pages_by: Option<&str>) -> anyhow::Result<VecDeque<Value>> {
-    let mut kept = VecDeque::new();
-    let mut cursor: Option<String> = None;
-    for _ in 0..PAGES_MAX {
-        let place = pages_by.zip(cursor.as_deref());
-        let mut page = client.read_page(list, pages_by.is_some(), place).await?;
-        let items = page["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
-        kept.extend(items);
-        kept.drain(..kept.len().saturating_sub(KEPT_MAX));
-        cursor = page["next_cursor"].as_str().map(str::to_owned);
-        if cursor.is_none() {
-            break;
-        }
-    }
-    Ok(kept)
-}
-
 fn written(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|error| format!("not written: {error}"))
 }
 
-/// The end of a file, as text.
+/// Where an added file goes: files of one name from several folders each have a place.
+fn name_of_added(entries: &[(String, String)], name: &str) -> String {
+    let further = (2..).map(|number| format!("added/{number}/{name}"));
+    let is_free = |place: &String| entries.iter().all(|(taken, _)| taken != place);
+    std::iter::once(format!("added/{name}")).chain(further).find(is_free).unwrap_or_default()
+}
+
+/// The end of a file, as text. A line of which only the end is there is left out: what it says of a secret may be in the other half.
 fn end_of(path: &Path) -> anyhow::Result<String> {
     use std::io::{Read, Seek, SeekFrom};
     let reading = || format!("reading {}", path.display());
@@ -136,7 +100,9 @@ fn end_of(path: &Path) -> anyhow::Result<String> {
     file.seek(SeekFrom::Start(length.saturating_sub(ADDED_BYTES_MAX))).with_context(reading)?;
     let mut bytes = Vec::new();
     file.take(ADDED_BYTES_MAX).read_to_end(&mut bytes).with_context(reading)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let is_cut = length > ADDED_BYTES_MAX;
+    Ok(if is_cut { text.split_once('\n').map_or_else(String::new, |(_, rest)| rest.to_owned()) } else { text })
 }
 
 fn packed(entries: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
@@ -151,4 +117,31 @@ fn packed(entries: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
     let mut encoder = archive.into_inner()?;
     encoder.flush()?;
     Ok(encoder.finish()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_one_name_each_have_a_place() {
+        let mut entries = Vec::new();
+        for _ in 0..3 {
+            entries.push((name_of_added(&entries, "server.log"), String::new()));
+        }
+        let places: Vec<&str> = entries.iter().map(|(place, _)| place.as_str()).collect();
+        assert_eq!(places, ["added/server.log", "added/2/server.log", "added/3/server.log"]);
+    }
+
+    #[test]
+    fn of_a_long_file_the_end_is_taken_from_its_first_whole_line() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut text = "x".repeat(ADDED_BYTES_MAX as usize - 10);
+        text.insert_str(0, "the token of this long line is ");
+        text.push_str("\nthe end\n");
+        std::fs::write(file.path(), &text).unwrap();
+        assert_eq!(end_of(file.path()).unwrap(), "the end\n");
+        std::fs::write(file.path(), "short\nand whole").unwrap();
+        assert_eq!(end_of(file.path()).unwrap(), "short\nand whole");
+    }
 }

@@ -33,7 +33,24 @@ async fn whoever_guesses_tokens_is_held_back_and_the_good_tokens_of_its_address_
         "node": crate::operations::NOBODYS_ID, "token": "x", "csr": "x", "machine_id": "x", "agent_version": "x",
     });
     let answer = send(&platform, Method::POST, "/api/v1/enroll", &[JSON], enrollment.to_string()).await;
-    assert_eq!((answer.status, answer.code()), (429, "rate_limited"), "{answer:?}");
+    assert_eq!((answer.status, answer.code()), (400, "enrollment_invalid"), "machines there still enroll: {answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_asks_too_often_takes_nothing_from_the_good_tokens_behind_it() {
+    let platform = Platform::start_with(0, &[("GPUAAS_REQUESTS_PER_ADDRESS", "1")]);
+    let good = bearer(&platform);
+    let whoami =
+        async |headers: &[(&str, &str)]| send(&platform, Method::GET, "/api/v1/whoami", headers, "").await.status;
+    assert_eq!(whoami(&[("authorization", &good)]).await, 200);
+    let mut strangers = 0;
+    while whoami(&[]).await != 429 {
+        strangers += 1;
+        assert!(strangers < 100, "an address is held back");
+    }
+    for _ in 0..20 {
+        assert_eq!(whoami(&[("authorization", &good)]).await, 200, "a good token is charged to itself alone");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

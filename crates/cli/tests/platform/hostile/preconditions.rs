@@ -53,18 +53,24 @@ async fn a_mutation_under_a_tag_happens_only_while_the_object_is_as_it_was_seen(
     let present = tag(&target, NODE).await;
     let other = RegisterNode { name: "gpu-02".to_owned(), ..RegisterNode::default() };
     target.platform.client().register_node(&other).await.expect("registered");
+    // As a name that was given to another node since: that one is at the same revision.
+    let of_another = tag(&target, "/api/v1/nodes/gpu-02").await;
     let before = target.holds().await;
-    let (revision, digest) = present.trim_matches('"').split_once('-').expect("of ours");
+    let (id, rest) = present.trim_matches('"').split_once('.').expect("of ours");
+    let (revision, digest) = rest.split_once('-').expect("of ours");
+    assert_eq!(of_another.split(['.', '-']).nth(5), Some(revision));
     let later = revision.parse::<u64>().expect("a number") + 1;
     for stale in [
-        format!("\"{later}-{digest}\""),
-        format!("\"-{later}-{digest}\""),
+        of_another,
+        format!("\"{id}.{later}-{digest}\""),
+        format!("\"{id}.-{later}-{digest}\""),
+        format!("\"{revision}-{digest}\""),
         format!("W/{present}"),
         "\"never ours\"".replace(' ', "-"),
         "\"\"".to_owned(),
-        format!("\"{revision}\""),
-        format!("\"99999999999999999999-{digest}\""),
-        format!("W/\"a\", \"{later}-{digest}\""),
+        format!("\"{id}.{revision}\""),
+        format!("\"{id}.99999999999999999999-{digest}\""),
+        format!("W/\"a\", \"{id}.{later}-{digest}\""),
     ] {
         for path in [ENROLLMENT, "/api/v1/nodes/gpu-01/reset"] {
             let answer = target.send(&Method::POST, path, &[("if-match", &stale)], "").await;
@@ -99,4 +105,38 @@ async fn an_operation_that_compares_nothing_refuses_a_tag_instead_of_ignoring_it
     }
     assert!(tried >= 10, "{tried}");
     assert_eq!(target.holds().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_under_a_key_is_another_one_when_it_asks_for_another_tag() {
+    let target = Target::start().await;
+    let present = tag(&target, NODE).await;
+    let ask = async |key: &str, etag: &str| {
+        let answer = target.send(&Method::POST, ENROLLMENT, &[("idempotency-key", key), ("if-match", etag)], "").await;
+        (answer.status, answer.code().to_owned())
+    };
+    assert_eq!(ask("k-1", &present).await.0, 201);
+    assert_eq!(ask("k-1", &present).await.0, 201, "it is answered again");
+    assert_eq!(ask("k-1", "*").await, (422, "idempotency_key_reused".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_shows_tags_and_asks_under_them() {
+    let target = Target::start().await;
+    let shown = |noun: &str, object: &str| {
+        let ended = target.platform.gpuaas(&[noun, "show", object, "--etag"]);
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        String::from_utf8(ended.stdout).expect("a text").trim().to_owned()
+    };
+    let ended = |arguments: &[&str]| target.platform.gpuaas(arguments).status.code();
+    let (node, other) = (shown("node", "gpu-01"), shown("node", "demo-1"));
+    assert_eq!(node, tag(&target, NODE).await);
+    assert_eq!(ended(&["node", "enroll", "gpu-01", "--if-match", &other]), Some(5));
+    assert_eq!(ended(&["node", "enroll", "gpu-01", "--if-match", &node]), Some(0));
+    let allocation = shown("allocation", &target.allocation);
+    assert_eq!(target.platform.json(&["allocation", "show", &target.allocation])["state"], "active");
+    assert_eq!(ended(&["allocation", "release", &target.allocation, "--if-match", &node]), Some(5));
+    assert_eq!(ended(&["allocation", "release", &target.allocation, "--if-match", &allocation]), Some(0));
+    assert_eq!(ended(&["allocation", "release", &target.allocation, "--if-match", &allocation]), Some(5));
+    assert_eq!(target.platform.json(&["allocation", "show", &target.allocation])["state"], "released");
 }

@@ -1,0 +1,169 @@
+//! The audit of refusals when there are too many: one record for all that were left out.
+//!
+//! Guarantees: no token and no address makes the audit grow faster than its pace, and one summary of [`SUMMARY_AFTER`] for each of at most
+//! [`SUMMARIES_MAX`] tokens. Nothing is left out in silence: what the process had not summarised when it ended alone is lost.
+
+use std::{
+    collections::BTreeMap,
+    num::NonZeroU32,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use gpuaas_engine::port::Runtime;
+use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, Principal, ProjectId, TokenId};
+use gpuaas_store::NewAudit;
+use serde_json::json;
+
+use crate::{limits::PeerAddress, pace::Pace, refusals, state::ApiState};
+
+/// Refusals a second by one token that are recorded one by one; four times as many at once.
+const PER_TOKEN: NonZeroU32 = NonZeroU32::new(5).expect("it is not zero");
+/// The same from one address, whatever tokens it has.
+const PER_ADDRESS: NonZeroU32 = NonZeroU32::new(20).expect("it is not zero");
+/// How long refusals are gathered before they are recorded together.
+const SUMMARY_AFTER: Duration = Duration::from_secs(10);
+/// Tokens of which refusals are gathered at once; of more they are told in one record.
+const SUMMARIES_MAX: usize = 100;
+/// Who is named as the actor in that one.
+const SEVERAL: &str = "several";
+
+/// What of refusals is recorded, and what was left out.
+pub(crate) struct RefusalFlood {
+    tokens: Pace<TokenId>,
+    addresses: Pace<PeerAddress>,
+    gathered: Mutex<BTreeMap<Option<TokenId>, LeftOut>>,
+    runtime: Arc<dyn Runtime>,
+}
+
+/// Refusals of one token, or of several.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct LeftOut {
+    actor: String,
+    project: Option<ProjectId>,
+    counts: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
+}
+
+impl RefusalFlood {
+    pub(crate) fn new(runtime: Arc<dyn Runtime>) -> Self {
+        let (tokens, addresses) = (Pace::per_second(PER_TOKEN), Pace::per_second(PER_ADDRESS));
+        Self { tokens, addresses, gathered: Mutex::default(), runtime }
+    }
+
+    /// Whether a refusal is to be recorded by itself.
+    pub(crate) fn is_few(&self, token: TokenId, from: Option<PeerAddress>) -> bool {
+        let now = self.runtime.elapsed();
+        self.tokens.take(&token, now).is_ok() && from.is_none_or(|from| self.addresses.take(&from, now).is_ok())
+    }
+
+    /// Counts a refusal that is not recorded by itself. True when it is the first: a summary is due.
+    pub(crate) fn leave_out(&self, principal: &Principal, action: AuditAction, code: Code) -> bool {
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = Some(principal.token);
+        let key = if gathered.contains_key(&own) || gathered.len() < SUMMARIES_MAX { own } else { None };
+        let is_first = !gathered.contains_key(&key);
+        let left_out = gathered.entry(key).or_insert_with(|| match key {
+            Some(_) => LeftOut { actor: principal.name.clone(), project: principal.project, counts: BTreeMap::new() },
+            None => LeftOut { actor: SEVERAL.to_owned(), ..LeftOut::default() },
+        });
+        *left_out.counts.entry(action.as_str()).or_default().entry(code.as_str()).or_default() += 1;
+        is_first
+    }
+
+    /// The record of what was left out since the last one: the token's own, and that of several where they have none.
+    fn summaries(&self, token: TokenId) -> Vec<NewAudit> {
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = [gathered.remove(&Some(token)), gathered.remove(&None)];
+        due.into_iter().flatten().map(LeftOut::record).collect()
+    }
+}
+
+impl LeftOut {
+    fn record(self) -> NewAudit {
+        let count: u64 = self.counts.values().flat_map(BTreeMap::values).sum();
+        NewAudit {
+            actor: self.actor,
+            actor_type: ActorType::Principal,
+            action: AuditAction::RequestsRefuse,
+            target: "request".to_owned(),
+            project: self.project,
+            result: AuditResult::Refused,
+            correlation: None,
+            metadata: json!({ "count": count, "codes": self.counts }),
+        }
+    }
+}
+
+/// Records in a while what is left out of that token until then.
+pub(crate) fn summarise_later(state: ApiState, token: TokenId) {
+    let ports = state.engine.ports().clone();
+    let due = ports.runtime.sleep_until(ports.clock.now().plus(SUMMARY_AFTER));
+    let summarise = async move {
+        due.await;
+        for record in state.refusals.summaries(token) {
+            refusals::append(&state, &record).await;
+        }
+    };
+    ports.runtime.spawn("summary of refusals", Box::pin(summarise));
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_model::{Role, Timestamp};
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Stopped(Mutex<Duration>);
+
+    impl Runtime for Stopped {
+        fn spawn(&self, _: &'static str, _: futures::future::BoxFuture<'static, ()>) {}
+
+        fn elapsed(&self) -> Duration {
+            *self.0.lock().unwrap()
+        }
+
+        fn sleep_until(&self, _: Timestamp) -> futures::future::BoxFuture<'static, ()> {
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    fn principal(number: u128) -> Principal {
+        let token = TokenId::from_uuid(Uuid::from_u128(number));
+        Principal { token, name: format!("p{number}"), role: Role::Viewer, project: None, service_account: None }
+    }
+
+    #[test]
+    fn few_are_recorded_one_by_one_and_a_flood_is_counted() {
+        let clock = Arc::new(Stopped::default());
+        let flood = RefusalFlood::new(clock.clone());
+        let (ada, bob) = (principal(1), principal(2));
+        assert_eq!((0..1_000).filter(|_| flood.is_few(ada.token, None)).count(), 20);
+        assert!(flood.is_few(bob.token, None), "another token has its own pace");
+        let due = (0..7).map(|_| flood.leave_out(&ada, AuditAction::NodeReset, Code::Forbidden)).collect::<Vec<_>>();
+        assert_eq!(due, [true, false, false, false, false, false, false], "one summary for all of them");
+        flood.leave_out(&ada, AuditAction::TokenCreate, Code::FieldInvalid);
+        let told = flood.summaries(ada.token);
+        assert_eq!((told.len(), told[0].actor.as_str(), told[0].result), (1, "p1", AuditResult::Refused));
+        let codes = json!({ "node.reset": { "forbidden": 7 }, "token.create": { "field_invalid": 1 } });
+        assert_eq!(told[0].metadata, json!({ "count": 8, "codes": codes }));
+        assert_eq!(flood.summaries(ada.token), []);
+        *clock.0.lock().unwrap() += Duration::from_secs(1);
+        assert!(flood.is_few(ada.token, None));
+    }
+
+    #[test]
+    fn an_address_with_many_tokens_is_held_back_and_many_tokens_share_a_summary() {
+        let flood = RefusalFlood::new(Arc::new(Stopped::default()));
+        let here = Some(PeerAddress::of([192, 0, 2, 1].into()));
+        let recorded = (0..1_000).filter(|number| flood.is_few(principal(*number).token, here)).count();
+        assert_eq!(recorded, 80);
+        let due =
+            (0..1_000).filter(|number| flood.leave_out(&principal(*number), AuditAction::NodeReset, Code::Forbidden));
+        assert_eq!(due.count(), SUMMARIES_MAX + 1);
+        let told = flood.summaries(principal(0).token);
+        assert_eq!(told.iter().map(|record| record.actor.as_str()).collect::<Vec<_>>(), ["p0", SEVERAL]);
+        assert_eq!(told[1].metadata["count"], 900);
+    }
+}

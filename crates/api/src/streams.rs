@@ -1,0 +1,264 @@
+//! Answers that go on: each ends with the right to it, and no token holds more than its share.
+//!
+//! Guarantees: a stream ends at its token's expiry, with the word that the token was withdrawn, and, where that word was lost,
+//! [`CHECK_EVERY`] after it at the latest.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt};
+use gpuaas_engine::port::Ports;
+use gpuaas_model::{Code, Timestamp, TokenId};
+use gpuaas_store::{Change, Store, StoreError, repeated};
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+
+use crate::{problem::ApiProblem, state::ApiState};
+
+/// Streams that a token holds at once: a page of the workload shell holds one, a command that waits another.
+const PER_TOKEN_MAX: usize = 100;
+/// How often a token is looked up again when nobody says that it was withdrawn.
+const CHECK_EVERY: Duration = Duration::from_secs(30);
+
+/// How many streams each token holds.
+#[derive(Default)]
+pub(crate) struct Streams(Mutex<HashMap<TokenId, usize>>);
+
+/// One stream's place among those of its token.
+struct Place {
+    streams: Arc<Streams>,
+    token: TokenId,
+}
+
+impl Streams {
+    fn take(self: &Arc<Self>, token: TokenId) -> Result<Place, ApiProblem> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = held.entry(token).or_default();
+        if *count >= PER_TOKEN_MAX {
+            let detail = format!("this token holds {PER_TOKEN_MAX} streams already");
+            return Err(ApiProblem::new(Code::RateLimited, detail).then("end one of them, or use another token"));
+        }
+        *count += 1;
+        Ok(Place { streams: self.clone(), token })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut held = self.streams.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = held.get_mut(&self.token) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.token);
+            }
+        }
+    }
+}
+
+/// The stream for as long as the token is good; refused to a token that holds too many.
+pub(crate) fn lasting<S: Stream>(
+    state: &ApiState,
+    token: TokenId,
+    stream: S,
+) -> Result<impl Stream<Item = S::Item> + use<S>, ApiProblem> {
+    let place = state.streams.take(token)?;
+    let (store, ports) = (state.engine.store().clone(), state.engine.ports().clone());
+    Ok(stream.take_until(async move {
+        // Given back with the stream, however that ends.
+        let _place = place;
+        end_of(&store, &ports, token).await;
+    }))
+}
+
+/// Completes when the token is good no more, or nobody can tell.
+async fn end_of(store: &Store, ports: &Ports, token: TokenId) {
+    // Listened to before the first look: a withdrawal in between is not missed.
+    let mut changes = store.changes();
+    loop {
+        let now = ports.clock.now();
+        let expiry = match repeated(async || good_until(store, now, token).await).await {
+            Ok(Some(expiry)) => expiry,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(%error, "a stream ends: its token cannot be looked up");
+                return;
+            }
+        };
+        let due = ports.runtime.sleep_until(expiry.min(now.plus(CHECK_EVERY)));
+        tokio::select! {
+            biased;
+            () = withdrawn(&mut changes, token) => {}
+            () = due => {}
+        }
+    }
+}
+
+/// When a token that is good will end by itself; `None` for one that is not.
+async fn good_until(store: &Store, now: Timestamp, token: TokenId) -> Result<Option<Timestamp>, StoreError> {
+    let token = match store.read().await?.token(token).await {
+        Ok(token) => token,
+        Err(StoreError::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let expiry = token.expires_at.unwrap_or(Timestamp::from_millis(i64::MAX));
+    Ok((token.revoked_at.is_none() && expiry > now).then_some(expiry))
+}
+
+/// Waits for the word that the token was withdrawn; words that were missed count as that.
+async fn withdrawn(changes: &mut Receiver<Change>, token: TokenId) {
+    loop {
+        match changes.recv().await {
+            Ok(Change::Token(changed)) if changed == token => return,
+            Ok(Change::Token(_) | Change::Event { .. } | Change::Operation(_) | Change::Node(_)) => {}
+            Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::BoxFuture;
+    use gpuaas_model::{Clock, Coded, Entropy, Role, Runtime};
+    use gpuaas_store::{StoreOptions, TokenRecord};
+    use tokio::{
+        sync::{mpsc, watch},
+        task::JoinHandle,
+    };
+
+    use super::*;
+
+    const BEGIN: Timestamp = Timestamp::from_millis(1_000_000);
+
+    /// Time that passes when it is told to, and tells until when somebody waits.
+    struct Told {
+        now: watch::Sender<Timestamp>,
+        waits: mpsc::UnboundedSender<u64>,
+    }
+
+    impl Clock for Told {
+        fn now(&self) -> Timestamp {
+            *self.now.borrow()
+        }
+    }
+
+    impl Entropy for Told {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(7);
+        }
+    }
+
+    impl Runtime for Told {
+        fn spawn(&self, _: &'static str, _: BoxFuture<'static, ()>) {}
+
+        fn elapsed(&self) -> Duration {
+            self.now().since(BEGIN)
+        }
+
+        fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
+            self.waits.send(at.since(BEGIN).as_secs()).unwrap();
+            let mut now = self.now.subscribe();
+            Box::pin(async move {
+                let _ = now.wait_for(|now| *now >= at).await;
+            })
+        }
+    }
+
+    /// A stream of a token, in a store that two processes have open: neither hears the other's hints.
+    struct World {
+        time: Arc<Told>,
+        waits: mpsc::UnboundedReceiver<u64>,
+        token: TokenId,
+        store: Store,
+        other: Store,
+        stream: JoinHandle<()>,
+        _folder: tempfile::TempDir,
+    }
+
+    impl World {
+        async fn with_token_of_seconds(seconds: u64) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
+            let (send, waits) = mpsc::unbounded_channel();
+            let time = Arc::new(Told { now: watch::Sender::new(BEGIN), waits: send });
+            let store = Store::open(&options, time.clone()).await.unwrap();
+            let other = Store::open(&options, time.clone()).await.unwrap();
+            let token = TokenId::from_uuid(uuid::Uuid::from_u128(1));
+            let record = TokenRecord {
+                id: token,
+                name: "robot".to_owned(),
+                sha256: "0".repeat(64),
+                role: Role::PlatformOperator,
+                project: None,
+                service_account: None,
+                created_at: BEGIN,
+                expires_at: Some(BEGIN.plus(Duration::from_secs(seconds))),
+                revoked_at: None,
+            };
+            let mut tx = store.begin().await.unwrap();
+            tx.insert_token(&record).await.unwrap();
+            tx.commit().await.unwrap();
+            let ports = Ports { clock: time.clone(), entropy: time.clone(), runtime: time.clone() };
+            let watching = store.clone();
+            let stream = tokio::spawn(async move { end_of(&watching, &ports, token).await });
+            Self { time, waits, token, store, other, stream, _folder: folder }
+        }
+
+        /// Until when the stream waits, once it has looked.
+        async fn waits(&mut self) -> u64 {
+            self.waits.recv().await.unwrap()
+        }
+
+        fn pass(&self, seconds: u64) {
+            self.time.now.send_modify(|now| *now = now.plus(Duration::from_secs(seconds)));
+        }
+
+        async fn withdraw(&self, through: &Store) {
+            let mut tx = through.begin().await.unwrap();
+            tx.revoke_token(self.token, self.time.now()).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_with_the_word_that_its_token_was_withdrawn() {
+        let mut world = World::with_token_of_seconds(3_600).await;
+        assert_eq!(world.waits().await, 30);
+        world.withdraw(&world.store).await;
+        tokio::time::timeout(Duration::from_secs(20), world.stream).await.expect("no time has to pass").unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_stream_whose_word_was_lost_ends_thirty_seconds_later() {
+        let mut world = World::with_token_of_seconds(3_600).await;
+        assert_eq!(world.waits().await, 30);
+        world.withdraw(&world.other).await;
+        world.pass(30);
+        tokio::time::timeout(Duration::from_secs(20), world.stream).await.expect("it looked again").unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_at_the_expiry_of_its_token_and_not_before() {
+        let mut world = World::with_token_of_seconds(40).await;
+        assert_eq!(world.waits().await, 30);
+        world.pass(30);
+        assert_eq!(world.waits().await, 40, "it goes on for what is left");
+        world.pass(10);
+        tokio::time::timeout(Duration::from_secs(20), world.stream).await.expect("its time is over").unwrap();
+    }
+
+    #[test]
+    fn a_token_holds_its_share_of_streams_and_gets_back_what_it_ends() {
+        let streams = Arc::new(Streams::default());
+        let (ada, bob) = (TokenId::from_uuid(uuid::Uuid::from_u128(1)), TokenId::from_uuid(uuid::Uuid::from_u128(2)));
+        let mut held: Vec<Place> = (0..PER_TOKEN_MAX).map(|_| streams.take(ada).expect("a place")).collect();
+        assert_eq!(streams.take(ada).err().expect("no place").cause().code(), Code::RateLimited);
+        assert!(streams.take(bob).is_ok());
+        held.pop();
+        held.push(streams.take(ada).expect("a place is free"));
+        held.clear();
+        assert!(streams.0.lock().unwrap().is_empty(), "nobody is remembered without a stream");
+    }
+}

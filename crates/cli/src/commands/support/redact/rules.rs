@@ -1,0 +1,129 @@
+//! How secrets are recognised: by their own form, or by the name that stands beside them.
+
+use std::sync::LazyLock;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use regex::Regex;
+
+/// A way to recognise secrets.
+pub(super) struct Rule {
+    /// What is said to have stood there.
+    pub(super) name: &'static str,
+    /// Takes `before` and `after` along, so that they can be put back; all else is taken out.
+    pub(super) pattern: Regex,
+    /// Tells a secret, the group of that name, from what only stands in its place.
+    pub(super) is_secret: fn(&str) -> bool,
+}
+
+/// What the names of secrets end with.
+const NAMES: &str = "(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|key[_-]data\
+                     |sealing[_-]key|credentials?)";
+/// The same for those whose values are secrets in any sentence.
+const PASSWORDS: &str = "(?:password|passwd|passphrase)";
+/// Between the lines of a key: where they end, or where a JSON text says so.
+const BREAK: &str = r"(?:\s|\\+[nr])";
+/// An alphabet of base64.
+const BASE64: &str = "[A-Za-z0-9+/=]";
+
+/// Characters from which on a text of one case without a digit is taken for a secret.
+const WORD_MAX: usize = 20;
+
+/// In this order: what is recognised by its own form before what is recognised by the name beside it.
+pub(super) static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    let mut rules = of_form();
+    rules.extend(of_requests());
+    rules.extend(of_names());
+    rules
+});
+
+fn rule(name: &'static str, pattern: &str, is_secret: fn(&str) -> bool) -> Rule {
+    Rule { name, pattern: Regex::new(pattern).expect("a pattern of this file"), is_secret }
+}
+
+fn always(_: &str) -> bool {
+    true
+}
+
+fn of_form() -> Vec<Rule> {
+    let (end, line) = (r"-----END [A-Z ]*PRIVATE KEY-----", format!("{BASE64}{{20,}}"));
+    let headers = format!(r"(?:{BREAK}+[A-Z][A-Za-z-]+: [^\n\\]+)*");
+    // Its lines, and then its end, or the end of the text. A key that only begins, in a sentence, is none.
+    let key = format!(
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----{headers}(?:(?:{BREAK}+{line})+(?:{BREAK}*{BASE64}*{BREAK}*{end}|{BREAK}+{BASE64}+\s*\z)?|{BREAK}*{BASE64}*{BREAK}*{end}|{BREAK}+{BASE64}+\s*\z)"
+    );
+    vec![
+        rule("private key", &key, always),
+        rule("private key", &format!(r"(?:{BASE64}+{BREAK}+)+{end}"), always),
+        rule("API token", r"\bgpuaas(?:-[a-z]+)?_(?<secret>[A-Za-z0-9_-]{4,})", is_drawn),
+        rule("enrollment string", r"gpuaas1\.[A-Za-z0-9._-]{4,}", always),
+        rule("cluster token", r#"\bK10[0-9a-f]{8,}(?:::[^\s"',\\]+)?"#, always),
+        rule("JSON web token", r"\beyJ(?:hbGciOi|0eXAiOi|raWQiOi)[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]*){0,2}", always),
+    ]
+}
+
+fn of_requests() -> Vec<Rule> {
+    vec![
+        rule(
+            "credentials",
+            r#"(?i)(?<before>authorization\\*["']?\s*[:=]\s*\\*["']?)(?<secret>(?:[a-z][a-z-]* +)?[A-Za-z0-9._~+/=-]{6,})"#,
+            is_credentials,
+        ),
+        rule("basic credentials", r"(?i)\bbasic +(?<secret>[A-Za-z0-9+/]{4,}={0,2})", is_pair),
+        rule("bearer token", r"(?i)\bbearer +(?<secret>[A-Za-z0-9._~+/=-]{8,})", is_drawn),
+        rule(
+            "password",
+            r#"(?<before>[a-z][a-z0-9+.-]*://[^/\s:@"']*:)(?<secret>[^\s"']+)(?<after>@)"#,
+            is_no_port_and_path,
+        ),
+        rule("cookie", r#"(?i)(?<before>\b(?:set-)?cookie\\*["']?:[ \t]*\\*["']?)(?<secret>[^"'\\\n]+)"#, always),
+    ]
+}
+
+fn of_names() -> Vec<Rule> {
+    let key = format!("[A-Za-z0-9_.-]*{NAMES}");
+    let field = |pattern: String, is_secret| rule("field", &format!("(?i){pattern}"), is_secret);
+    vec![
+        // In JSON within JSON, quoted, with its end or cut off before.
+        field(format!(r#"(?<before>{key}\\+"\s*:\s*\\+")(?<secret>[^"\n]*?)(?<after>\\+"|\n|\z)"#), is_said),
+        field(format!(r#"(?<before>{key}["']?\s*[:=]\s*")(?<secret>(?:[^"\\\n]|\\.)*)(?<after>"|\n|\\?\z)"#), is_said),
+        field(format!(r#"(?<before>{key}["']?\s*[:=]\s*')(?<secret>[^'\n]*)(?<after>'|\n|\z)"#), is_said),
+        field(format!(r#"(?<before>--?{key}[ \t]+["']?)(?<secret>[^\s"'-][^\s"']{{5,}})"#), is_said),
+        field(format!(r#"(?<before>{key}["']?[ \t]*=[ \t]*)(?<secret>[^\s"',;&}}\])]{{4,}})"#), is_said),
+        // As in YAML: all that the line says.
+        field(format!(r#"(?m)(?<before>^[ \t>*#-]*["']?{key}["']?:[ \t]+)(?<secret>[^\s"'{{\[|>&!][^\n]*)$"#), is_said),
+        // In a sentence.
+        field(format!(r#"(?<before>{PASSWORDS}["']?:[ \t]*)(?<secret>[^\s"',;}}\]]{{6,}})"#), is_said),
+        field(format!(r#"(?<before>{key}["']?:[ \t]*)(?<secret>[^\s"',;}}\]]{{6,}})"#), is_drawn),
+        field(r#"(?<before>kubeconfig["']?\s*[:=]\s*\\*["']?)(?<secret>[A-Za-z0-9+/=]{64,})"#.to_owned(), always),
+    ]
+}
+
+/// Whether somebody drew it by lot, as far as that can be seen: people's words have one case, and no digits.
+fn is_drawn(text: &str) -> bool {
+    let has = |of: fn(char) -> bool| text.chars().skip(1).any(of);
+    text.chars().any(|c| c.is_ascii_digit())
+        || has(|c| c.is_ascii_uppercase()) && has(|c| c.is_ascii_lowercase())
+        || (text.len() >= WORD_MAX && !text.contains('_'))
+}
+
+/// What follows a scheme of HTTP's, or what was drawn.
+fn is_credentials(text: &str) -> bool {
+    let (scheme, rest) = text.split_once(' ').unwrap_or(("", text));
+    ["basic", "bearer", "digest"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) || is_drawn(rest)
+}
+
+/// Whether a value is there at all.
+fn is_said(text: &str) -> bool {
+    !matches!(text.trim().trim_end_matches(','), "" | "null" | "true" | "false" | "none" | "None" | "[]" | "{}")
+}
+
+/// A name and a password, in base64.
+fn is_pair(text: &str) -> bool {
+    STANDARD.decode(text).is_ok_and(|pair| pair.contains(&b':') && pair.iter().all(|byte| !byte.is_ascii_control()))
+}
+
+/// What follows a host is a port and a path, in which an `@` may stand.
+fn is_no_port_and_path(text: &str) -> bool {
+    let (port, path) = text.split_once('/').unwrap_or((text, ""));
+    path.is_empty() || port.is_empty() || port.len() < 4 || !port.bytes().all(|byte| byte.is_ascii_digit())
+}

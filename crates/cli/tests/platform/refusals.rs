@@ -1,0 +1,57 @@
+//! Refused changes, as the audit has them.
+
+use gpuaas_api_types::{AuditEntry, CreateProject, CreateToken};
+use http::Method;
+
+use crate::{
+    raw::send,
+    world::{Platform, eventually},
+};
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+/// A platform with a viewer, and what the viewer sends as its credentials.
+async fn started() -> (Platform, String) {
+    let platform = tokio::task::block_in_place(|| Platform::start(0));
+    platform.client().create_project(&CreateProject { name: "ours".into() }).await.expect("made");
+    let ask =
+        CreateToken { name: "viewer".into(), role: "viewer".into(), project: Some("ours".into()), ttl_seconds: None };
+    let bearer = format!("Bearer {}", platform.client().create_token(&ask).await.expect("made").secret);
+    (platform, bearer)
+}
+
+async fn records(platform: &Platform) -> Vec<AuditEntry> {
+    let records = platform.client().list_audit(None, None, None, 0).await.expect("records").items;
+    records.into_iter().filter(|record| record.actor == "viewer" && record.result == "refused").collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_query_keeps_a_refusal_out_of_the_audit() {
+    let (platform, bearer) = started().await;
+    let headers = [("authorization", bearer.as_str()), JSON];
+    for query in ["", "?dry_run=true", "?x=dry_run", "?project=dry_run"] {
+        let path = format!("/api/v1/projects{query}");
+        assert_eq!(send(&platform, Method::POST, &path, &headers, "{\"name\":\"x\"}").await.status, 403, "{query}");
+    }
+    assert_eq!(records(&platform).await.len(), 4);
+    let dry = send(&platform, Method::POST, "/api/v1/workloads?dry_run", &headers, "{}").await;
+    assert_eq!((dry.status, records(&platform).await.len()), (403, 4), "what would change nothing is not recorded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_refusals_is_recorded_in_few_records_and_none_is_lost() {
+    let (platform, bearer) = started().await;
+    let headers = [("authorization", bearer.as_str()), JSON];
+    for _ in 0..200 {
+        assert_eq!(send(&platform, Method::POST, "/api/v1/projects", &headers, "{}").await.status, 403);
+    }
+    let summed = async || {
+        let records = records(&platform).await;
+        let counted = records.iter().filter_map(|record| record.metadata["count"].as_u64());
+        let single = records.iter().filter(|record| record.action == "project.create").count() as u64;
+        (counted.sum::<u64>() + single, records.len())
+    };
+    eventually("the flood is not told", async || summed().await.0 == 200).await;
+    let (_, records) = summed().await;
+    assert!((21..150).contains(&records), "{records} records");
+}

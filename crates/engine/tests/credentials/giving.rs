@@ -1,0 +1,77 @@
+//! How nodes come to know the keys.
+
+use std::sync::atomic::Ordering;
+
+use gpuaas_engine::commands::{keys, ping};
+use gpuaas_model::{Code, KeyState, TaskState};
+use gpuaas_wire::task::{TaskFailure, TaskOutcome};
+
+use crate::world::{World, admin, eventually};
+
+fn unknown_key() -> TaskOutcome {
+    TaskOutcome::Failed { failure: TaskFailure::new(Code::EnvelopeInvalid, "the key is not known".to_owned()) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_sent_again_while_its_node_may_lack_the_key() {
+    let world = World::new().await;
+    let node = world.node("gpu-1").await;
+    world.nodes.refusing.lock().unwrap().push(node);
+    *world.nodes.ends.lock().unwrap() = vec![unknown_key(); 3];
+    let (task, _) = ping::ping(&world.engine, &admin(), node).await.expect("the node has learned the key");
+    assert_eq!((task.state, world.nodes.sent.load(Ordering::Relaxed)), (TaskState::Succeeded, 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_has_the_keys_is_asked_once_more_and_then_means_what_it_says() {
+    let world = World::new().await;
+    let node = world.node("gpu-1").await;
+    world.keep_keys();
+    eventually("it is not given the keys", async || world.held_by(node).await == 1).await;
+    *world.nodes.ends.lock().unwrap() = vec![unknown_key(); 9];
+    let refused = ping::ping(&world.engine, &admin(), node).await.expect_err("it does not take the task");
+    assert!(refused.to_string().contains("failed"), "{refused}");
+    assert_eq!(world.nodes.sent.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_stalls_on_its_keys_holds_up_nobody_else() {
+    let world = World::new().await;
+    let stalled = world.node("gpu-1").await;
+    world.nodes.stalled.lock().unwrap().push(stalled);
+    world.keep_keys();
+    eventually("it is not given the keys", async || world.nodes.times_given(stalled) == 1).await;
+    // It came while the first one was still thinking. Its registration is what wakes those who tend the keys.
+    let other = world.node("gpu-2").await;
+    world.node("gpu-3").await;
+    eventually("the other is not given the keys", async || world.held_by(other).await == 1).await;
+    assert_eq!(world.nodes.times_given(stalled), 1, "it is given them once at a time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_did_not_take_its_keys_is_given_them_again_soon() {
+    let world = World::new().await;
+    let node = world.node("gpu-1").await;
+    world.nodes.refusing.lock().unwrap().push(node);
+    let began = world.engine.ports().runtime.elapsed();
+    world.keep_keys();
+    eventually("it is not given the keys again", async || world.nodes.times_given(node) == 3).await;
+    // After one second and after two more; a sweep would have taken thirty.
+    let took = world.engine.ports().runtime.elapsed() - began;
+    assert!(took.as_secs() >= 3 && took.as_secs() < 20, "{took:?}");
+    world.nodes.refusing.lock().unwrap().clear();
+    eventually("it does not take the keys", async || world.held_by(node).await == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_long_a_staged_key_waits_goes_by_no_replicas_own_clock() {
+    let world = World::new().await;
+    let node = world.node("gpu-1").await;
+    world.nodes.refusing.lock().unwrap().push(node);
+    // For the one that carries the rotation on, an hour has passed since.
+    let other = world.behind_by_an_hour().await;
+    keys::rotate(&other, &admin()).await.expect("begun");
+    world.keep_keys();
+    eventually("it is not given the keys", async || world.nodes.times_given(node) >= 2).await;
+    assert_eq!(world.states().await, [KeyState::Active, KeyState::Staged]);
+}

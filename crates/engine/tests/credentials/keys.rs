@@ -1,0 +1,89 @@
+//! Keys that are rotated and revoked.
+
+use std::time::Duration;
+
+use gpuaas_engine::commands::keys;
+use gpuaas_model::{AuditAction, Code, Coded, KeyState, ReplicaId};
+use gpuaas_store::{AuditFilter, Burial, ReplicaRecord};
+use uuid::Uuid;
+
+use crate::world::{World, admin, eventually};
+
+/// How often an action stands in the audit.
+async fn recorded(world: &World, action: AuditAction) -> usize {
+    let filter = AuditFilter { action: Some(action), ..AuditFilter::default() };
+    world.store().read().await.unwrap().audits(&filter).await.unwrap().len()
+}
+
+/// The id of the key that signs.
+async fn active(world: &World) -> String {
+    let keys = world.store().read().await.unwrap().signing_keys().await.unwrap();
+    let mut active = keys.into_iter().filter(|stored| stored.key.state == KeyState::Active);
+    let key = active.next().expect("one signs").key.key_id;
+    assert!(active.next().is_none(), "one alone signs");
+    key
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_are_not_rotated_beside_a_living_replica_of_another_version() {
+    let world = World::new().await;
+    let other = ReplicaRecord {
+        id: ReplicaId::from_uuid(Uuid::from_u128(99)),
+        address: None,
+        channel: String::new(),
+        api_url: String::new(),
+        version: "0.0.0-older".to_owned(),
+        started_at: world.engine.ports().clock.now(),
+    };
+    world.store().join_replica(&other, Duration::from_secs(60)).await.unwrap();
+    let refused = keys::rotate(&world.engine, &admin()).await.expect_err("it lives");
+    assert_eq!(refused.code(), Code::ReplicaVersionsDiffer);
+    assert!(refused.next().is_some_and(|next| next.contains("gpuaas replica list")), "{refused:?}");
+    world.store().bury_replica(other.id, Burial::Known).await.unwrap();
+    let like_this = ReplicaRecord { version: env!("CARGO_PKG_VERSION").to_owned(), ..other };
+    world.store().join_replica(&like_this, Duration::from_secs(60)).await.unwrap();
+    keys::rotate(&world.engine, &admin()).await.expect("all are of one version");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_key_signs_no_more_and_another_does_from_the_same_moment() {
+    let world = World::new().await;
+    let first = active(&world).await;
+    let revoked = keys::revoke(&world.engine, &admin(), &first).await.expect("revoked");
+    assert_eq!(revoked.state, KeyState::Revoked);
+    let second = active(&world).await;
+    assert_ne!(first, second);
+    let staged = keys::rotate(&world.engine, &admin()).await.expect("no rotation is under way").key_id;
+    keys::revoke(&world.engine, &admin(), &second).await.expect("revoked");
+    assert_eq!(active(&world).await, staged, "the one that was to follow does at once");
+    assert_eq!(world.states().await, [KeyState::Active, KeyState::Revoked, KeyState::Revoked]);
+    let set = world.engine.keys().signed_set(&mut world.store().read().await.unwrap()).await.unwrap();
+    assert!(set.text.len() > 10 && !set.text.contains(&first) && !set.text.contains(&second), "{}", set.text);
+    let nobody = keys::revoke(&world.engine, &admin(), "ed25519-nobody").await.expect_err("there is none");
+    assert_eq!(nobody.code(), Code::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_staged_key_that_is_revoked_takes_its_rotation_with_it() {
+    let world = World::new().await;
+    let first = active(&world).await;
+    let staged = keys::rotate(&world.engine, &admin()).await.expect("begun").key_id;
+    keys::revoke(&world.engine, &admin(), &staged).await.expect("revoked");
+    assert_eq!((active(&world).await, world.states().await), (first, vec![KeyState::Active, KeyState::Revoked]));
+    world.keep_keys();
+    keys::rotate(&world.engine, &admin()).await.expect("another may begin");
+    eventually("the rotation does not end", async || {
+        world.states().await == [KeyState::Active, KeyState::Retired, KeyState::Revoked]
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revoking_a_key_twice_is_revoking_it_once() {
+    let world = World::new().await;
+    let first = active(&world).await;
+    let once = keys::revoke(&world.engine, &admin(), &first).await.expect("revoked");
+    let signs = active(&world).await;
+    assert_eq!(keys::revoke(&world.engine, &admin(), &first).await.expect("it is"), once);
+    assert_eq!((recorded(&world, AuditAction::KeyRevoke).await, active(&world).await), (1, signs));
+}

@@ -1,0 +1,248 @@
+//! An engine with nodes that do what a test says.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use futures::{
+    FutureExt, StreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
+use gpuaas_engine::{
+    Caller, Catalog, Endpoints, Engine, EngineParts, Keys, commands,
+    effects::{Tunnel, Tunnels},
+    port::{DispatchError, Nodes, Ports, TaskUpdate},
+};
+use gpuaas_model::{
+    Clock, CorrelationId, Entropy, KeyState, NodeId, Principal, ReplicaId, Role, Runtime, TaskId, Timestamp, TokenId,
+};
+use gpuaas_store::{SessionRecord, Store, StoreOptions};
+use gpuaas_trust::{Authority, SealingKey};
+use gpuaas_wire::task::TaskOutcome;
+use uuid::Uuid;
+
+/// How much faster time passes than outside.
+const HURRY: u32 = 20;
+
+/// A clock that is so much off the right time, and faster.
+struct Hurried {
+    began: Instant,
+    off: Duration,
+    drawn: AtomicU64,
+}
+
+impl Clock for Hurried {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_800_000_000_000).plus(self.off).plus(self.elapsed())
+    }
+}
+
+impl Entropy for Hurried {
+    fn fill(&self, bytes: &mut [u8]) {
+        let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
+        for (place, byte) in bytes.iter_mut().enumerate() {
+            *byte = (drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (place % 8 * 8)) as u8 ^ place as u8;
+        }
+    }
+}
+
+impl Runtime for Hurried {
+    fn spawn(&self, _: &'static str, future: BoxFuture<'static, ()>) {
+        tokio::spawn(future);
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.began.elapsed() * HURRY
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
+        tokio::time::sleep(at.since(self.now()) / HURRY).boxed()
+    }
+}
+
+/// What nodes do with what they are given.
+#[derive(Default)]
+pub(crate) struct Scripted {
+    /// Nodes that never answer when they are given keys.
+    pub(crate) stalled: Mutex<Vec<NodeId>>,
+    /// Nodes that refuse them.
+    pub(crate) refusing: Mutex<Vec<NodeId>>,
+    /// To whom keys were given, in order.
+    pub(crate) given: Mutex<Vec<NodeId>>,
+    /// How the next tasks end; whoever has none left succeeds.
+    pub(crate) ends: Mutex<Vec<TaskOutcome>>,
+    /// How many tasks were sent.
+    pub(crate) sent: AtomicU64,
+}
+
+impl Scripted {
+    pub(crate) fn times_given(&self, node: NodeId) -> usize {
+        self.given.lock().unwrap().iter().filter(|given| **given == node).count()
+    }
+}
+
+#[async_trait]
+impl Nodes for Scripted {
+    async fn dispatch(
+        &self,
+        _: NodeId,
+        _: &str,
+    ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError> {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        let mut ends = self.ends.lock().unwrap();
+        let end =
+            if ends.is_empty() { TaskOutcome::Succeeded { result: serde_json::json!({}) } } else { ends.remove(0) };
+        Ok(stream::iter([Ok(TaskUpdate::Ended(end))]).boxed())
+    }
+
+    async fn acknowledge(&self, _: NodeId, _: TaskId) {}
+
+    async fn cancel(&self, _: NodeId, _: TaskId) {}
+
+    async fn observe(&self, _: NodeId, _: Vec<String>) {}
+
+    async fn give_keys(&self, node: NodeId, _: &str) -> bool {
+        self.given.lock().unwrap().push(node);
+        let is_in = |nodes: &Mutex<Vec<NodeId>>| nodes.lock().unwrap().contains(&node);
+        if is_in(&self.stalled) {
+            std::future::pending::<()>().await;
+        }
+        !is_in(&self.refusing)
+    }
+
+    fn readmit(&self, _: NodeId) {}
+
+    fn readmit_all(&self) {}
+
+    fn expect_back(&self, _: NodeId) {}
+
+    async fn spread_endpoints(&self) {}
+
+    fn release_all(&self) {}
+}
+
+struct NoTunnels;
+
+#[async_trait]
+impl Tunnels for NoTunnels {
+    async fn open(&self, _: NodeId, _: u16) -> std::io::Result<Box<dyn Tunnel>> {
+        Err(std::io::Error::other("there are no tunnels here"))
+    }
+}
+
+/// Engines over one store.
+pub(crate) struct World {
+    pub(crate) nodes: Arc<Scripted>,
+    pub(crate) engine: Arc<Engine>,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    /// One engine, with a key that signs.
+    pub(crate) async fn new() -> Self {
+        let (nodes, folder) = (Arc::new(Scripted::default()), tempfile::tempdir().unwrap());
+        let engine = engine(&folder, &nodes, 1, Duration::from_secs(3_600)).await;
+        let now = engine.ports().clock.now();
+        let made = engine.keys().make(KeyState::Active, 1, now, &*engine.ports().entropy).unwrap();
+        let mut tx = engine.store().begin().await.unwrap();
+        tx.insert_signing_key(&made).await.unwrap();
+        tx.commit().await.unwrap();
+        Self { nodes, engine, folder }
+    }
+
+    /// Another engine over the same rows, whose clock is so much behind that of the first.
+    pub(crate) async fn behind_by_an_hour(&self) -> Arc<Engine> {
+        engine(&self.folder, &self.nodes, 2, Duration::ZERO).await
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        self.engine.store()
+    }
+
+    /// A connected node that lacks the present keys.
+    pub(crate) async fn node(&self, name: &str) -> NodeId {
+        let named = name.parse().unwrap();
+        let registered = commands::node::register(&self.engine, &admin(), named, None, BTreeMap::new()).await;
+        let node = registered.unwrap().0.id;
+        let session = SessionRecord {
+            node,
+            connection: Uuid::from_u128(node.as_uuid().as_u128() ^ 1),
+            instance: name.to_owned(),
+            replica: self.engine.replica(),
+            address: None,
+            since: self.engine.ports().clock.now(),
+            key_set_version: 0,
+        };
+        let mut tx = self.store().begin().await.unwrap();
+        tx.put_session(&session).await.unwrap();
+        tx.commit().await.unwrap();
+        node
+    }
+
+    /// The version of the key set that a node is recorded to hold.
+    pub(crate) async fn held_by(&self, node: NodeId) -> u64 {
+        self.store().read().await.unwrap().session(node).await.unwrap().expect("it is connected").key_set_version
+    }
+
+    /// The states of all keys, in the order of their words.
+    pub(crate) async fn states(&self) -> Vec<KeyState> {
+        let keys = self.store().read().await.unwrap().signing_keys().await.unwrap();
+        let mut states: Vec<KeyState> = keys.into_iter().map(|stored| stored.key.state).collect();
+        states.sort_by_key(|state| state.as_str());
+        states
+    }
+
+    /// Has rotations carried on.
+    pub(crate) fn keep_keys(&self) {
+        let engine = self.engine.clone();
+        tokio::spawn(async move { engine.keep_keys().await });
+    }
+}
+
+async fn engine(folder: &tempfile::TempDir, nodes: &Arc<Scripted>, number: u64, off: Duration) -> Arc<Engine> {
+    let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
+    let time = Arc::new(Hurried { began: Instant::now(), off, drawn: AtomicU64::new(number << 32) });
+    let ports = Ports { clock: time.clone(), entropy: time.clone(), runtime: time };
+    let store = Store::open(&options, ports.clock.clone()).await.unwrap();
+    let authority = Authority::generate("cp", ports.clock.now()).unwrap();
+    Engine::new(EngineParts {
+        replica: ReplicaId::from_uuid(Uuid::from_u128(u128::from(number))),
+        store,
+        ports,
+        catalog: Catalog::default(),
+        keys: Keys::new("cp".to_owned(), authority, SealingKey::new(&[7; 32]).unwrap()),
+        nodes: nodes.clone(),
+        tunnels: Arc::new(NoTunnels),
+        endpoints: Endpoints { api_url: String::new(), channel: String::new(), replica: None },
+    })
+}
+
+/// A platform admin.
+pub(crate) fn admin() -> Caller {
+    Caller {
+        principal: Principal {
+            token: TokenId::from_uuid(Uuid::from_u128(7)),
+            name: "ada".to_owned(),
+            role: Role::PlatformAdmin,
+            project: None,
+            service_account: None,
+        },
+        correlation: CorrelationId::from_uuid(Uuid::from_u128(8)),
+    }
+}
+
+/// Waits for what a few moments bring.
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
