@@ -211,7 +211,7 @@ pub struct EnrollRequest {
     /// The agent's version.
     pub agent_version: String,
     /// What the node's clock says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "since_1970")]
     pub clock: Option<Timestamp>,
 }
 
@@ -239,8 +239,15 @@ pub struct RenewRequest {
     /// A certificate request for the same key.
     pub csr: String,
     /// What the node's clock says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "since_1970")]
     pub clock: Option<Timestamp>,
+}
+
+/// A moment that a clock can say: none before 1970.
+fn since_1970<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Timestamp>, D::Error> {
+    let millis: Option<u64> = Option::deserialize(value)?;
+    let within = |millis| i64::try_from(millis).map(Timestamp::from_millis).map_err(serde::de::Error::custom);
+    millis.map(within).transpose()
 }
 
 /// What it gets.

@@ -20,6 +20,7 @@ pub(crate) struct Asked {
     /// The agent's version.
     agent_version: String,
     /// What the node's clock says, in milliseconds since 1970. One that is more than five minutes off is refused.
+    #[schema(minimum = 0)]
     clock: Option<i64>,
 }
 
