@@ -38,6 +38,8 @@ use seed::{Played, play};
 const SEEDS: u64 = 200;
 /// Seeds of many nodes at which nothing goes wrong.
 const CROWDS: u64 = 6;
+/// After so many that failed no more are played: they tell enough.
+const FAILED_MAX: usize = 8;
 /// Every so-manieth is played twice more, and must leave the same trace.
 const AGAIN_EVERY: usize = 20;
 
@@ -58,7 +60,7 @@ fn simulation_of_a_deployment_ends_well_whatever_goes_wrong() {
         *injected.entry(what).or_default() += times;
     }
     show(&format!("simulation: {injected:?}"));
-    assert!(failed.is_empty(), "{} of {seeds} seeds failed\n{}", failed.len(), failed.join("\n"));
+    assert!(failed.is_empty(), "{} of {} seeds failed\n{}", failed.len(), played.len(), failed.join("\n"));
     let hashes: Vec<&str> = played.iter().map(|played| played.hash.as_str()).collect();
     show(&format!("simulation: {seeds} seeds, hash {}", gpuaas_trust::sha256_hex(hashes.concat().as_bytes())));
 }
@@ -84,7 +86,7 @@ fn simulation_of_many_calls_that_read_at_once_holds_up_no_driver() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Plays seeds side by side, each on one thread, and returns them in order.
+/// Plays seeds side by side, each on one thread, and returns them in order: all, or up to [`FAILED_MAX`] that failed.
 fn play_all(seeds: &[u64], play: fn(u64) -> Played) -> Vec<Played> {
     let next = AtomicU64::new(0);
     let played = Mutex::new(Vec::new());
@@ -98,7 +100,11 @@ fn play_all(seeds: &[u64], play: fn(u64) -> Played) -> Vec<Played> {
                     usize::try_from(next.fetch_add(1, Ordering::Relaxed)).ok().and_then(|at| seeds.get(at))
                 {
                     let one = play(*seed);
-                    played.lock().unwrap_or_else(PoisonError::into_inner).push(one);
+                    let mut played = played.lock().unwrap_or_else(PoisonError::into_inner);
+                    played.push(one);
+                    if played.iter().filter(|played| !played.violations.is_empty()).count() >= FAILED_MAX {
+                        return;
+                    }
                 }
             });
         }

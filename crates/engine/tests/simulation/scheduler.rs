@@ -27,6 +27,8 @@ use crate::chance::Chance;
 
 /// How long the store may take, by a real clock, before something is wrong.
 const STORE_PATIENCE: Duration = Duration::from_secs(20);
+/// Looks at tasks within one moment; whoever needs more goes in a circle. A busy moment takes a few hundred.
+const LOOKS_MAX: u32 = 50_000;
 
 /// A process: what dies together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +52,8 @@ pub(crate) struct Scheduler {
 
 struct State {
     now: Timestamp,
+    /// Looks at tasks since time passed last.
+    looks: u32,
     numbers: u64,
     ready: Vec<u64>,
     /// Whose turn comes before all others'.
@@ -107,6 +111,7 @@ impl Scheduler {
             answered: AtomicBool::new(false),
             state: Mutex::new(State {
                 now,
+                looks: 0,
                 numbers: 0,
                 ready: Vec::new(),
                 first: None,
@@ -248,6 +253,7 @@ impl Scheduler {
         }
         let Some((&(at, _), _)) = state.timers.first_key_value() else { return Next::Nothing };
         state.now = state.now.max(at);
+        state.looks = 0;
         let mut due = Vec::new();
         while let Some(timer) = state.timers.first_entry().filter(|timer| timer.key().0 <= at) {
             due.push(timer.remove());
@@ -266,7 +272,14 @@ impl Scheduler {
         waker.queued.store(false, Ordering::Relaxed);
         loop {
             self.answered.store(false, Ordering::Release);
-            self.state().running = Some(process);
+            {
+                let mut state = self.state();
+                state.running = Some(process);
+                state.looks += 1;
+                if state.looks > LOOKS_MAX {
+                    return Err(format!("no time passes: {process:?} goes on and on"));
+                }
+            }
             let std_waker = Waker::from(waker.clone());
             let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&std_waker))));
             self.state().running = None;

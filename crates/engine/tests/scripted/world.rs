@@ -1,32 +1,29 @@
-//! An engine with nodes that do what a test says.
+//! An engine over a store of its own.
 
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
-use futures::{
-    FutureExt, StreamExt,
-    future::BoxFuture,
-    stream::{self, BoxStream},
-};
+use futures::{FutureExt, future::BoxFuture};
 use gpuaas_engine::{
-    Caller, Catalog, Endpoints, Engine, EngineParts, Keys, commands,
+    AppEntry, Caller, Catalog, Endpoints, Engine, EngineParts, Keys, commands,
     effects::{Tunnel, Tunnels},
-    port::{DispatchError, Nodes, Ports, TaskUpdate},
+    port::Ports,
 };
 use gpuaas_model::{
-    Clock, CorrelationId, Entropy, KeyState, NodeId, Principal, ReplicaId, Role, Runtime, TaskId, Timestamp, TokenId,
+    Clock, CorrelationId, Entropy, KeyState, NodeId, Principal, ReplicaId, Role, Runtime, Timestamp, TokenId,
 };
 use gpuaas_store::{SessionRecord, Store, StoreOptions};
 use gpuaas_trust::{Authority, SealingKey};
-use gpuaas_wire::task::TaskOutcome;
 use uuid::Uuid;
+
+use crate::{kit::Kit, nodes::Scripted};
 
 /// How much faster time passes than outside.
 const HURRY: u32 = 20;
@@ -67,67 +64,6 @@ impl Runtime for Hurried {
     }
 }
 
-/// What nodes do with what they are given.
-#[derive(Default)]
-pub(crate) struct Scripted {
-    /// Nodes that never answer when they are given keys.
-    pub(crate) stalled: Mutex<Vec<NodeId>>,
-    /// Nodes that refuse them.
-    pub(crate) refusing: Mutex<Vec<NodeId>>,
-    /// To whom keys were given, in order.
-    pub(crate) given: Mutex<Vec<NodeId>>,
-    /// How the next tasks end; whoever has none left succeeds.
-    pub(crate) ends: Mutex<Vec<TaskOutcome>>,
-    /// How many tasks were sent.
-    pub(crate) sent: AtomicU64,
-}
-
-impl Scripted {
-    pub(crate) fn times_given(&self, node: NodeId) -> usize {
-        self.given.lock().unwrap().iter().filter(|given| **given == node).count()
-    }
-}
-
-#[async_trait]
-impl Nodes for Scripted {
-    async fn dispatch(
-        &self,
-        _: NodeId,
-        _: &str,
-    ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError> {
-        self.sent.fetch_add(1, Ordering::Relaxed);
-        let mut ends = self.ends.lock().unwrap();
-        let end =
-            if ends.is_empty() { TaskOutcome::Succeeded { result: serde_json::json!({}) } } else { ends.remove(0) };
-        Ok(stream::iter([Ok(TaskUpdate::Ended(end))]).boxed())
-    }
-
-    async fn acknowledge(&self, _: NodeId, _: TaskId) {}
-
-    async fn cancel(&self, _: NodeId, _: TaskId) {}
-
-    async fn observe(&self, _: NodeId, _: Vec<String>) {}
-
-    async fn give_keys(&self, node: NodeId, _: &str) -> bool {
-        self.given.lock().unwrap().push(node);
-        let is_in = |nodes: &Mutex<Vec<NodeId>>| nodes.lock().unwrap().contains(&node);
-        if is_in(&self.stalled) {
-            std::future::pending::<()>().await;
-        }
-        !is_in(&self.refusing)
-    }
-
-    fn readmit(&self, _: NodeId) {}
-
-    fn readmit_all(&self) {}
-
-    fn expect_back(&self, _: NodeId) {}
-
-    async fn spread_endpoints(&self) {}
-
-    fn release_all(&self) {}
-}
-
 struct NoTunnels;
 
 #[async_trait]
@@ -140,6 +76,7 @@ impl Tunnels for NoTunnels {
 /// Engines over one store.
 pub(crate) struct World {
     pub(crate) nodes: Arc<Scripted>,
+    pub(crate) kit: Arc<Kit>,
     pub(crate) engine: Arc<Engine>,
     folder: tempfile::TempDir,
 }
@@ -148,18 +85,19 @@ impl World {
     /// One engine, with a key that signs.
     pub(crate) async fn new() -> Self {
         let (nodes, folder) = (Arc::new(Scripted::default()), tempfile::tempdir().unwrap());
-        let engine = engine(&folder, &nodes, 1, Duration::from_secs(3_600)).await;
+        let kit = Arc::new(Kit::new());
+        let engine = engine(&folder, (&nodes, &kit), 1, Duration::from_secs(3_600)).await;
         let now = engine.ports().clock.now();
         let made = engine.keys().make(KeyState::Active, 1, now, &*engine.ports().entropy).unwrap();
         let mut tx = engine.store().begin().await.unwrap();
         tx.insert_signing_key(&made).await.unwrap();
         tx.commit().await.unwrap();
-        Self { nodes, engine, folder }
+        Self { nodes, kit, engine, folder }
     }
 
     /// Another engine over the same rows, whose clock is so much behind that of the first.
     pub(crate) async fn behind_by_an_hour(&self) -> Arc<Engine> {
-        engine(&self.folder, &self.nodes, 2, Duration::ZERO).await
+        engine(&self.folder, (&self.nodes, &self.kit), 2, Duration::ZERO).await
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -206,7 +144,12 @@ impl World {
     }
 }
 
-async fn engine(folder: &tempfile::TempDir, nodes: &Arc<Scripted>, number: u64, off: Duration) -> Arc<Engine> {
+async fn engine(
+    folder: &tempfile::TempDir,
+    (nodes, kit): (&Arc<Scripted>, &Arc<Kit>),
+    number: u64,
+    off: Duration,
+) -> Arc<Engine> {
     let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
     let time = Arc::new(Hurried { began: Instant::now(), off, drawn: AtomicU64::new(number << 32) });
     let ports = Ports { clock: time.clone(), entropy: time.clone(), runtime: time };
@@ -216,7 +159,7 @@ async fn engine(folder: &tempfile::TempDir, nodes: &Arc<Scripted>, number: u64, 
         replica: ReplicaId::from_uuid(Uuid::from_u128(u128::from(number))),
         store,
         ports,
-        catalog: Catalog::default(),
+        catalog: Catalog::default().with(AppEntry { app: kit.clone(), effects: kit.clone() }),
         keys: Keys::new("cp".to_owned(), authority, SealingKey::new(&[7; 32]).unwrap()),
         nodes: nodes.clone(),
         tunnels: Arc::new(NoTunnels),

@@ -1,25 +1,21 @@
 //! How nodes come to know the keys.
 
-use std::sync::atomic::Ordering;
-
 use gpuaas_engine::commands::{keys, ping};
 use gpuaas_model::{Code, KeyState, TaskState};
-use gpuaas_wire::task::{TaskFailure, TaskOutcome};
 
-use crate::world::{World, admin, eventually};
-
-fn unknown_key() -> TaskOutcome {
-    TaskOutcome::Failed { failure: TaskFailure::new(Code::EnvelopeInvalid, "the key is not known".to_owned()) }
-}
+use crate::{
+    nodes::failed,
+    world::{World, admin, eventually},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_sent_again_while_its_node_may_lack_the_key() {
     let world = World::new().await;
     let node = world.node("gpu-1").await;
     world.nodes.refusing.lock().unwrap().push(node);
-    *world.nodes.ends.lock().unwrap() = vec![unknown_key(); 3];
+    world.nodes.will_end(vec![failed(Code::EnvelopeInvalid, "the key is not known"); 3]);
     let (task, _) = ping::ping(&world.engine, &admin(), node).await.expect("the node has learned the key");
-    assert_eq!((task.state, world.nodes.sent.load(Ordering::Relaxed)), (TaskState::Succeeded, 4));
+    assert_eq!((task.state, world.nodes.sent()), (TaskState::Succeeded, 4));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,10 +24,10 @@ async fn a_node_that_has_the_keys_is_asked_once_more_and_then_means_what_it_says
     let node = world.node("gpu-1").await;
     world.keep_keys();
     eventually("it is not given the keys", async || world.held_by(node).await == 1).await;
-    *world.nodes.ends.lock().unwrap() = vec![unknown_key(); 9];
+    world.nodes.will_end(vec![failed(Code::EnvelopeInvalid, "the key is not known"); 9]);
     let refused = ping::ping(&world.engine, &admin(), node).await.expect_err("it does not take the task");
     assert!(refused.to_string().contains("failed"), "{refused}");
-    assert_eq!(world.nodes.sent.load(Ordering::Relaxed), 2);
+    assert_eq!(world.nodes.sent(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,190 @@
+//! An app whose plans, lessons and cluster calls are a test's.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Mutex,
+};
+
+use async_trait::async_trait;
+use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered};
+use gpuaas_model::{
+    AllocationId, Code, Fault, FaultClass, Health, MemberId, NextAction, OperationKind, Reason, TaskType,
+};
+use gpuaas_planner::{
+    App, FailureScope, Learned, MemberView, Plan, PlanRefusal, RecordKind, RenderError, Retry, SecretSpec, StepAction,
+    StepKey, StepSpec, WorkloadView,
+    app::Manifest,
+    placement::{Candidate, Placed},
+};
+use gpuaas_wire::task::{TaskFailure, UnitReport};
+use serde_json::{Value, json};
+
+/// Its slug.
+pub(crate) const KIT: &str = "kit";
+/// Its only phase.
+const PHASE: &str = "working";
+/// A failure that says this may be tried again.
+pub(crate) const AGAIN: &str = "again";
+/// The schema of each of its tasks.
+pub(crate) const TASKS: [(TaskType, u32); 2] = [(TaskType::Noop, 3), (TaskType::Rke2Stop, 7)];
+
+type Planned = Box<dyn Fn(&WorkloadView) -> Vec<StepSpec> + Send>;
+
+pub(crate) struct Kit {
+    manifest: Manifest,
+    planned: Mutex<Planned>,
+    /// What the successes of a step teach, one after the other; those that are not named teach nothing.
+    lessons: Mutex<BTreeMap<String, VecDeque<Lesson>>>,
+}
+
+/// What a success teaches, or why it is none.
+pub(crate) type Lesson = Result<Vec<Learned>, Box<Fault>>;
+
+impl Kit {
+    pub(crate) fn new() -> Self {
+        let manifest = Manifest {
+            slug: KIT.to_owned(),
+            name: "Kit".to_owned(),
+            summary: String::new(),
+            placement_schema: json!({}),
+            config_schema: json!({}),
+            promises: Vec::new(),
+            not_promised: Vec::new(),
+            phases: vec![PHASE.to_owned()],
+            tasks: TASKS.to_vec(),
+            operations: vec![OperationKind::Deploy, OperationKind::Decommission],
+            release_files: vec!["kit.tar".to_owned()],
+            release_sums: "sums".to_owned(),
+        };
+        Self { manifest, planned: Mutex::new(Box::new(|_| Vec::new())), lessons: Mutex::default() }
+    }
+
+    /// The steps of the operations that come.
+    pub(crate) fn will_plan(&self, planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static) {
+        *self.planned.lock().unwrap() = Box::new(planned);
+    }
+
+    pub(crate) fn will_teach(&self, step: &str, lessons: impl IntoIterator<Item = Lesson>) {
+        self.lessons.lock().unwrap().entry(step.to_owned()).or_default().extend(lessons);
+    }
+}
+
+/// A milestone for the workload as a whole.
+pub(crate) fn milestone(key: &str) -> StepSpec {
+    StepSpec {
+        key: StepKey::named(key),
+        phase: PHASE.to_owned(),
+        member: None,
+        action: StepAction::Record { record: RecordKind::Milestone },
+        needs: Vec::new(),
+        after: Vec::new(),
+        begins: None,
+        ends: None,
+        deadline_ms: 600_000,
+        retry: Retry::NEVER,
+        scope: FailureScope::Workload,
+    }
+}
+
+/// A task on the node of the so-manieth member.
+pub(crate) fn task(key: &str, of: &WorkloadView, member: usize) -> StepSpec {
+    let member = &of.members[member];
+    let action = StepAction::NodeTask { node: member.node.id, task: TaskType::Noop };
+    StepSpec { member: Some(member.id), action, scope: FailureScope::Member, ..milestone(key) }
+}
+
+/// A call to the cluster.
+pub(crate) fn call(key: &str, call: &str) -> StepSpec {
+    StepSpec { action: StepAction::ClusterCall { call: call.to_owned() }, ..milestone(key) }
+}
+
+/// A retry that waits for nothing.
+pub(crate) fn times(attempts_max: u32) -> Retry {
+    Retry { attempts_max, base_ms: 0, cap_ms: 0 }
+}
+
+pub(crate) fn needs(step: StepSpec, keys: &[&str]) -> StepSpec {
+    StepSpec { needs: keys.iter().map(|key| StepKey::named(*key)).collect(), ..step }
+}
+
+pub(crate) fn fault(code: Code, summary: &str) -> Fault {
+    let class = if summary == AGAIN { FaultClass::Retryable } else { FaultClass::Repairable };
+    let next = NextAction { text: "look".to_owned(), command: None };
+    Fault { code: code.to_string(), class, summary: summary.to_owned(), evidence: None, next }
+}
+
+impl App for Kit {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn place(&self, _: &Value, candidates: &[Candidate], _: &[MemberView]) -> Result<Vec<Placed>, Vec<Reason>> {
+        let placed = candidates.iter().zip(1..).map(|(candidate, ordinal)| Placed {
+            component_key: "unit".to_owned(),
+            ordinal,
+            allocation: candidate.allocation,
+            node: candidate.node.id,
+        });
+        Ok(placed.collect())
+    }
+
+    fn named_allocations(&self, intent: &Value) -> Vec<AllocationId> {
+        serde_json::from_value(intent.clone()).unwrap()
+    }
+
+    fn check_config(&self, _: &Value) -> Vec<Reason> {
+        Vec::new()
+    }
+
+    fn initial_secrets(&self) -> Vec<SecretSpec> {
+        let secret = |name: &str, random_bytes| SecretSpec { name: name.to_owned(), random_bytes };
+        vec![secret("join", 16), secret("deposited", 0)]
+    }
+
+    fn plan(&self, kind: OperationKind, of: &WorkloadView, _: &[MemberId]) -> Result<Plan, PlanRefusal> {
+        Ok(Plan { kind, steps: (self.planned.lock().unwrap())(of) })
+    }
+
+    fn render(&self, _: &StepSpec, _: &WorkloadView) -> Result<Value, RenderError> {
+        Ok(json!({}))
+    }
+
+    fn learn(&self, step: &StepSpec, _: &Value, _: &WorkloadView) -> Lesson {
+        let mut lessons = self.lessons.lock().unwrap();
+        lessons.get_mut(step.key.as_str()).and_then(VecDeque::pop_front).unwrap_or(Ok(Vec::new()))
+    }
+
+    fn diagnose(&self, _: &StepSpec, failure: &TaskFailure, _: &WorkloadView) -> Fault {
+        fault(failure.code, &failure.message)
+    }
+
+    fn units(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn judge(&self, member: &MemberView, _: &UnitReport) -> (Health, Option<Fault>) {
+        (member.health, None)
+    }
+}
+
+#[async_trait]
+impl AppEffects for Kit {
+    async fn call(&self, call: &str, context: CallContext) -> Result<Value, TaskFailure> {
+        match call {
+            "answers" => Ok(json!({})),
+            "hangs" => {
+                (context.progress)("waiting for the cluster".to_owned());
+                std::future::pending().await
+            }
+            other => Err(TaskFailure::new(Code::Unavailable, other.to_owned())),
+        }
+    }
+
+    async fn deliver_access(&self, _: AccessRequest, _: CallContext) -> Result<Delivered, TaskFailure> {
+        Err(TaskFailure::new(Code::Unavailable, "it has no access"))
+    }
+
+    async fn revoke_access(&self, _: &str, _: CallContext) -> Result<(), TaskFailure> {
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Operations that go well.
+
+use gpuaas_model::{EventKind, Health, MemberEvent, MemberStateName, OperationState, StepState, TaskState, TaskType};
+use gpuaas_planner::{Learned, StepAction, StepSpec};
+use serde_json::json;
+
+use super::site::Site;
+use crate::{
+    kit::{call, milestone, needs, task},
+    nodes::held,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_begins_once_and_ends_once_and_says_so() {
+    let site = Site::of(1).await;
+    let before = site.world.engine.ports().clock.now();
+    let ended = site.deployed(|of| vec![task("first", of, 0), needs(call("second", "answers"), &["first"])]).await;
+    let (began, over) = (ended.operation.started_at.unwrap(), ended.operation.ended_at.unwrap());
+    assert!(before <= began && began < over, "{before} {began} {over}");
+    assert_eq!(ended.operation.state, OperationState::Succeeded);
+    let id = ended.operation.id.to_string();
+    assert_eq!((ended.told(EventKind::OperationStarted, &id), ended.told(EventKind::OperationEnded, &id)), (1, 1));
+    assert!(ended.steps.values().all(|step| step.state == StepState::Succeeded && step.attempts == 1));
+    assert!(ended.steps["first"].started_at.unwrap() >= began, "it begins with its first step");
+    // Accepted, begun, one step done, two, over: each changes what is shown of it, and nothing else is told.
+    assert_eq!(ended.told(EventKind::WorkloadChanged, &ended.workload.id.to_string()), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_moves_its_own_member_and_no_other() {
+    let site = Site::of(2).await;
+    let ended = site
+        .deployed(|of| {
+            let prepare = StepSpec { begins: Some(MemberEvent::Prepare), ..task("prepare", of, 1) };
+            let join = StepSpec {
+                begins: Some(MemberEvent::Join),
+                ends: Some(MemberEvent::BecameReady),
+                ..task("join", of, 1)
+            };
+            vec![prepare, needs(join, &["prepare"])]
+        })
+        .await;
+    let [still, moved] = &ended.members[..] else { panic!("two members") };
+    assert_eq!((still.state.name(), still.health), (MemberStateName::Pending, Health::Progressing));
+    assert_eq!((still.last_operation, moved.last_operation), (None, Some(ended.operation.id)));
+    assert_eq!((moved.state.name(), moved.health), (MemberStateName::Ready, Health::Healthy));
+    assert_eq!(ended.told(EventKind::MemberChanged, &moved.id.to_string()), 3, "preparing, joining, ready");
+    assert_eq!(ended.told(EventKind::MemberChanged, &still.id.to_string()), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_task_is_signed_in_the_schema_that_its_app_names() {
+    let site = Site::of(1).await;
+    let ended = site
+        .deployed(|of| {
+            let StepSpec { action: StepAction::NodeTask { node, .. }, .. } = task("", of, 0) else { unreachable!() };
+            let stop = StepAction::NodeTask { node, task: TaskType::Rke2Stop };
+            vec![task("noop", of, 0), StepSpec { action: stop, ..task("stop", of, 0) }]
+        })
+        .await;
+    assert_eq!((ended.tasks["noop"].schema, ended.tasks["stop"].schema), (3, 7));
+    assert!(ended.tasks.values().all(|task| task.state == TaskState::Succeeded && task.attempt == 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_is_touched_by_the_first_task_that_changes_its_node_and_by_no_other() {
+    let site = Site::of(3).await;
+    let ended = site
+        .deployed(|of| {
+            let node = of.members[1].node.id;
+            let stop = StepAction::NodeTask { node, task: TaskType::Rke2Stop };
+            vec![task("looks", of, 0), StepSpec { action: stop, ..task("changes", of, 1) }, milestone("other")]
+        })
+        .await;
+    let touched: Vec<bool> = ended.members.iter().map(|member| member.touched).collect();
+    assert_eq!(touched, [false, true, false]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_learned_of_an_endpoint_is_the_members_and_the_workloads_until_it_is_gone() {
+    let site = Site::of(2).await;
+    let learned =
+        vec![Learned::Endpoint("https://10.0.0.2:6443".to_owned()), Learned::Fact("name".to_owned(), json!("gpu-2"))];
+    site.world.kit.will_teach("start", [Ok(learned)]);
+    let ended = site.deployed(|of| vec![task("start", of, 1)]).await;
+    let endpoints: Vec<Option<&str>> = ended.members.iter().map(|member| member.endpoint.as_deref()).collect();
+    assert_eq!(endpoints, [None, Some("https://10.0.0.2:6443")]);
+    assert_eq!(ended.workload.endpoint.as_deref(), Some("https://10.0.0.2:6443"));
+    assert_eq!(ended.workload.facts["name"], json!("gpu-2"));
+    assert_eq!((ended.workload.generation, ended.workload.observed_generation), (1, 1));
+    let gone = site.decommissioned(ended.workload.id, |_| vec![milestone("removed")]).await;
+    assert_eq!(gone.workload.endpoint, None);
+    assert_eq!((gone.workload.generation, gone.workload.observed_generation), (2, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_running_step_says_is_told_once_and_gone_at_its_next_attempt() {
+    let site = Site::of(1).await;
+    let (end, act) = held("unpacking");
+    site.world.nodes.will([act]);
+    let (_, operation) = site.deploy(|of| vec![task("install", of, 0), call("watch", "hangs")]).await;
+    site.until(operation, "install", |step| step.detail.as_deref() == Some("unpacking")).await;
+    site.until(operation, "watch", |step| step.detail.as_deref() == Some("waiting for the cluster")).await;
+    drop(end);
+    // The node was lost, and says it again: nothing new is told.
+    let (end, act) = held("unpacking");
+    site.world.nodes.will([act]);
+    site.until(operation, "install", |step| step.detail.as_deref().is_some_and(|said| said.contains("waiting"))).await;
+    site.until(operation, "install", |step| step.detail.as_deref() == Some("unpacking")).await;
+    end.send(crate::nodes::done(json!({}))).unwrap();
+    site.until(operation, "install", |step| step.state == StepState::Succeeded).await;
+    site.cancel(operation).await;
+    let ended = site.end_of(operation).await;
+    let told = |key: &str| ended.told(EventKind::StepChanged, &ended.steps[key].id.to_string());
+    // Begun, unpacking, waiting for the node, unpacking, ended; begun, waiting, ended.
+    assert_eq!((told("install"), told("watch")), (5, 3));
+    assert_eq!(ended.steps["install"].attempts, 1, "a node that is lost and comes back answers the same attempt");
+}
