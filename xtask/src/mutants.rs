@@ -10,7 +10,10 @@ use crate::{shell, tools};
 /// Of a hundred changes that compile, so many must be noticed.
 const CAUGHT_MIN_PERCENT: usize = 85;
 /// Seeds of the simulation that each change of the engine meets: more notice little more, and take longer.
-const SEEDS: &str = "40";
+const SEEDS: &str = "16";
+
+/// Tests at once: those that a change makes fail mostly wait for what never comes.
+const TESTS_AT_ONCE: &str = "16";
 
 /// What is changed, and how.
 #[derive(Args)]
@@ -122,7 +125,8 @@ fn mutate(tool: &Path, area: Area, more: &[String]) -> anyhow::Result<Found> {
     command.current_dir(shell::root()).args(["mutants", "--all-features", "--no-shuffle", "--colors", "never"]);
     command.args(area.files().iter().flat_map(|file| ["--file", *file]));
     command.args(area.tests().iter().flat_map(|package| ["--test-package", *package]));
-    command.arg("--output").arg(&output).args(more).env("GPUAAS_SEEDS", SEEDS);
+    command.arg("--output").arg(&output).args(more);
+    command.env("GPUAAS_SEEDS", SEEDS).env("RUST_TEST_THREADS", TESTS_AT_ONCE);
     eprintln!("==> cargo mutants: {}", area.name());
     // It ends with an error when anything was missed; what it writes says more.
     command.status().with_context(|| format!("{command:?} could not be started"))?;

@@ -1,16 +1,14 @@
 //! Credentials for people.
 
-use gpuaas_engine::effects::{AccessRequest, CallContext, Delivered};
+use gpuaas_engine::effects::{AccessRequest, BREAK_GLASS_SECONDS_MAX, CallContext, DIRECT_SECONDS_MAX, Delivered};
 use gpuaas_kube::{AccessRole, AccessTerms, TOKEN_SECONDS_MAX, TOKEN_SECONDS_MIN};
 use gpuaas_model::{Code, Timestamp};
 use gpuaas_wire::task::TaskFailure;
 
 use crate::Rke2Effects;
 
-/// Longest life of a direct credential.
-pub const DIRECT_SECONDS_MAX: u64 = TOKEN_SECONDS_MAX;
-/// Longest life of a break-glass credential: it has every right, so it ends within the hour.
-pub const BREAK_GLASS_SECONDS_MAX: u64 = 60 * 60;
+/// What is on offer can be had.
+const _: () = assert!(DIRECT_SECONDS_MAX <= TOKEN_SECONDS_MAX && BREAK_GLASS_SECONDS_MAX <= TOKEN_SECONDS_MAX);
 
 impl Rke2Effects {
     pub(crate) async fn deliver(

@@ -18,7 +18,6 @@ use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered};
 use gpuaas_wire::task::TaskFailure;
 use serde_json::Value;
 
-pub use access::{BREAK_GLASS_SECONDS_MAX, DIRECT_SECONDS_MAX};
 use connections::Connections;
 
 /// RKE2's effects.

@@ -50,6 +50,11 @@ pub struct CallContext {
     pub deadline: Timestamp,
 }
 
+/// Longest life of a direct credential, in seconds: thirty days.
+pub const DIRECT_SECONDS_MAX: u64 = 30 * 24 * 3_600;
+/// Longest life of a break-glass credential, in seconds: it has every right, so it ends within the hour.
+pub const BREAK_GLASS_SECONDS_MAX: u64 = 3_600;
+
 /// What kind of access to a cluster is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRequest {

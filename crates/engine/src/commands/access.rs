@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::audit;
 use crate::{
     caller::Caller,
-    effects::{AccessRequest, CallContext, Delivered},
+    effects::{AccessRequest, BREAK_GLASS_SECONDS_MAX, CallContext, DIRECT_SECONDS_MAX, Delivered},
     engine::Engine,
     error::CommandError,
     record::Story,
@@ -23,10 +23,6 @@ use crate::{
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Life of a direct credential when none is asked for.
 const DIRECT_TTL_SECONDS: u64 = 24 * 3_600;
-/// Longest life of a direct credential.
-const DIRECT_TTL_SECONDS_MAX: u64 = 30 * 24 * 3_600;
-/// Longest life of a break-glass credential (an hour, by the product's rule).
-const BREAK_GLASS_TTL_SECONDS_MAX: u64 = 3_600;
 /// Shortest life that Kubernetes' TokenRequest grants.
 const TTL_SECONDS_MIN: u64 = 600;
 
@@ -75,15 +71,15 @@ const KINDS: [AccessKind; 2] = [
         name: "direct",
         default: true,
         ttl_seconds: DIRECT_TTL_SECONDS,
-        ttl_seconds_max: DIRECT_TTL_SECONDS_MAX,
+        ttl_seconds_max: DIRECT_SECONDS_MAX,
         roles: &["cluster-admin", VIEW],
         note: "a ServiceAccount's token for the node's own address; withdrawn by deleting the ServiceAccount",
     },
     AccessKind {
         name: BREAK_GLASS,
         default: false,
-        ttl_seconds: BREAK_GLASS_TTL_SECONDS_MAX,
-        ttl_seconds_max: BREAK_GLASS_TTL_SECONDS_MAX,
+        ttl_seconds: BREAK_GLASS_SECONDS_MAX,
+        ttl_seconds_max: BREAK_GLASS_SECONDS_MAX,
         roles: &["cluster-admin"],
         note: "cluster-admin for at most an hour; needs a reason, is labelled and audited",
     },
@@ -189,6 +185,9 @@ pub async fn revoke(
     drop(reader);
     caller.must_see(rows.workload.project, "access grant", id)?;
     caller.must(Permission::AccessTake)?;
+    if grant.revoked_at.is_some() {
+        return Ok(grant);
+    }
     let entry =
         engine.catalog().app(&rows.workload.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))?;
     if rows.workload.lifecycle.holds_allocations() {

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Mutex,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -18,6 +19,7 @@ use gpuaas_planner::{
 };
 use gpuaas_wire::task::{TaskFailure, UnitReport};
 use serde_json::{Value, json};
+use zeroize::Zeroizing;
 
 /// Its slug.
 pub(crate) const KIT: &str = "kit";
@@ -35,6 +37,8 @@ pub(crate) struct Kit {
     planned: Mutex<Planned>,
     /// What the successes of a step teach, one after the other; those that are not named teach nothing.
     lessons: Mutex<BTreeMap<String, VecDeque<Lesson>>>,
+    /// ServiceAccounts that were withdrawn, in order.
+    pub(crate) withdrawn: Mutex<Vec<String>>,
 }
 
 /// What a success teaches, or why it is none.
@@ -56,7 +60,12 @@ impl Kit {
             release_files: vec!["kit.tar".to_owned()],
             release_sums: "sums".to_owned(),
         };
-        Self { manifest, planned: Mutex::new(Box::new(|_| Vec::new())), lessons: Mutex::default() }
+        Self {
+            manifest,
+            planned: Mutex::new(Box::new(|_| Vec::new())),
+            lessons: Mutex::default(),
+            withdrawn: Mutex::default(),
+        }
     }
 
     /// The steps of the operations that come.
@@ -173,6 +182,8 @@ impl AppEffects for Kit {
         match call {
             "answers" => Ok(json!({})),
             "hangs" => {
+                // Twice, as watches do: what says nothing new is not told.
+                (context.progress)("waiting for the cluster".to_owned());
                 (context.progress)("waiting for the cluster".to_owned());
                 std::future::pending().await
             }
@@ -180,11 +191,16 @@ impl AppEffects for Kit {
         }
     }
 
-    async fn deliver_access(&self, _: AccessRequest, _: CallContext) -> Result<Delivered, TaskFailure> {
-        Err(TaskFailure::new(Code::Unavailable, "it has no access"))
+    async fn deliver_access(&self, ask: AccessRequest, context: CallContext) -> Result<Delivered, TaskFailure> {
+        Ok(Delivered {
+            kubeconfig: Zeroizing::new("kind: Config".to_owned()),
+            service_account: ask.name,
+            expires_at: context.now.plus(Duration::from_secs(ask.ttl_seconds)),
+        })
     }
 
-    async fn revoke_access(&self, _: &str, _: CallContext) -> Result<(), TaskFailure> {
+    async fn revoke_access(&self, service_account: &str, _: CallContext) -> Result<(), TaskFailure> {
+        self.withdrawn.lock().unwrap().push(service_account.to_owned());
         Ok(())
     }
 }

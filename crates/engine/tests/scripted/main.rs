@@ -8,4 +8,5 @@ mod credentials;
 mod kit;
 mod nodes;
 mod operations;
+mod site;
 mod world;

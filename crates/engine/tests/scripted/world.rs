@@ -17,9 +17,10 @@ use gpuaas_engine::{
     port::Ports,
 };
 use gpuaas_model::{
-    Clock, CorrelationId, Entropy, KeyState, NodeId, Principal, ReplicaId, Role, Runtime, Timestamp, TokenId,
+    AuditAction, Clock, CorrelationId, Entropy, KeyState, NodeId, Principal, ReplicaId, Role, Runtime, Timestamp,
+    TokenId,
 };
-use gpuaas_store::{SessionRecord, Store, StoreOptions};
+use gpuaas_store::{AuditFilter, SessionRecord, Store, StoreOptions};
 use gpuaas_trust::{Authority, SealingKey};
 use uuid::Uuid;
 
@@ -135,6 +136,12 @@ impl World {
         let mut states: Vec<KeyState> = keys.into_iter().map(|stored| stored.key.state).collect();
         states.sort_by_key(|state| state.as_str());
         states
+    }
+
+    /// How often an action stands in the audit.
+    pub(crate) async fn recorded(&self, action: AuditAction) -> usize {
+        let filter = AuditFilter { action: Some(action), ..AuditFilter::default() };
+        self.store().read().await.unwrap().audits(&filter).await.unwrap().len()
     }
 
     /// Has rotations carried on.

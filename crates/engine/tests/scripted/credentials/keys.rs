@@ -4,16 +4,10 @@ use std::time::Duration;
 
 use gpuaas_engine::commands::keys;
 use gpuaas_model::{AuditAction, Code, Coded, KeyState, ReplicaId};
-use gpuaas_store::{AuditFilter, Burial, ReplicaRecord};
+use gpuaas_store::{Burial, ReplicaRecord};
 use uuid::Uuid;
 
 use crate::world::{World, admin, eventually};
-
-/// How often an action stands in the audit.
-async fn recorded(world: &World, action: AuditAction) -> usize {
-    let filter = AuditFilter { action: Some(action), ..AuditFilter::default() };
-    world.store().read().await.unwrap().audits(&filter).await.unwrap().len()
-}
 
 /// The id of the key that signs.
 async fn active(world: &World) -> String {
@@ -85,5 +79,5 @@ async fn revoking_a_key_twice_is_revoking_it_once() {
     let once = keys::revoke(&world.engine, &admin(), &first).await.expect("revoked");
     let signs = active(&world).await;
     assert_eq!(keys::revoke(&world.engine, &admin(), &first).await.expect("it is"), once);
-    assert_eq!((recorded(&world, AuditAction::KeyRevoke).await, active(&world).await), (1, signs));
+    assert_eq!((world.recorded(AuditAction::KeyRevoke).await, active(&world).await), (1, signs));
 }

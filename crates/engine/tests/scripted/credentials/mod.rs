@@ -1,5 +1,6 @@
-//! Tokens, service accounts and the keys that sign tasks.
+//! Tokens, service accounts, access to clusters, and the keys that sign tasks.
 
 mod giving;
+mod grants;
 mod keys;
 mod limits;

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use gpuaas_model::{Code, MemberStateName, OperationState, StepState, TaskState};
 use gpuaas_planner::{StepSpec, WorkloadView};
 
-use super::site::Site;
 use crate::{
     kit::{AGAIN, call, milestone, needs, task, times},
     nodes::{failed, held},
+    site::Site,
     world::eventually,
 };
 

@@ -4,16 +4,17 @@ use gpuaas_model::{
     AllocationState, Code, Connectivity, Health, MemberEvent, MemberStateName, OperationState, StepState, TaskState,
 };
 use gpuaas_planner::{FailureScope, RecordKind, StepAction, StepSpec};
+use gpuaas_store::{MemberRecord, TaskFilter};
 use gpuaas_wire::task::TaskOutcome;
 use serde_json::json;
 
-use super::site::Site;
 use crate::{
-    kit::{AGAIN, call, milestone, needs, task, times},
+    kit::{AGAIN, call, fault, milestone, needs, task, times},
     nodes::{Act, done, failed},
+    site::Site,
 };
 
-fn code(ended: &super::site::Ended) -> Option<&str> {
+fn code(ended: &crate::site::Ended) -> Option<&str> {
     ended.operation.fault.as_ref().map(|fault| fault.code.as_str())
 }
 
@@ -68,6 +69,11 @@ async fn a_members_failure_is_the_members_and_a_resume_takes_it_back() {
     assert_eq!(ended.steps["other"].state, StepState::Succeeded);
     assert_eq!((ended.operation.state, code(&ended)), (OperationState::NeedsAttention, Some("cluster_not_ready")));
     assert_eq!(ended.workload.observed_generation, 0, "it is not yet what was asked for");
+    // What its unit said of it in the meantime is over with it.
+    let mut tx = site.world.store().begin().await.unwrap();
+    let signalled = MemberRecord { fault: Some(fault(Code::ClusterNotReady, "it restarts")), ..unwell.clone() };
+    tx.update_member(&signalled, unwell.state.name()).await.unwrap();
+    tx.commit().await.unwrap();
     let again = site.resumed(ended.workload.id).await;
     assert_eq!((again.operation.state, again.operation.resumes), (OperationState::Succeeded, Some(ended.operation.id)));
     assert_eq!((again.members[1].state.name(), again.members[1].health), (MemberStateName::Ready, Health::Healthy));
@@ -102,7 +108,9 @@ async fn a_task_in_which_the_agent_died_is_repeated_at_once_and_left_to_a_person
     other.world.nodes.will_end(died.iter().cycle().take(9).cloned());
     let ended = other.deployed(|of| vec![task("install", of, 0)]).await;
     assert_eq!((code(&ended), ended.steps["install"].attempts), (Some("task_interrupted"), 5));
-    assert_eq!(ended.tasks["install"].state, TaskState::Interrupted);
+    let filter = TaskFilter { operation: Some(ended.operation.id), ..TaskFilter::default() };
+    let tasks = other.world.store().read().await.unwrap().tasks(&filter).await.unwrap();
+    assert!(tasks.len() == 5 && tasks.iter().all(|task| task.state == TaskState::Interrupted), "{tasks:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

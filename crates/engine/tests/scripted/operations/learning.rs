@@ -4,10 +4,10 @@ use gpuaas_model::{Code, OperationState};
 use gpuaas_planner::{Learned, SecretPart, StepSpec};
 use gpuaas_store::SecretRecord;
 
-use super::site::Site;
 use crate::{
     kit::{AGAIN, fault, task, times},
     nodes::{done, held},
+    site::Site,
 };
 
 async fn secret(site: &Site, of: gpuaas_model::WorkloadId, name: &str) -> SecretRecord {

@@ -1,7 +1,7 @@
 //! What becomes of operations, steps, members and the workload, rule by rule.
 
+mod abandoned;
 mod cancelling;
 mod failing;
 mod learning;
-mod site;
 mod succeeding;

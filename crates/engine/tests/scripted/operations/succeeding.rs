@@ -4,10 +4,10 @@ use gpuaas_model::{EventKind, Health, MemberEvent, MemberStateName, OperationSta
 use gpuaas_planner::{Learned, StepAction, StepSpec};
 use serde_json::json;
 
-use super::site::Site;
 use crate::{
     kit::{call, milestone, needs, task},
     nodes::held,
+    site::Site,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -20,6 +20,8 @@ async fn an_operation_begins_once_and_ends_once_and_says_so() {
     assert_eq!(ended.operation.state, OperationState::Succeeded);
     let id = ended.operation.id.to_string();
     assert_eq!((ended.told(EventKind::OperationStarted, &id), ended.told(EventKind::OperationEnded, &id)), (1, 1));
+    let first = |kind| ended.events.iter().position(|event| event.kind == kind);
+    assert!(first(EventKind::OperationStarted) < first(EventKind::StepChanged), "with its first step");
     assert!(ended.steps.values().all(|step| step.state == StepState::Succeeded && step.attempts == 1));
     assert!(ended.steps["first"].started_at.unwrap() >= began, "it begins with its first step");
     // Accepted, begun, one step done, two, over: each changes what is shown of it, and nothing else is told.

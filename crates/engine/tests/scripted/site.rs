@@ -24,15 +24,15 @@ use crate::{
 };
 
 /// A world whose engine runs, with so many allocations.
-pub(super) struct Site {
-    pub(super) world: World,
-    pub(super) project: ProjectId,
-    pub(super) allocations: Vec<AllocationId>,
-    pub(super) nodes: Vec<NodeId>,
+pub(crate) struct Site {
+    pub(crate) world: World,
+    pub(crate) project: ProjectId,
+    pub(crate) allocations: Vec<AllocationId>,
+    pub(crate) nodes: Vec<NodeId>,
 }
 
 impl Site {
-    pub(super) async fn of(allocations: u8) -> Self {
+    pub(crate) async fn of(allocations: u8) -> Self {
         let world = World::new().await;
         let project = project::create(&world.engine, &admin(), "lab".parse().unwrap()).await.unwrap().id;
         let release = artifact::VerifiedRelease {
@@ -81,7 +81,7 @@ impl Site {
     }
 
     /// Deploys onto all allocations; what is planned is the test's.
-    pub(super) async fn deploy(
+    pub(crate) async fn deploy(
         &self,
         planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static,
     ) -> (WorkloadId, OperationId) {
@@ -99,12 +99,12 @@ impl Site {
     }
 
     /// Deploys, and waits for the end.
-    pub(super) async fn deployed(&self, planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static) -> Ended {
+    pub(crate) async fn deployed(&self, planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static) -> Ended {
         let (_, operation) = self.deploy(planned).await;
         self.end_of(operation).await
     }
 
-    pub(super) async fn decommissioned(
+    pub(crate) async fn decommissioned(
         &self,
         workload: WorkloadId,
         planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static,
@@ -114,17 +114,17 @@ impl Site {
         self.end_of(asked.operation.id).await
     }
 
-    pub(super) async fn resumed(&self, workload: WorkloadId) -> Ended {
+    pub(crate) async fn resumed(&self, workload: WorkloadId) -> Ended {
         let asked = workload::resume(&self.world.engine, &admin(), workload, &Seen::Whatever).await.unwrap();
         self.end_of(asked.operation.id).await
     }
 
-    pub(super) async fn cancel(&self, operation: OperationId) {
+    pub(crate) async fn cancel(&self, operation: OperationId) {
         operation::cancel(&self.world.engine, &admin(), operation).await.unwrap();
     }
 
     /// Waits until a step is as the test wants it.
-    pub(super) async fn until(&self, operation: OperationId, key: &str, is_so: impl Fn(&StepRecord) -> bool) {
+    pub(crate) async fn until(&self, operation: OperationId, key: &str, is_so: impl Fn(&StepRecord) -> bool) {
         eventually(key, async || {
             let steps = self.world.store().read().await.unwrap().steps_of(operation).await.unwrap();
             steps.iter().any(|step| step.spec.key.as_str() == key && is_so(step))
@@ -132,7 +132,14 @@ impl Site {
         .await;
     }
 
-    pub(super) async fn end_of(&self, id: OperationId) -> Ended {
+    /// How often something was told on the project's stream.
+    pub(crate) async fn told(&self, kind: EventKind) -> usize {
+        let mut reader = self.world.store().read().await.unwrap();
+        let events = reader.events(StreamName::Project(self.project), 0, 1_000).await.unwrap();
+        events.iter().filter(|event| event.kind == kind).count()
+    }
+
+    pub(crate) async fn end_of(&self, id: OperationId) -> Ended {
         eventually("the operation does not end", async || {
             self.world.store().read().await.unwrap().operation(id).await.unwrap().state.is_final()
         })
@@ -155,20 +162,21 @@ impl Site {
 }
 
 /// All that an operation left.
-pub(super) struct Ended {
-    pub(super) operation: OperationRecord,
-    pub(super) workload: WorkloadRecord,
-    pub(super) members: Vec<MemberRecord>,
+pub(crate) struct Ended {
+    pub(crate) operation: OperationRecord,
+    pub(crate) workload: WorkloadRecord,
+    pub(crate) members: Vec<MemberRecord>,
     /// By key.
-    pub(super) steps: BTreeMap<String, StepRecord>,
+    pub(crate) steps: BTreeMap<String, StepRecord>,
     /// Those of the steps' last attempts, by key.
-    pub(super) tasks: BTreeMap<String, TaskRecord>,
-    events: Vec<EventRecord>,
+    pub(crate) tasks: BTreeMap<String, TaskRecord>,
+    /// All of the project's, in order.
+    pub(crate) events: Vec<EventRecord>,
 }
 
 impl Ended {
     /// How often something was told of somebody, whoever that is.
-    pub(super) fn told(&self, kind: EventKind, of: &str) -> usize {
+    pub(crate) fn told(&self, kind: EventKind, of: &str) -> usize {
         self.events.iter().filter(|event| event.kind == kind && event.subject_id == of).count()
     }
 }
