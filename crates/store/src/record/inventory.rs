@@ -1,0 +1,125 @@
+//! What there is to give: projects, machines, who holds them, and the releases that are laid out on them.
+
+use std::collections::BTreeMap;
+
+use gpuaas_model::{
+    AllocationId, AllocationState, ArtifactId, Connectivity, EnrollmentId, Name, NodeId, NodeState, ProjectId,
+    Timestamp,
+};
+use gpuaas_wire::task::{HostFacts, PreflightReport, TaskSupport};
+use serde::{Deserialize, Serialize};
+
+/// A tenant's project.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProjectRecord {
+    /// Which.
+    pub id: ProjectId,
+    /// Its name.
+    pub name: Name,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// A machine of ours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// Which.
+    pub id: NodeId,
+    /// Its name.
+    pub name: Name,
+    /// Where it stands.
+    pub region: Option<String>,
+    /// What operators say of it.
+    pub labels: BTreeMap<String, String>,
+    /// Where it is in its life.
+    pub state: NodeState,
+    /// Grows with every enrollment; certificates and tasks of an earlier one are refused.
+    pub epoch: u64,
+    /// Whether it can be reached.
+    pub connectivity: Connectivity,
+    /// Since when.
+    pub connectivity_since: Timestamp,
+    /// How far its clock was ahead when it connected last; negative when it was behind.
+    #[serde(default)]
+    pub clock_skew_seconds: Option<i64>,
+    /// Its agent's version.
+    pub agent_version: Option<String>,
+    /// Its machine's id.
+    pub machine_id: Option<String>,
+    /// Task types of its agent.
+    pub support: Vec<TaskSupport>,
+    /// What was learnt or told.
+    pub facts: Option<HostFacts>,
+    /// What its newest preflight found.
+    pub preflight: Option<PreflightReport>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Grows with every change of this row; compare-and-swap.
+    pub generation: u64,
+}
+
+impl NodeRecord {
+    /// The address that services of the node listen on; empty while no agent has told.
+    pub fn address(&self) -> &str {
+        self.facts.as_ref().and_then(|facts| facts.addresses.first()).map_or("", String::as_str)
+    }
+}
+
+/// One enrollment token of a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EnrollmentRecord {
+    /// Which.
+    pub id: EnrollmentId,
+    /// The node.
+    pub node: NodeId,
+    /// SHA-256 of the token, 64 hex digits.
+    pub sha256: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it ends by itself.
+    pub expires_at: Timestamp,
+    /// When it was redeemed.
+    pub used_at: Option<Timestamp>,
+}
+
+/// A project's hold on a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AllocationRecord {
+    /// Which.
+    pub id: AllocationId,
+    /// Whose.
+    pub project: ProjectId,
+    /// The node.
+    pub node: NodeId,
+    /// Where it is in its life.
+    pub state: AllocationState,
+    /// Why it is `failed` or `release_failed`.
+    pub detail: Option<String>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Grows with every change; compare-and-swap.
+    pub generation: u64,
+}
+
+/// A file of an imported release.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArtifactRecord {
+    /// Which.
+    pub id: ArtifactId,
+    /// The app's slug.
+    pub app: String,
+    /// The version.
+    pub version: String,
+    /// The release's own file name.
+    pub name: String,
+    /// SHA-256 of the bytes, 64 hex digits.
+    pub sha256: String,
+    /// Length of the bytes.
+    pub size_bytes: u64,
+    /// Where it was imported from, as the importer named it.
+    pub source: String,
+    /// Whether the release says of itself that it is a stand-in.
+    pub stand_in: bool,
+    /// When it was imported.
+    pub imported_at: Timestamp,
+}
