@@ -172,7 +172,10 @@ impl Asked {
             answered = doing => answered,
             never = self.keep_turn(state, &lease) => match never {},
         };
-        store.give_up_lease(&lease, replica).await?;
+        if let Err(error) = store.give_up_lease(&lease, replica).await {
+            // The request is done and its answer known: whoever sends it again waits until the turn ends by itself.
+            tracing::warn!(%error, "the turn of a request could not be given up");
+        }
         answered.unwrap_or_else(|panic| resume_unwind(panic))
     }
 

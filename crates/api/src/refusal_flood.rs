@@ -1,7 +1,8 @@
 //! The audit of refusals when there are too many: one record for all that were left out.
 //!
 //! Guarantees: no token and no address makes the audit grow faster than its pace, and one summary of [`SUMMARY_AFTER`] for each of at most
-//! [`SUMMARIES_MAX`] tokens. Nothing is left out in silence: what the process had not summarised when it ended alone is lost.
+//! [`SUMMARIES_MAX`] tokens. Nothing is left out in silence: what was not summarised is when the
+//! process is stopped, and lost alone when it is killed.
 
 use std::{
     collections::BTreeMap,
@@ -76,6 +77,12 @@ impl RefusalFlood {
         let due = [gathered.remove(&Some(token)), gathered.remove(&None)];
         due.into_iter().flatten().map(LeftOut::record).collect()
     }
+
+    /// The records of all that was left out since the last ones.
+    fn all_summaries(&self) -> Vec<NewAudit> {
+        let gathered = std::mem::take(&mut *self.gathered.lock().unwrap_or_else(PoisonError::into_inner));
+        gathered.into_values().map(LeftOut::record).collect()
+    }
 }
 
 impl LeftOut {
@@ -105,6 +112,15 @@ pub(crate) fn summarise_later(state: ApiState, token: TokenId) {
         }
     };
     ports.runtime.spawn("summary of refusals", Box::pin(summarise));
+}
+
+impl ApiState {
+    /// Records what was left out of the audit until now. For a process that ends before their summaries are due.
+    pub async fn summarise_refusals(&self) {
+        for record in self.refusals.all_summaries() {
+            refusals::append(self, &record).await;
+        }
+    }
 }
 
 #[cfg(test)]

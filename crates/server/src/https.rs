@@ -89,6 +89,8 @@ pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, router:
             drop(share);
         });
     }
+    // Nobody waits in its queue for what will not come.
+    drop(listener);
     served.close();
     // Streams of events end with the process; everything else gets its time.
     let _ = timeout(GOODBYE_TIMEOUT, served.wait()).await;
@@ -209,6 +211,7 @@ mod tests {
             "at last"
         };
         let router = Router::new().route("/long", get(long)).route("/", get(|| async { "here" }));
+        let router = router.route("/large", get(|| async { "x".repeat(1_024 * 1_024) }));
         let answering = tokio::spawn(async move {
             let from = PeerAddress::of([192, 0, 2, 1].into());
             let _ = answer(far, is_http2, from, router, &CancellationToken::new()).await;
@@ -230,6 +233,24 @@ mod tests {
             answering.await.unwrap();
             assert!(began.elapsed() <= A_MINUTE + GOODBYE_TIMEOUT, "{:?} {said:?}", began.elapsed());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_never_reads_its_answer_is_sent_away() {
+        let (mut near, answering) = open(false);
+        let began = Instant::now();
+        near.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        answering.await.unwrap();
+        assert!(began.elapsed() <= A_MINUTE + GOODBYE_TIMEOUT, "{:?}", began.elapsed());
+        let (near, answering) = open(true);
+        let began = Instant::now();
+        let http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        let (mut sender, connection) = http.handshake::<_, Body>(TokioIo::new(near)).await.unwrap();
+        tokio::spawn(connection);
+        let unread = sender.send_request(Request::get("https://x/large").body(Body::empty()).unwrap()).await.unwrap();
+        answering.await.unwrap();
+        assert!(began.elapsed() <= A_MINUTE + GOODBYE_TIMEOUT, "{:?}", began.elapsed());
+        drop(unread);
     }
 
     #[tokio::test(start_paused = true)]

@@ -52,6 +52,10 @@ pub struct ControlPlane {
     pub admin_token: String,
     stop: CancellationToken,
     running: tokio::task::JoinSet<()>,
+    state: ApiState,
+    store: Store,
+    /// Its lock says that this process lives.
+    _data: DataDir,
 }
 
 /// Opens the store, takes the lock, and listens. Ready when it returns.
@@ -123,9 +127,9 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     running.spawn(service.run(stop.clone()));
     let importer = Importer { store: artifacts, scratch: downloads, ca_bundle: options.release_ca_bundle.clone() };
     let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)), options.paces);
-    running.spawn(https::serve(api_listener, api_tls, gpuaas_api::router(state), stop.clone()));
-    running.spawn(drive(engine, stop.clone(), data));
-    Ok(ControlPlane { url, authority_pem, admin_token, stop, running })
+    running.spawn(https::serve(api_listener, api_tls, gpuaas_api::router(state.clone()), stop.clone()));
+    running.spawn(drive(engine, stop.clone()));
+    Ok(ControlPlane { url, authority_pem, admin_token, stop, running, state, store, _data: data })
 }
 
 impl ControlPlane {
@@ -137,11 +141,14 @@ impl ControlPlane {
         }
         self.stop.cancel();
         while self.running.join_next().await.is_some() {}
+        self.state.summarise_refusals().await;
+        // Last: requests that were under way needed it.
+        self.store.close().await;
     }
 }
 
-/// Runs the engine; keeps the data directory's lock for as long.
-async fn drive(engine: Arc<Engine>, stop: CancellationToken, data: DataDir) {
+/// Runs the engine, and hands over what it holds when everything stops.
+async fn drive(engine: Arc<Engine>, stop: CancellationToken) {
     if let Err(error) = engine.provision_open().await {
         tracing::error!(%error, "allocations on their way could not be read");
     }
@@ -155,8 +162,6 @@ async fn drive(engine: Arc<Engine>, stop: CancellationToken, data: DataDir) {
     if let Err(error) = engine.leave().await {
         tracing::warn!(%error, "the other replicas could not be told; they will notice");
     }
-    engine.store().close().await;
-    drop(data);
 }
 
 async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, ServerError> {

@@ -7,10 +7,13 @@ mod report;
 mod verify;
 mod world;
 
-use std::time::Instant;
+use std::{
+    fs::{File, TryLockError},
+    time::Instant,
+};
 
 use anyhow::{Context, bail};
-use camino::Utf8PathBuf;
+use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::{components, release};
 pub(crate) use report::Report;
@@ -77,6 +80,7 @@ pub(crate) enum Store {
 /// Walks it.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let folder = components::root()?.join("target/demo");
+    let _turn = turn(&folder)?;
     if options.clean {
         return remove(&folder);
     }
@@ -116,6 +120,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 /// The main job with its figures and without its verifications.
 pub(crate) fn measured(profile: &str, store: Store) -> anyhow::Result<Report> {
+    let _turn = turn(&components::root()?.join("target/demo"))?;
     let mut report = Report::default();
     let mut world = walk(&Options { store, ..Options::of_profile(profile) }, &mut report)?;
     world.measure(&mut report)?;
@@ -139,7 +144,19 @@ fn walk(options: &Options, report: &mut Report) -> anyhow::Result<World> {
     Ok(world)
 }
 
-fn remove(folder: &camino::Utf8Path) -> anyhow::Result<()> {
+/// Waits until no other demo of this checkout runs: they share the folder, and one that ends removes what it finds there.
+fn turn(folder: &Utf8Path) -> anyhow::Result<File> {
+    let path = folder.with_extension("lock");
+    std::fs::create_dir_all(folder.parent().unwrap_or(folder)).with_context(|| format!("making {path}"))?;
+    let lock = File::create(&path).with_context(|| format!("making {path}"))?;
+    if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+        println!("  Another demo of this checkout runs; waiting for its end.");
+        lock.lock().with_context(|| format!("locking {path}"))?;
+    }
+    Ok(lock)
+}
+
+fn remove(folder: &Utf8Path) -> anyhow::Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("removing {folder}"))

@@ -155,7 +155,7 @@ impl Fleet {
 
     /// What the first replica said when it was ready.
     pub(crate) fn ready(&self) -> Value {
-        serde_json::from_slice(&std::fs::read(self.ready_file(0)).expect("ready")).expect("JSON")
+        self.ready_of(0)
     }
 
     /// Whether a replica runs.
@@ -257,13 +257,19 @@ impl Fleet {
 
     /// The client of a replica, with the token of the admin of another.
     pub(crate) fn client_as(&self, number: usize, admin_of: usize) -> Client {
-        let ready = |number| -> Value {
-            serde_json::from_slice(&std::fs::read(self.ready_file(number)).expect("ready")).expect("JSON")
-        };
-        let (ready, admin) = (ready(number), ready(admin_of));
+        self.client_with(number, self.ready_of(admin_of)["token"].as_str().expect("a text"))
+    }
+
+    /// The client of a replica, with that token.
+    pub(crate) fn client_with(&self, number: usize, token: &str) -> Client {
+        let ready = self.ready_of(number);
         let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
-        let text = |name: &str| ready[name].as_str().expect("a text").to_owned();
-        Client::new(&text("url"), &authority, admin["token"].as_str().expect("a text")).expect("a client")
+        Client::new(ready["url"].as_str().expect("a text"), &authority, token).expect("a client")
+    }
+
+    /// What a replica told when it was ready.
+    fn ready_of(&self, number: usize) -> Value {
+        serde_json::from_slice(&std::fs::read(self.ready_file(number)).expect("ready")).expect("JSON")
     }
 
     /// Events that the stand-in itself counted on a node, for example `start`.

@@ -29,6 +29,7 @@ mod restarts;
 mod roles;
 mod service_accounts;
 mod small_disk;
+mod stops;
 mod strangers;
 mod streams;
 mod support;

@@ -87,6 +87,36 @@ pub(crate) async fn read_open(ready: &Value, path: &str) -> Answer {
     exchange(connect_to(ready).await, Method::GET, path, &[], "").await
 }
 
+/// A request of whose body only the length is told: the other side has begun to wait for it.
+pub(crate) struct Begun(TlsStream<TcpStream>, String);
+
+/// Begins a POST, up to where the other side asks for its body.
+pub(crate) async fn begin(ready: &Value, path: &str, body: &str) -> Begun {
+    let (address, mut stream) = connect_to(ready).await;
+    let (token, length) = (ready["token"].as_str().expect("a token"), body.len());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\nexpect: 100-continue\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.expect("the head is taken");
+    let mut told = [0; 25];
+    stream.read_exact(&mut told).await.expect("an interim answer");
+    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+    Begun(stream, body.to_owned())
+}
+
+impl Begun {
+    /// Sends the body, and gives the first line of what comes back.
+    pub(crate) async fn go_on(self) -> String {
+        let Self(mut stream, body) = self;
+        stream.write_all(body.as_bytes()).await.expect("the body is taken");
+        let mut answer = Vec::new();
+        // However the connection ends: what counts was told before.
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()
+    }
+}
+
 async fn exchange(
     (address, stream): (String, TlsStream<TcpStream>),
     method: Method,

@@ -1,0 +1,51 @@
+//! A control plane that is asked to end.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use gpuaas_api_types::{CreateProject, CreateToken};
+
+use crate::{fleet::Fleet, raw, world::eventually};
+
+/// Requests at once: more than are recorded one by one.
+const SENT: u64 = 100;
+/// Well within what a request under way is given.
+const REST_ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_under_way_is_answered_before_the_control_plane_ends() {
+    let mut fleet = Fleet::start(0).await;
+    let begun = raw::begin(&fleet.ready(), "/api/v1/projects", "{\"name\":\"late\"}").await;
+    let address = fleet.ready()["url"].as_str().and_then(|url| url.strip_prefix("https://")).expect("a URL").to_owned();
+    fleet.signal_replica(0, "TERM");
+    eventually("it listens on", async || tokio::net::TcpStream::connect(&address).await.is_err()).await;
+    // Until all the rest of it has ended. Nothing tells when; too short a wait would only see less.
+    tokio::time::sleep(REST_ENDS_WITHIN).await;
+    assert_eq!(begun.go_on().await, "HTTP/1.1 201 Created");
+    fleet.replica_ended(0);
+    fleet.start_server();
+    let projects = fleet.client().list_projects().await.expect("projects").items;
+    assert!(projects.iter().any(|project| project.name == "late"), "{projects:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_that_were_not_yet_summed_up_are_when_the_control_plane_ends() {
+    let mut fleet = Fleet::start(0).await;
+    fleet.client().create_project(&CreateProject { name: "ours".into() }).await.expect("made");
+    let ask =
+        CreateToken { name: "viewer".into(), role: "viewer".into(), project: Some("ours".into()), ttl_seconds: None };
+    let secret = fleet.client().create_token(&ask).await.expect("made").secret;
+    let viewer = fleet.client_with(0, &secret);
+    let theirs = CreateProject { name: "theirs".into() };
+    let refused = join_all((0..SENT).map(|_| viewer.create_project(&theirs))).await;
+    assert!(refused.iter().all(Result::is_err), "it may not");
+    fleet.signal_replica(0, "TERM");
+    fleet.replica_ended(0);
+    fleet.start_server();
+    let records = fleet.client().list_audit(None, None, None, 0).await.expect("records").items;
+    let refused: Vec<_> = records.iter().filter(|record| record.actor == "viewer").collect();
+    let summed: u64 = refused.iter().filter_map(|record| record.metadata["count"].as_u64()).sum();
+    let single = refused.iter().filter(|record| record.action == "project.create").count() as u64;
+    assert!(summed > 0 && single > 0, "{summed} {single}");
+    assert_eq!(summed + single, SENT);
+}
