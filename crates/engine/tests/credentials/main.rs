@@ -5,4 +5,5 @@
 mod giving;
 mod keys;
 mod limits;
+mod strangers;
 mod world;
