@@ -173,6 +173,16 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_shows_something_else_is_sent_again_though_its_row_is_as_it_was() {
+        let row = Revision { object: Uuid::from_u128(1), number: 7 };
+        let first = Held(HeaderMap::new()).or_send(row, &"one member").expect("an answer");
+        let held = Held(HeaderMap::from_iter([(header::IF_NONE_MATCH, first.headers()[header::ETAG].clone())]));
+        for (shown, status) in [("one member", StatusCode::NOT_MODIFIED), ("two members", StatusCode::OK)] {
+            assert_eq!(held.or_send(row, &shown).expect("an answer").status(), status, "{shown}");
+        }
+    }
+
+    #[test]
     fn only_a_strong_tag_of_ours_tells_a_revision() {
         let object = "0198c0de-7a3b-7c11-9b54-0242ac120002";
         let ours = format!("\"{object}.7-0123456789abcdef\"");

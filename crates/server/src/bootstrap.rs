@@ -123,3 +123,35 @@ pub(crate) async fn admin_token(store: &Store, data: &DataDir, ports: &Ports) ->
     tx.commit().await?;
     Ok(made.text.expose().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_store::{AuditFilter, StoreOptions};
+
+    use super::*;
+
+    const SEALING_KEY: [u8; 32] = [7; 32];
+
+    #[tokio::test]
+    async fn the_one_key_of_before_signs_on_from_where_keys_lie_now() {
+        let (folder, ports) = (tempfile::tempdir().unwrap(), crate::ports::system());
+        let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
+        let store = Store::open(&options, ports.clock.clone()).await.unwrap();
+        let signer = TaskSigner::from_seed(&[9; 32]);
+        let sealed = SealingKey::new(&SEALING_KEY).unwrap().seal(FIRST_KEY.as_bytes(), &[9; 32]).unwrap();
+        let mut tx = store.begin().await.unwrap();
+        tx.put_setting_if_absent(FIRST_KEY, &sealed).await.unwrap();
+        tx.commit().await.unwrap();
+        for start in ["the first", "a later"] {
+            let keys = keys(&store, &SEALING_KEY, &ports).await.unwrap();
+            let mut reader = store.read().await.unwrap();
+            let kept = reader.signing_keys().await.unwrap();
+            let kept: Vec<_> = kept.iter().map(|stored| (stored.key.key_id.as_str(), stored.key.state)).collect();
+            assert_eq!(kept, [(signer.key_id(), KeyState::Active)], "{start} start");
+            assert_eq!(reader.setting(FIRST_KEY).await.unwrap(), None, "it lies in one place alone");
+            let told = reader.audits(&AuditFilter::default()).await.unwrap();
+            assert_eq!(told.iter().map(|record| record.action).collect::<Vec<_>>(), [AuditAction::KeyActivate]);
+            keys.ring(&mut reader).await.expect("its seed opens");
+        }
+    }
+}

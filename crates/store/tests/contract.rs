@@ -124,6 +124,7 @@ behaviours! {
         what_a_buried_replica_held_is_free_and_announced,
         the_end_of_an_older_connection_takes_no_newer_one_away,
         a_connection_that_is_recorded_late_takes_no_newer_ones_place,
+        a_connection_holds_the_newest_key_set_that_it_took_and_one_that_ended_none,
         the_living_sign_under_one_fence_and_a_successor_under_a_higher,
     }
     lists {

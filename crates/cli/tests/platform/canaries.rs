@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use gpuaas_api_types::{AskAccess, CreateServiceAccount, CreateServiceAccountToken, CreateToken, RegisterNode};
 
 use crate::world::{PROJECT, Platform};
@@ -30,12 +31,21 @@ impl Canaries {
         self.add(from.display().to_string(), lines[lines.len() / 2]);
     }
 
-    fn none_in(&self, place: &str, bytes: &[u8]) {
-        for (from, secret) in &self.0 {
-            let found = memchr::memmem::find(bytes, secret.as_bytes()).is_some();
-            assert!(!found, "{place} holds the secret of {from}");
-        }
+    /// Every secret in every form, by where it comes from.
+    fn written(&self) -> Vec<(&str, String)> {
+        self.0.iter().flat_map(|(from, secret)| forms(secret).into_iter().map(|form| (from.as_str(), form))).collect()
     }
+}
+
+/// A secret as it may stand somewhere: as it is, in hex, and in base64 whatever stands before it.
+fn forms(secret: &str) -> Vec<String> {
+    let in_hex = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let in_base64 = (0..3).map(|skipped| {
+        let rest = &secret.as_bytes()[skipped..];
+        // Whole groups alone: what follows changes the last one.
+        STANDARD.encode(&rest[..rest.len() / 3 * 3])
+    });
+    [secret.to_owned(), in_hex].into_iter().chain(in_base64).collect()
 }
 
 fn files(folder: &Path, into: &mut Vec<PathBuf>) {
@@ -97,7 +107,8 @@ async fn hostile_eyes_find_no_secret_in_logs_events_audit_bundle_arguments_envir
     let mut canaries = Canaries::default();
     canaries.add("the admin's token", platform.ready()["token"].as_str().expect("a token"));
     let ask = CreateToken { name: "t".into(), role: "viewer".into(), project: project(), ttl_seconds: Some(600) };
-    canaries.add("a token", &admin.create_token(&ask).await.expect("made").secret);
+    let under_a_key = admin.clone().with_idempotency_key("once");
+    canaries.add("a token", &under_a_key.create_token(&ask).await.expect("made").secret);
     let account = CreateServiceAccount { name: "ci".into(), role: "viewer".into(), project: project() };
     admin.create_service_account(&account).await.expect("made");
     let made = admin.create_service_account_token(project(), "ci", &CreateServiceAccountToken::default()).await;
@@ -122,11 +133,14 @@ async fn hostile_eyes_find_no_secret_in_logs_events_audit_bundle_arguments_envir
         canaries.add_pem(&platform.node_file(node, "var/lib/gpuaas-agent/key.pem"));
     }
     let places = shown(&platform).await;
-    for kind in ["bundle", "said", "events", "operation", "cmdline", "environ", "journal", "ledger"] {
+    for kind in ["bundle", "said", "events", "operation", "cmdline", "environ", "journal", "ledger", "gpuaas.db"] {
         assert!(places.iter().any(|(place, bytes)| place.contains(kind) && !bytes.is_empty()), "nothing of {kind}");
     }
-    for (place, bytes) in &places {
-        canaries.none_in(place, bytes);
+    for (from, form) in canaries.written() {
+        let finder = memchr::memmem::Finder::new(form.as_bytes());
+        for (place, bytes) in &places {
+            assert!(finder.find(bytes).is_none(), "{place} holds the secret of {from}");
+        }
     }
     println!("hostile: {} canaries looked for in {} places", canaries.0.len(), places.len());
 }

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use gpuaas_api_types::RegisterNode;
 use gpuaas_client::Client;
 use http::Method;
 
@@ -14,6 +15,22 @@ async fn ping(platform: Arc<Platform>) -> Answer {
     let token = bearer(&platform);
     let headers = [("authorization", token.as_str()), ("idempotency-key", "once")];
     send(&platform, Method::POST, "/api/v1/nodes/demo-1/ping", &headers, "").await
+}
+
+/// Issues an enrollment string, under a key.
+async fn enroll(platform: &Platform) -> Answer {
+    let token = bearer(platform);
+    let headers = [("authorization", token.as_str()), ("idempotency-key", "once")];
+    send(platform, Method::POST, "/api/v1/nodes/gpu-01/enrollment", &headers, "").await
+}
+
+async fn register(platform: &Platform) {
+    let machine = RegisterNode { name: "gpu-01".into(), ..RegisterNode::default() };
+    platform.client().register_node(&machine).await.expect("registered");
+}
+
+fn is_replayed(answer: &Answer) -> bool {
+    answer.headers.contains_key("idempotency-replayed")
 }
 
 async fn tasks(client: &Client) -> usize {
@@ -39,4 +56,40 @@ async fn what_a_client_began_and_did_not_stay_for_is_done_once_and_answered_to_w
     assert_eq!((answer.status, answer.headers.contains_key("idempotency-replayed")), (200, true), "{answer:?}");
     assert_eq!(answer.body["task"]["state"], "succeeded", "{answer:?}");
     assert_eq!(tasks(&client).await, 1, "it was done once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_refused_may_be_tried_again_under_its_key() {
+    let platform = Platform::start(0);
+    let early = enroll(&platform).await;
+    assert_eq!((early.status, early.code()), (404, "not_found"), "{early:?}");
+    register(&platform).await;
+    let later = enroll(&platform).await;
+    assert_eq!((later.status, is_replayed(&later)), (201, false), "{later:?}");
+    let again = enroll(&platform).await;
+    assert_eq!((is_replayed(&again), &again.body), (true, &later.body), "what was done is not done again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_is_forgotten_after_a_day_and_the_next_one_under_its_key_is_not() {
+    let platform = Platform::start(0);
+    register(&platform).await;
+    let first = enroll(&platform).await;
+    let age = async |by: i64| {
+        let url = format!("sqlite://{}", platform.file("data/server/gpuaas.db").display());
+        let mut store = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the store");
+        let sql = "update idempotency set created_at = created_at - $1, \
+                   doc = json_set(doc, '$.created_at', json_extract(doc, '$.created_at') - $1)";
+        let aged = sqlx::query(sql).bind(by).execute(&mut store).await.expect("written").rows_affected();
+        assert_eq!(aged, 1);
+        sqlx::Connection::close(store).await.expect("closed");
+    };
+    let day = 24 * 3_600 * 1_000;
+    // As long ago as nearly a day, and then more than one.
+    age(day - 60_000).await;
+    assert_eq!(enroll(&platform).await.body, first.body, "a script that is late still gets it");
+    age(60_001).await;
+    let second = enroll(&platform).await;
+    assert_eq!((second.status, is_replayed(&second)), (201, false), "{second:?}");
+    assert_eq!(enroll(&platform).await.body, second.body);
 }

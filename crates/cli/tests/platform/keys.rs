@@ -4,7 +4,10 @@ use gpuaas_client::{Client, ClientError};
 use gpuaas_postgres_server::Server;
 use tokio_util::sync::CancellationToken;
 
-use crate::{fleet::Fleet, world::eventually};
+use crate::{
+    fleet::Fleet,
+    world::{Platform, eventually},
+};
 
 /// Pings a node until it is told to stop; every one must succeed. Returns how many did.
 async fn ping_on(client: Client, node: &'static str, stop: CancellationToken) -> usize {
@@ -141,4 +144,15 @@ async fn a_key_that_leaked_is_ended_at_once_and_nodes_go_on_under_another() {
     assert!(ping.task.state == "succeeded" && ping.task.key_id != leaked, "{:?}", ping.task);
     assert_eq!(states(&client).await, ["revoked", "active"]);
     assert_eq!(client.revoke_signing_key("nobody").await.map_err(code).expect_err("none"), "not_found");
+}
+
+#[test]
+fn the_command_line_ends_the_key_that_it_is_given() {
+    let dev = Platform::start(0);
+    let first = dev.json(&["keys", "list"])[0]["id"].as_str().expect("an id").to_owned();
+    let ended = dev.json(&["keys", "revoke", &first]);
+    assert_eq!((ended["id"].as_str(), ended["state"].as_str()), (Some(first.as_str()), Some("revoked")));
+    let listed = dev.json(&["keys", "list"]);
+    assert_eq!((&listed[0]["state"], &listed[1]["state"]), (&"revoked".into(), &"active".into()), "{listed}");
+    assert_eq!(dev.gpuaas(&["keys", "revoke", "nobody"]).status.code(), Some(3));
 }

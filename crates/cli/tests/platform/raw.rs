@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::world::Platform;
+use crate::world::{PATIENCE, Platform};
 
 /// What came back.
 #[derive(Debug)]
@@ -60,14 +60,14 @@ pub(crate) async fn write_then_read(platform: &Platform, head: &str, body: &[u8]
     answer
 }
 
-/// Writes something and gives what comes back until the other side closes, however it does.
+/// Writes something and gives what comes back until the other side closes, however it does, or for as long as there is patience.
 pub(crate) async fn write_then_wait(platform: &Platform, text: &str) -> String {
     let (_, mut stream) = connect(platform).await;
     // The other side may have had enough before it has all of it.
     let _ = stream.write_all(text.as_bytes()).await;
     let _ = stream.flush().await;
     let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer).await;
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 

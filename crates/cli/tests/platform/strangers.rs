@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     operations::{NOBODYS_ID, operations},
     raw::{Answer, bearer, send},
-    world::{PROJECT, Platform},
+    world::{PATIENCE, PROJECT, Platform},
 };
 
 const STRANGERS: &str = "strangers";
@@ -182,7 +182,9 @@ async fn nothing_leaks(platform: &Platform, token: &str, theirs: &Theirs) {
     }
     for query in [format!("?project={}", theirs.ids["project"]), format!("?project={PROJECT}")] {
         let headers = [("authorization", token), ("accept", "text/event-stream")];
-        let answer = send(platform, Method::GET, &format!("/api/v1/events{query}"), &headers, "").await;
+        let path = format!("/api/v1/events{query}");
+        let asked = send(platform, Method::GET, &path, &headers, "");
+        let answer = tokio::time::timeout(PATIENCE, asked).await.expect("a refusal ends, and their stream would not");
         assert_eq!((answer.status, answer.code()), (404, "not_found"), "their stream: {answer:?}");
     }
 }

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, io::Read, os::unix::fs::PermissionsExt};
 
 use flate2::read::GzDecoder;
-use gpuaas_api_types::{CreateAllocation, CreateProject, RegisterNode};
+use gpuaas_api_types::{CreateAllocation, CreateProject, CreateToken, RegisterNode};
 
-use crate::world::Platform;
+use crate::world::{GPUAAS, Platform};
 
 fn unpacked(file: &std::path::Path) -> BTreeMap<String, String> {
     let bytes = std::fs::File::open(file).expect("a bundle");
@@ -56,5 +56,48 @@ async fn a_bundle_holds_what_helps_and_no_secret_even_of_files_that_are_added() 
     let whole = entries.values().fold(String::new(), |whole, text| whole + text);
     for secret in [token.as_str(), &enrollment, "c2VjcmV0LWtleQ=="] {
         assert!(!whole.contains(secret), "a secret is in the bundle");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_of_somebody_who_may_not_see_all_says_what_it_lacks() {
+    let platform = Platform::start(0);
+    let admin = platform.client();
+    admin.create_project(&CreateProject { name: "ours".into() }).await.expect("made");
+    let ask =
+        CreateToken { name: "viewer".into(), role: "viewer".into(), project: Some("ours".into()), ttl_seconds: None };
+    let token = admin.create_token(&ask).await.expect("made").secret;
+    let file = platform.file("bundle.tar.gz");
+    let mut bundle = std::process::Command::new(GPUAAS);
+    bundle.args(["support", "bundle", "--file"]).arg(&file);
+    bundle.env("GPUAAS_READY_FILE", &platform.ready_file).env("GPUAAS_TOKEN", &token);
+    let ended = bundle.output().expect("gpuaas runs");
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(ended.status.success() && said.contains("missing: nodes: "), "{said}");
+    let entries = unpacked(&file);
+    assert!(entries["about.json"].contains("viewer") && entries.contains_key("workloads.json"), "{:?}", entries.keys());
+    assert!(entries["missing.json"].contains("nodes: ") && !entries.contains_key("nodes.json"), "{:?}", entries.keys());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_goes_on_where_one_page_of_a_list_ends() {
+    let platform = Platform::start(0);
+    let admin = platform.client();
+    // More than a page of events holds.
+    for number in 0..201 {
+        let ask = CreateToken {
+            name: format!("token-{number:03}"),
+            role: "platform-operator".into(),
+            project: None,
+            ttl_seconds: Some(600),
+        };
+        admin.create_token(&ask).await.expect("made");
+    }
+    let file = platform.file("bundle.tar.gz");
+    assert!(platform.gpuaas(&["support", "bundle", "--file", &file.to_string_lossy()]).status.success());
+    let entries = unpacked(&file);
+    for list in ["events.json", "audit.json"] {
+        let told = (0..201).filter(|number| entries[list].contains(&format!("token-{number:03}"))).count();
+        assert_eq!(told, 201, "{list}");
     }
 }

@@ -28,11 +28,14 @@ use crate::{kit::Kit, nodes::Scripted};
 
 /// How much faster time passes than outside.
 const HURRY: u32 = 20;
+/// The same where what is tested has few seconds for it, of which a busy machine may take a part.
+const LITTLE_HURRY: u32 = 3;
 
 /// A clock that is so much off the right time, and faster.
 struct Hurried {
     began: Instant,
     off: Duration,
+    hurry: u32,
     drawn: AtomicU64,
 }
 
@@ -57,11 +60,11 @@ impl Runtime for Hurried {
     }
 
     fn elapsed(&self) -> Duration {
-        self.began.elapsed() * HURRY
+        self.began.elapsed() * self.hurry
     }
 
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
-        tokio::time::sleep(at.since(self.now()) / HURRY).boxed()
+        tokio::time::sleep(at.since(self.now()) / self.hurry).boxed()
     }
 }
 
@@ -85,9 +88,18 @@ pub(crate) struct World {
 impl World {
     /// One engine, with a key that signs.
     pub(crate) async fn new() -> Self {
+        Self::at_pace(HURRY).await
+    }
+
+    /// The same where time passes almost as outside.
+    pub(crate) async fn in_little_hurry() -> Self {
+        Self::at_pace(LITTLE_HURRY).await
+    }
+
+    async fn at_pace(hurry: u32) -> Self {
         let (nodes, folder) = (Arc::new(Scripted::default()), tempfile::tempdir().unwrap());
         let kit = Arc::new(Kit::new());
-        let engine = engine(&folder, (&nodes, &kit), 1, Duration::from_secs(3_600)).await;
+        let engine = engine(&folder, (&nodes, &kit), 1, (Duration::from_secs(3_600), hurry)).await;
         let now = engine.ports().clock.now();
         let made = engine.keys().make(KeyState::Active, 1, now, &*engine.ports().entropy).unwrap();
         let mut tx = engine.store().begin().await.unwrap();
@@ -98,7 +110,7 @@ impl World {
 
     /// Another engine over the same rows, whose clock is so much behind that of the first.
     pub(crate) async fn behind_by_an_hour(&self) -> Arc<Engine> {
-        engine(&self.folder, (&self.nodes, &self.kit), 2, Duration::ZERO).await
+        engine(&self.folder, (&self.nodes, &self.kit), 2, (Duration::ZERO, HURRY)).await
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -155,10 +167,10 @@ async fn engine(
     folder: &tempfile::TempDir,
     (nodes, kit): (&Arc<Scripted>, &Arc<Kit>),
     number: u64,
-    off: Duration,
+    (off, hurry): (Duration, u32),
 ) -> Arc<Engine> {
     let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
-    let time = Arc::new(Hurried { began: Instant::now(), off, drawn: AtomicU64::new(number << 32) });
+    let time = Arc::new(Hurried { began: Instant::now(), off, hurry, drawn: AtomicU64::new(number << 32) });
     let ports = Ports { clock: time.clone(), entropy: time.clone(), runtime: time };
     let store = Store::open(&options, ports.clock.clone()).await.unwrap();
     let authority = Authority::generate("cp", ports.clock.now()).unwrap();

@@ -112,14 +112,18 @@ fn account(project: ProjectId, name: &str) -> ServiceAccountRecord {
 pub(crate) async fn a_service_account_has_its_name_alone_until_it_is_deleted(world: World) {
     let store = world.open().await;
     let (project, _, _) = given::placed(&store, "gpu-1").await;
-    let (first, second) = (account(project.id, "ci"), account(project.id, "ci"));
+    let (another, _, _) = given::placed(&store, "gpu-2").await;
+    let (first, second, theirs) = (account(project.id, "ci"), account(project.id, "ci"), account(another.id, "ci"));
     let mut tx = store.begin().await.unwrap();
     tx.insert_service_account(&first).await.unwrap();
+    tx.insert_service_account(&theirs).await.expect("a name is one project's");
     assert!(matches!(tx.insert_service_account(&second).await, Err(StoreError::NameTaken { .. })));
     tx.delete_service_account(&first, NOW).await.unwrap();
     tx.insert_service_account(&second).await.unwrap();
-    assert_eq!(tx.service_account_by_name(project.id, &second.name).await.unwrap(), second);
-    assert_eq!(tx.service_accounts(project.id).await.unwrap(), [second]);
+    for own in [second, theirs] {
+        assert_eq!(tx.service_account_by_name(own.project, &own.name).await.unwrap(), own);
+        assert_eq!(tx.service_accounts(own.project).await.unwrap(), [own]);
+    }
 }
 
 pub(crate) async fn the_tokens_of_a_service_account_go_with_it_and_others_stay(world: World) {
@@ -144,7 +148,13 @@ pub(crate) async fn the_tokens_of_a_service_account_go_with_it_and_others_stay(w
     tx.insert_token(&other).await.unwrap();
     let withdrawn = tx.delete_service_account(&account, NOW).await.unwrap();
     assert_eq!(withdrawn.iter().map(|token| token.id).collect::<Vec<_>>(), [held.id]);
-    assert_eq!(tx.delete_service_account(&account, NOW).await.unwrap(), [], "deleting again changes nothing");
+    let later = NOW.plus(Duration::from_secs(1));
+    assert_eq!(tx.delete_service_account(&account, later).await.unwrap(), [], "deleting again changes nothing");
     assert_eq!(tx.token(held.id).await.unwrap().revoked_at, Some(NOW));
     assert_eq!(tx.token(other.id).await.unwrap().revoked_at, None);
+    tx.commit().await.unwrap();
+    let at = NOW.as_millis();
+    let since_then = format!("deleted_at = {at} and doc like '%\"deleted_at\":{at}%'");
+    let kept = format!("select count(*) from service_accounts where {since_then}");
+    assert_eq!(world.number(&kept).await, 1, "the column and the document say when it was");
 }

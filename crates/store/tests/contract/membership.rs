@@ -144,6 +144,25 @@ pub(crate) async fn a_connection_that_is_recorded_late_takes_no_newer_ones_place
     tx.commit().await.unwrap();
 }
 
+pub(crate) async fn a_connection_holds_the_newest_key_set_that_it_took_and_one_that_ended_none(world: World) {
+    let store = world.open().await;
+    let (here, there) = (replica(), replica());
+    let node = node(&store, "gpu-1").await;
+    let (older, newer) = (session(node, &here), session(node, &there));
+    let mut tx = store.begin().await.unwrap();
+    tx.put_session(&older).await.unwrap();
+    tx.put_session(&newer).await.unwrap();
+    for (connection, version, held) in [(newer.connection, 3, 3), (newer.connection, 2, 3), (older.connection, 7, 3)] {
+        tx.set_session_keys(node, connection, version).await.unwrap();
+        let session = tx.session(node).await.unwrap().expect("it is connected");
+        assert_eq!((session.connection, session.key_set_version), (newer.connection, held), "after {version}");
+    }
+    tx.end_session(node, newer.connection).await.unwrap();
+    tx.set_session_keys(node, newer.connection, 9).await.unwrap();
+    assert_eq!(tx.session(node).await.unwrap(), None, "it is not begun again");
+    tx.commit().await.unwrap();
+}
+
 pub(crate) async fn the_living_sign_under_one_fence_and_a_successor_under_a_higher(world: World) {
     let store = world.open().await;
     let (ada, bob) = (replica().id, replica().id);

@@ -93,7 +93,6 @@ impl World {
         row.and_then(|row| row.try_get(0)).unwrap_or_else(|error| panic!("{statement}: {error}"))
     }
 
-    /// A connection past the store.
     /// A statement that counts the tables.
     pub(crate) fn tables(&self) -> &'static str {
         if self.is_shared {
@@ -103,6 +102,7 @@ impl World {
         }
     }
 
+    /// A connection past the store.
     pub(crate) async fn connect(&self) -> AnyConnection {
         AnyConnection::connect(&self.url).await.expect("the database answers")
     }

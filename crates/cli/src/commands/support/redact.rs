@@ -105,7 +105,31 @@ mod tests {
             ("run --join-token='ab cd' x", "run --join-token='[redacted: field]' x"),
             ("INFO login: password: swordfish", "INFO login: password: [redacted: field]"),
             ("INFO using token: hunter22", "INFO using token: [redacted: field]"),
+            (&format!("kubeconfig: {}", "YXBp".repeat(16)), "kubeconfig: [redacted: field]"),
         ]);
+    }
+
+    #[test]
+    fn every_name_of_a_secret_is_known_whatever_stands_before_it() {
+        for name in [
+            "password",
+            "passwd",
+            "passphrase",
+            "secret",
+            "token",
+            "api_key",
+            "api-key",
+            "apiKey",
+            "access_key",
+            "private-key",
+            "key_data",
+            "sealing_key",
+            "credential",
+            "credentials",
+        ] {
+            let shown = format!("{{\"my_{name}\":\"[redacted: field]\",\"n\":1}}");
+            must_become(&[(&format!("{{\"my_{name}\":\"correct horse\",\"n\":1}}"), &shown)]);
+        }
     }
 
     #[test]
@@ -148,6 +172,10 @@ mod tests {
             "-----BEGIN CERTIFICATE-----\nMIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg\n-----END CERTIFICATE-----",
             "kubeconfig: /etc/rancher/rke2/rke2.yaml",
             "{\"tokens\": 3, \"token_count\": 5}",
+            r#"{\"password\":\"\"}"#,
+            "{'token': ''}",
+            "token = null and password=none",
+            "token: null\nhas_secret: true",
         ]);
     }
 }

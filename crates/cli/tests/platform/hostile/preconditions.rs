@@ -97,10 +97,16 @@ async fn an_operation_that_compares_nothing_refuses_a_tag_instead_of_ignoring_it
     let mut tried = 0;
     for operation in operations().iter().filter(|operation| operation.mutates() && !operation.compares) {
         let body = Value::Object(operation.sound_body()).to_string();
-        let headers = [JSON, ("if-match", "\"7-0123456789abcdef\"")];
-        let answer = target.send(&operation.method, &target.path(operation), &headers, body).await;
+        let ask = async |etag: &str| {
+            let headers = [JSON, ("if-match", etag)];
+            target.send(&operation.method, &target.path(operation), &headers, body.clone()).await
+        };
+        let answer = ask("\"7-0123456789abcdef\"").await;
         must_have_failed(&answer, &operation.name);
         must_be_documented(&answer, operation, "If-Match");
+        let answer = ask("never ours").await;
+        assert_eq!((answer.status, answer.code()), (400, "query_invalid"), "{}: {answer:?}", operation.name);
+        must_be_documented(&answer, operation, "an If-Match that is no list of tags");
         tried += 1;
     }
     assert!(tried >= 10, "{tried}");

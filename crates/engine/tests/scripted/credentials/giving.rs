@@ -10,7 +10,7 @@ use crate::{
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_sent_again_while_its_node_may_lack_the_key() {
-    let world = World::new().await;
+    let world = World::in_little_hurry().await;
     let node = world.node("gpu-1").await;
     world.nodes.refusing.lock().unwrap().push(node);
     world.nodes.will_end(vec![failed(Code::EnvelopeInvalid, "the key is not known"); 3]);

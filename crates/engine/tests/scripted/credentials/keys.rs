@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_engine::commands::keys;
-use gpuaas_model::{AuditAction, Code, Coded, KeyState, ReplicaId};
+use gpuaas_model::{AuditAction, Code, Coded, KeyState, ReplicaId, StreamName};
 use gpuaas_store::{Burial, ReplicaRecord};
 use uuid::Uuid;
 
@@ -80,4 +80,7 @@ async fn revoking_a_key_twice_is_revoking_it_once() {
     let signs = active(&world).await;
     assert_eq!(keys::revoke(&world.engine, &admin(), &first).await.expect("it is"), once);
     assert_eq!((world.recorded(AuditAction::KeyRevoke).await, active(&world).await), (1, signs));
+    let events = world.store().read().await.unwrap().events(StreamName::Platform, 0, 100).await.unwrap();
+    let told = events.iter().filter(|event| event.subject_id == first && event.data["state"] == "revoked");
+    assert_eq!(told.count(), 1, "{events:?}");
 }

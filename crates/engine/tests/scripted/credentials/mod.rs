@@ -4,3 +4,4 @@ mod giving;
 mod grants;
 mod keys;
 mod limits;
+mod strangers;
