@@ -173,6 +173,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_server_that_takes_connections_and_shakes_no_hands_is_given_up() {
+        let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tls = gpuaas_trust::pinned_client_config(&"00".repeat(32)).unwrap();
+        let (address, began) = (mute.local_addr().unwrap().to_string(), Instant::now());
+        let connected = timeout(CONNECT_TIMEOUT * 10, connect(&address, tls)).await;
+        assert!(matches!(connected, Ok(Err(AgentError::Unreachable(_)))), "{connected:?}");
+        assert_eq!(began.elapsed(), CONNECT_TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_server_that_does_not_begin_or_end_its_answer_is_given_up() {
         let (at_once, never) = (Duration::ZERO, Duration::from_secs(1 << 30));
         // One that takes the connection, and not even a byte from it.

@@ -45,11 +45,13 @@ async fn a_host_with_hundreds_of_silent_connections_a_second_keeps_no_node_out()
         }
     });
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let began = Instant::now();
-    // Whoever shares the attacker's address has its share of that address; every other node notices nothing.
-    let dialled = world.dial_from([127, 0, 0, 2].into(), fetching(&world, 1)).await;
-    assert!(dialled.is_ok(), "{:?}", dialled.err());
-    assert!(began.elapsed() < Duration::from_secs(4), "an agent gives up after five: {:?}", began.elapsed());
+    // Whoever shares the attacker's address has its share of that address; no other node notices anything. One might be lucky, all are not.
+    for number in 1..=20 {
+        let began = Instant::now();
+        let dialled = world.dial_from([127, 0, 0, 2].into(), fetching(&world, number)).await;
+        assert!(dialled.is_ok(), "{:?}", dialled.err());
+        assert!(began.elapsed() < Duration::from_secs(4), "an agent gives up after five: {:?}", began.elapsed());
+    }
     assert!(!attack.is_finished());
     attack.abort();
 }

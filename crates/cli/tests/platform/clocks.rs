@@ -3,17 +3,20 @@
 use gpuaas_api_types::Event;
 use gpuaas_client::{Client, ClientError};
 use gpuaas_model::Timestamp;
-use gpuaas_wire::session::{ConnectionKind, Hello, RenewRequest, path};
+use gpuaas_trust::{NODE_CERTIFICATE_LIFE, NodeIdentity};
+use gpuaas_wire::session::{ConnectionKind, Hello, RenewRequest, RenewResponse, path};
 use http::Method;
 use serde_json::json;
 
 use crate::{
     fleet::Fleet,
-    hostile_nodes::{Lies, Node, asked, hello},
+    hostile_nodes::{Lies, Node, age_certificate, ago, asked, authority, hello, kept_certificate},
     world::eventually,
 };
 
 const HOUR_SECONDS: i64 = 3_600;
+/// Before that a certificate is too young to be renewed.
+const HALF_A_LIFE_HOURS: u64 = NODE_CERTIFICATE_LIFE.as_secs() / 2 / 3_600;
 
 fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).expect("after 1970");
@@ -146,12 +149,35 @@ async fn a_renewal_by_a_clock_an_hour_off_is_refused_and_its_hello_is_shown_in_b
         .await;
         serving.abort();
     }
+    // By a clock that agrees nothing is wrong but its certificate's youth, and of an older one nothing at all.
     let ask = serde_json::to_vec(&RenewRequest { csr: csr(), clock: off_by(0) }).expect("JSON");
-    let (_, young) = asked(&mut node.fetch().await, Method::POST, path::RENEW, ask).await.expect("an answer");
-    assert_eq!(
-        young["code"], "rate_limited",
-        "by a clock that agrees nothing is wrong but its certificate's youth: {young}"
-    );
+    let young = asked(&mut node.fetch().await, Method::POST, path::RENEW, ask.clone()).await.expect("an answer");
+    assert_eq!((young.0, &young.1["code"]), (403, &json!("rate_limited")), "{}", young.1);
+    let (control_plane, authority) = authority(&fleet).await;
+    let identity = NodeIdentity { control_plane, node: node.id, epoch: 1 };
+    let older = authority.issue_node(&csr(), &identity, ago(HALF_A_LIFE_HOURS + 1)).expect("issued");
+    let mut sender = node.fetch_with(&older).await.expect("connected");
+    let (status, renewed) = asked(&mut sender, Method::POST, path::RENEW, ask).await.expect("an answer");
+    assert_eq!(status, 200, "{renewed}");
+    let renewed: RenewResponse = serde_json::from_value(renewed).expect("a renewal");
+    assert!(renewed.certificate != older && node.fetch_with(&renewed.certificate).await.is_ok());
     let told = told(&client, "gpu-1").await;
     assert!(matches!(told[..], [(ahead, false)] if is_about(Some(ahead), HOUR_SECONDS)), "off is off: {told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_whose_clock_is_off_keeps_its_certificate_and_renews_it_once_the_clock_is_right() {
+    let mut fleet = Fleet::start(1).await;
+    fleet.kill_init(1);
+    // Older than two thirds of its life, at which an agent renews.
+    let old = age_certificate(&fleet, 1, HALF_A_LIFE_HOURS * 5 / 3).await;
+    fleet.clock_skew_seconds = HOUR_SECONDS;
+    fleet.start_init(1);
+    agent_says(&fleet, 1, &["could not be renewed yet", " s ahead of", "clock_skewed"]).await;
+    assert_eq!(kept_certificate(&fleet, 1), Some(old.clone()));
+    fleet.kill_init(1);
+    fleet.clock_skew_seconds = 0;
+    fleet.start_init(1);
+    eventually("the agent does not renew", async || kept_certificate(&fleet, 1).is_some_and(|kept| kept != old)).await;
+    assert_eq!(fleet.client().ping_node("gpu-1").await.expect("it serves").task.state, "succeeded");
 }

@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn what_a_node_says_of_itself_is_kept_as_a_short_line() {
         assert_eq!(bounded("0.1\u{0}.0\n\u{1b}[31m"), "0.1.0 [31m");
-        assert!(bounded(&"ü".repeat(5_000)).len() <= NODE_TEXT_BYTES_MAX);
+        assert_eq!(bounded(&"u".repeat(5_000)).len(), NODE_TEXT_BYTES_MAX);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use gpuaas_wire::{
 
 use crate::{
     node::{Link, Node},
+    oracles,
     plane::{signer, signing_keys},
     scheduler::{Process, later_turn},
     world::World,
@@ -73,7 +74,12 @@ impl Nodes for Wires {
         Ok(stream.boxed())
     }
 
-    async fn acknowledge(&self, _node: NodeId, _task: TaskId) {}
+    async fn acknowledge(&self, node: NodeId, task: TaskId) {
+        let Ok(world) = self.world() else { return };
+        oracles::judge_acknowledgement(&world, task).await;
+        // Whether it arrives makes no difference: a ledger forgets by age.
+        world.node(node).acknowledge(task);
+    }
 
     async fn cancel(&self, node: NodeId, task: TaskId) {
         let Ok(world) = self.world() else { return };

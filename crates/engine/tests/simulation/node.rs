@@ -1,6 +1,7 @@
 //! A node: its disk and machine, which stay, its agent, which dies and comes back, and the connection that the agent keeps.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -8,7 +9,7 @@ use std::{
 use futures::channel::oneshot;
 use gpuaas_agent::simulation::SimulatedAgent;
 use gpuaas_engine::commands;
-use gpuaas_model::{Clock, NodeId, Runtime};
+use gpuaas_model::{Clock, NodeId, Runtime, TaskId};
 use gpuaas_trust::NodeIdentity;
 use gpuaas_wire::session::{ConnectionKind, Hello, PROTOCOL};
 use tokio_util::sync::CancellationToken;
@@ -17,6 +18,7 @@ use uuid::Uuid;
 use crate::{
     disk::Disk,
     machine::{self, Machine},
+    oracles,
     plane::{Plane, signing_keys},
     scheduler::{Process, ProcessRuntime, SimulatedClock},
     world::World,
@@ -36,6 +38,8 @@ pub(crate) struct Node {
     machine: Mutex<Machine>,
     agent: Mutex<Option<(Process, Arc<SimulatedAgent>)>>,
     link: Mutex<Option<Link>>,
+    /// Tasks whose ends it was told to be on record.
+    acknowledged: Mutex<BTreeSet<TaskId>>,
     /// It cannot reach anybody before that time.
     cut_until: Mutex<gpuaas_model::Timestamp>,
 }
@@ -63,6 +67,7 @@ impl Node {
             machine: Mutex::default(),
             agent: Mutex::default(),
             link: Mutex::default(),
+            acknowledged: Mutex::default(),
             cut_until: Mutex::new(gpuaas_model::Timestamp::from_millis(0)),
         })
     }
@@ -82,6 +87,15 @@ impl Node {
 
     pub(crate) fn link(&self) -> Option<Link> {
         locked(&self.link).clone()
+    }
+
+    /// Some control plane says that a task's end is on record.
+    pub(crate) fn acknowledge(&self, task: TaskId) {
+        locked(&self.acknowledged).insert(task);
+    }
+
+    pub(crate) fn is_acknowledged(&self, task: TaskId) -> bool {
+        locked(&self.acknowledged).contains(&task)
     }
 
     /// Ends the node's connection, if it leads there or anywhere.
@@ -204,7 +218,9 @@ impl Node {
         link.ended.cancelled().await;
         self.forget(&link);
         world.say(&format!("{} is gone from {}", self.name, plane.name));
-        match commands::node::disconnected(&plane.engine, self.id, link.connection).await {
+        let ended = commands::node::disconnected(&plane.engine, self.id, link.connection).await;
+        oracles::judge_disconnected(world, self, link.connection).await;
+        match ended {
             Ok(true) => self.await_return(world, plane),
             Ok(false) => {}
             Err(error) => world.violated(format!("the end of a connection was not recorded: {error}")),

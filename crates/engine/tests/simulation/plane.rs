@@ -16,6 +16,7 @@ use crate::{
     chance::SeededEntropy,
     cluster::Cluster,
     network::Wires,
+    oracles,
     scheduler::{Process, ProcessRuntime, SimulatedClock},
     world::World,
 };
@@ -83,6 +84,7 @@ async fn serve(
     let replica = ReplicaId::generate(&*ports.clock, &*ports.entropy);
     if let Some(predecessor) = predecessor {
         world.store.bury_replica(predecessor, Burial::Known).await?;
+        oracles::judge_burial(world, predecessor).await?;
     }
     let keys = keys();
     the_key_signs(world, &keys).await?;

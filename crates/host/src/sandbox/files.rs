@@ -235,6 +235,17 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_put_in_place_leaves_no_draft() {
+        let (_root, sandbox) = sandbox();
+        make_folder(&sandbox, "/etc/taken".into(), 0o750).unwrap();
+        let file = |name: &str| FileSpec { path: format!("/etc/{name}").into(), mode: 0o600, content: b"a".to_vec() };
+        assert!(write(&sandbox, &file("taken")).is_err(), "a folder is there");
+        write(&sandbox, &file("from")).unwrap();
+        assert!(copy(&sandbox, "/etc/from".into(), "/etc/taken".into(), 0o600).is_err());
+        assert_eq!(list(&sandbox, "/etc".into()).unwrap(), ["from", "taken"]);
+    }
+
+    #[test]
     fn removing_what_is_not_there_changes_nothing() {
         let (_root, sandbox) = sandbox();
         assert_eq!(remove(&sandbox, "/nowhere/x".into()).unwrap(), Changed::No);

@@ -5,7 +5,7 @@ use gpuaas_model::Code;
 use gpuaas_trust::TaskStatement;
 use gpuaas_wire::{session::TaskLine, task::TaskOutcome};
 
-use super::world::{LEDGER, World, begun, deaf, earlier, end, statement, task};
+use super::world::{LEDGER, World, begun, deaf, earlier, end, patient, statement, task};
 use crate::{error::AgentError, runner::Accepted};
 
 async fn write(world: &World, content: Vec<u8>) {
@@ -117,6 +117,20 @@ async fn a_task_that_cannot_be_recorded_is_refused_and_not_done() {
     world.restart().await.unwrap();
     assert_eq!(world.runner.memory().await.1, [task(1), task(3)]);
     assert_eq!(world.runs().await, 2);
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_recorded_is_told_all_the_same_and_recorded_with_the_next_task() {
+    let mut world = World::new().await;
+    let lines = begun(world.send(&patient(1)).await.ok().unwrap()).await;
+    world.host.remove(LEDGER.into()).await.unwrap();
+    world.runner.cancel(task(1));
+    let ended = end(lines).await;
+    assert_eq!(world.end(&patient(1)).await, ended, "this run knows it");
+    world.end(&statement(2)).await;
+    world.restart().await.unwrap();
+    assert_eq!(world.end(&patient(1)).await, ended);
+    assert_eq!(world.runner.memory().await.1, [task(1), task(2)]);
 }
 
 #[tokio::test]

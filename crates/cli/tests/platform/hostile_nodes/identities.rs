@@ -75,14 +75,15 @@ async fn it_does_so_too_when_another_replica_than_the_one_that_holds_them_is_tol
     loses_everything(&node, &fleet.client_as(1, 0)).await;
 }
 
-fn ago(hours: u64) -> Timestamp {
+/// So many hours before now.
+pub(crate) fn ago(hours: u64) -> Timestamp {
     let then = SystemTime::now() - Duration::from_secs(hours * 3_600);
     let since = then.duration_since(UNIX_EPOCH).expect("after 1970");
     Timestamp::from_millis(i64::try_from(since.as_millis()).expect("a time"))
 }
 
 /// The control plane's own authority, out of its store with its sealing key.
-async fn authority(fleet: &Fleet) -> (String, Authority) {
+pub(crate) async fn authority(fleet: &Fleet) -> (String, Authority) {
     let url = format!("sqlite://{}", fleet.data_dir().join("gpuaas.db").display());
     let mut store = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the store");
     let mut setting = async |name: &str| -> Vec<u8> {
@@ -139,27 +140,39 @@ async fn an_expired_certificate_is_renewed_for_the_same_key_and_does_nothing_els
     assert!(closed.is_err() || closed.is_ok_and(|bytes| bytes == 0));
 }
 
+/// Where an agent keeps its identity.
+const IDENTITY: &str = "var/lib/gpuaas-agent/identity.json";
+
+/// The certificate that a node's agent keeps.
+pub(crate) fn kept_certificate(fleet: &Fleet, node: u8) -> Option<String> {
+    let kept = std::fs::read(fleet.node_file(node, IDENTITY)).ok()?;
+    let kept: serde_json::Value = serde_json::from_slice(&kept).ok()?;
+    kept["certificate"].as_str().map(str::to_owned)
+}
+
+/// Has a node's agent keep a certificate of its own that was made so many hours ago, and returns it. It shows it from its next start on.
+pub(crate) async fn age_certificate(fleet: &Fleet, node: u8, hours: u64) -> String {
+    let file = fleet.node_file(node, IDENTITY);
+    let key = std::fs::read_to_string(fleet.node_file(node, "var/lib/gpuaas-agent/key.pem")).expect("a key");
+    let key = NodeKey::from_pem(&key).expect("a key");
+    let mut identity: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&file).expect("enrolled")).expect("JSON");
+    let (control_plane, authority) = authority(fleet).await;
+    let id = identity["node"].as_str().expect("an id").parse().expect("an id");
+    let of = NodeIdentity { control_plane, node: id, epoch: identity["epoch"].as_u64().expect("a number") };
+    let aged = authority.issue_node(&key.request_pem().expect("a request"), &of, ago(hours)).expect("issued");
+    identity["certificate"] = aged.clone().into();
+    std::fs::write(&file, identity.to_string()).expect("written");
+    aged
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_slept_past_its_certificates_end_comes_back_by_itself() {
     let fleet = Fleet::start(1).await;
-    let kept = fleet.node_file(1, "var/lib/gpuaas-agent/identity.json");
-    let key = std::fs::read_to_string(fleet.node_file(1, "var/lib/gpuaas-agent/key.pem")).expect("a key");
-    let key = NodeKey::from_pem(&key).expect("a key");
-    let mut identity: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(&kept).expect("enrolled")).expect("JSON");
-    let (control_plane, authority) = authority(&fleet).await;
-    let node = identity["node"].as_str().expect("an id").parse().expect("an id");
-    let of = NodeIdentity { control_plane, node, epoch: identity["epoch"].as_u64().expect("a number") };
-    let expired = authority.issue_node(&key.request_pem().expect("a request"), &of, ago(24 * 10)).expect("issued");
-    identity["certificate"] = expired.clone().into();
-    std::fs::write(&kept, identity.to_string()).expect("written");
+    let expired = age_certificate(&fleet, 1, 24 * 10).await;
     fleet.kill_agent(1);
-    let kept_now =
-        || std::fs::read(&kept).ok().and_then(|kept| serde_json::from_slice::<serde_json::Value>(&kept).ok());
-    eventually("the agent does not renew", async || {
-        kept_now().is_some_and(|kept| kept["certificate"] != expired.as_str())
-    })
-    .await;
+    eventually("the agent does not renew", async || kept_certificate(&fleet, 1).is_some_and(|kept| kept != expired))
+        .await;
     fleet.client().ping_node("gpu-1").await.expect("it serves");
 }
 

@@ -7,5 +7,6 @@ mod identities;
 mod lie;
 mod node;
 
+pub(crate) use identities::{age_certificate, ago, authority, kept_certificate};
 pub(crate) use lie::{Lies, hello};
 pub(crate) use node::{Node, asked};

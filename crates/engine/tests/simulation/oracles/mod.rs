@@ -1,18 +1,20 @@
 //! What must hold at the end of every seed, whatever went wrong in it.
 
+mod acknowledged;
 mod effects;
 mod ending;
 mod records;
 
 use std::sync::Arc;
 
-use gpuaas_model::StreamName;
+use gpuaas_model::{ReplicaId, StreamName, TaskId};
 use gpuaas_store::{
     AllocationFilter, AllocationRecord, AuditFilter, AuditRecord, EventRecord, MemberRecord, NodeFilter, NodeRecord,
     OperationFilter, OperationRecord, Page, StepRecord, StoreError, TaskFilter, TaskRecord, WorkloadRecord,
 };
+use uuid::Uuid;
 
-use crate::{people::Deployed, plane::Plane, world::World};
+use crate::{node::Node, people::Deployed, plane::Plane, world::World};
 
 /// All rows that oracles look at.
 struct Rows {
@@ -35,6 +37,7 @@ pub(crate) async fn judge(world: &Arc<World>, deployed: &Deployed) -> Result<Vec
     ending::judge_leases(world, &rows, &mut violations).await?;
     records::judge(&rows, &mut violations);
     effects::judge(world, &rows, &mut violations);
+    acknowledged::judge(world, &rows, &mut violations);
     for violation in violations {
         world.violated(violation);
     }
@@ -56,6 +59,35 @@ pub(crate) async fn judge_settler(world: Arc<World>, plane: Plane) {
         Ok(lease) => world.violated(format!("{} settled an attempt under {lease:?}", plane.name)),
         Err(error) => world.violated(format!("the lease cannot be read: {error}")),
     }
+}
+
+/// Nobody says of a task's end that it is on record before it is.
+pub(crate) async fn judge_acknowledgement(world: &World, task: TaskId) {
+    let row = async { world.store.read().await?.task(task).await };
+    match row.await {
+        Ok(row) if row.state.is_final() => {}
+        Ok(row) => world.violated(format!("{task} was acknowledged and is {}", row.state)),
+        Err(error) => world.violated(format!("{task} was acknowledged and cannot be read: {error}")),
+    }
+}
+
+/// A connection whose end was recorded stands no more.
+pub(crate) async fn judge_disconnected(world: &World, node: &Node, connection: Uuid) {
+    let row = async { world.store.read().await?.session(node.id).await };
+    match row.await {
+        Ok(session) if session.as_ref().is_none_or(|session| session.connection != connection) => {}
+        Ok(_) => world.violated(format!("a connection of {} ended and stands in its row", node.name)),
+        Err(error) => world.violated(format!("the session of {} cannot be read: {error}", node.name)),
+    }
+}
+
+/// Nothing stands any more at a control plane that is buried.
+pub(crate) async fn judge_burial(world: &World, buried: ReplicaId) -> Result<(), StoreError> {
+    let stand = world.store.read().await?.sessions_of(buried).await?.len();
+    if stand > 0 {
+        world.violated(format!("{stand} connections stand at {buried}, which is buried"));
+    }
+    Ok(())
 }
 
 impl Rows {
