@@ -17,6 +17,7 @@ use gpuaas_wire::{
     task::{TaskFailure, TaskOutcome},
 };
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     effects::ProgressSink,
@@ -122,12 +123,18 @@ impl Engine {
 
     /// Pushes a recorded task and follows it to its end, over as many channels as it takes.
     ///
-    /// Ends by itself shortly after the task's expiry: with the node's own answer if there is one, else as timed out.
-    pub(crate) async fn follow_task(&self, task: &TaskRecord, progress: &ProgressSink) -> TaskEnd {
+    /// Ends by itself shortly after the task's expiry: with the node's own answer if there is one, else as timed out. Whoever
+    /// cancels tells the node at once; one that had not the task then, or was away, is told again with it.
+    pub(crate) async fn follow_task(
+        &self,
+        task: &TaskRecord,
+        progress: &ProgressSink,
+        cancelled: &CancellationToken,
+    ) -> TaskEnd {
         let give_up = self.ports().runtime.sleep_until(task.expires_at.plus(ANSWER_GRACE));
         tokio::select! {
             biased;
-            end = self.follow_until_end(task, progress) => end,
+            end = self.follow_until_end(task, progress, cancelled) => end,
             () = give_up => {
                 self.nodes().cancel(task.node, task.id).await;
                 let message = format!("{} did not end by its deadline", task.task_type);
@@ -136,13 +143,22 @@ impl Engine {
         }
     }
 
-    async fn follow_until_end(&self, task: &TaskRecord, progress: &ProgressSink) -> TaskEnd {
+    async fn follow_until_end(
+        &self,
+        task: &TaskRecord,
+        progress: &ProgressSink,
+        cancelled: &CancellationToken,
+    ) -> TaskEnd {
         // One that may lack the key is asked again; one that was known to have it before it was asked means what it says.
         let mut may_lack_keys = true;
         loop {
             // Asked for before the push: a connection that comes while it fails is not missed.
             let connection = self.next_connection();
-            let lost = match self.nodes().dispatch(task.node, &task.envelope).await {
+            let dispatched = self.nodes().dispatch(task.node, &task.envelope).await;
+            if dispatched.is_ok() && cancelled.is_cancelled() {
+                self.cancel_beside(task);
+            }
+            let lost = match dispatched {
                 Ok(updates) => match self.follow_updates(task, updates, progress).await {
                     // A node that connected in the very moment of a key rotation, or that takes its time, is given the keys later.
                     Ok(end) if is_of_unknown_key(&end) && may_lack_keys => {
@@ -167,6 +183,12 @@ impl Engine {
                 },
             }
         }
+    }
+
+    /// Tells the node to end the task, and does not wait for its word.
+    fn cancel_beside(&self, task: &TaskRecord) {
+        let (nodes, node, id) = (self.nodes().clone(), task.node, task.id);
+        self.ports().runtime.spawn("cancel", Box::pin(async move { nodes.cancel(node, id).await }));
     }
 
     /// What a node says of a task, up to its end. Of what it is doing only the newest counts, every [`PROGRESS_EVERY`].

@@ -90,7 +90,7 @@ impl Nodes for ChannelNodes {
 }
 
 impl ChannelNodes {
-    /// A node that cannot be told now is told when it connects: its hello starts all of this anew.
+    /// A node that cannot be told now learns it later: what to report from the answer to its hello, what to end with the task itself.
     async fn told(&self, what: &str, node: NodeId, telling: impl Future<Output = Result<(), ChannelError>>) {
         if let Err(error) = telling.await {
             tracing::debug!(%node, what, %error, "the node could not be told");

@@ -7,9 +7,10 @@ use gpuaas_store::TaskRecord;
 use gpuaas_wire::task::{Noop, TaskOutcome, TaskSpec};
 use serde_json::json;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::audit;
-use crate::{caller::Caller, dispatch::Purpose, engine::Engine, error::CommandError};
+use crate::{caller::Caller, dispatch::Purpose, effects::ProgressSink, engine::Engine, error::CommandError};
 
 /// A no-op that takes longer than this has not answered.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,7 +56,7 @@ pub async fn ping(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<(
 
 async fn followed(engine: &Engine, task: TaskRecord) -> Result<(TaskRecord, Duration), CommandError> {
     let began = engine.ports().runtime.elapsed();
-    let end = engine.follow_task(&task, &(Arc::new(|_| {}) as crate::effects::ProgressSink)).await;
+    let end = engine.follow_task(&task, &(Arc::new(|_| {}) as ProgressSink), &CancellationToken::new()).await;
     let mut tx = engine.store().begin().await?;
     engine.record_task_end(&mut tx, task.clone(), &end).await?;
     let ended = tx.task(task.id).await?;

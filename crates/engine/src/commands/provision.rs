@@ -6,6 +6,7 @@ use gpuaas_model::{AllocationEvent, AllocationId, AllocationState, Code, Coded, 
 use gpuaas_store::{AllocationRecord, StoreError, TaskRecord, Tx};
 use gpuaas_wire::task::{HostFacts, Inspect, TaskOutcome, TaskSpec};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     dispatch::{Purpose, TaskEnd},
@@ -68,7 +69,7 @@ impl Engine {
     async fn inspect(&self, id: AllocationId, correlation: CorrelationId) -> Result<(), CommandError> {
         let task = self.begin_inspection(id, correlation).await?;
         let progress: crate::effects::ProgressSink = Arc::new(|_| {});
-        let end = self.follow_task(&task, &progress).await;
+        let end = self.follow_task(&task, &progress, &CancellationToken::new()).await;
         let mut tx = self.store().begin().await?;
         self.record_task_end(&mut tx, task.clone(), &end).await?;
         let allocation = tx.allocation(id).await?;

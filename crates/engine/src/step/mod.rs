@@ -42,7 +42,7 @@ impl Driver {
         let (id, attempt) = (step.id, step.attempts);
         let end: BoxFuture<'static, AttemptEnd> = match (&step.spec.action, task) {
             (StepAction::NodeTask { .. }, Some(task)) => {
-                node_task::run(self.engine.clone(), task, self.progress_of(id))
+                node_task::run(self.engine.clone(), task, self.progress_of(id), self.cancelled.clone())
             }
             (StepAction::NodeTask { .. }, None) => node_task::missing(),
             (StepAction::ClusterCall { call }, _) => {

@@ -6,14 +6,20 @@ use futures::future::BoxFuture;
 use gpuaas_model::Code;
 use gpuaas_store::{StepRecord, StoreError, TaskRecord};
 use gpuaas_wire::task::{TaskFailure, TaskOutcome};
+use tokio_util::sync::CancellationToken;
 
 use super::AttemptEnd;
 use crate::{dispatch::TaskEnd, effects::ProgressSink, engine::Engine};
 
 /// Sends the recorded task and follows it.
-pub(super) fn run(engine: Arc<Engine>, task: TaskRecord, progress: ProgressSink) -> BoxFuture<'static, AttemptEnd> {
+pub(super) fn run(
+    engine: Arc<Engine>,
+    task: TaskRecord,
+    progress: ProgressSink,
+    cancelled: CancellationToken,
+) -> BoxFuture<'static, AttemptEnd> {
     Box::pin(async move {
-        match engine.follow_task(&task, &progress).await {
+        match engine.follow_task(&task, &progress, &cancelled).await {
             TaskEnd::Outcome(TaskOutcome::Succeeded { result }) => AttemptEnd::Succeeded(result),
             TaskEnd::Outcome(TaskOutcome::Failed { failure }) if failure.code == Code::TaskInterrupted => {
                 AttemptEnd::Interrupted

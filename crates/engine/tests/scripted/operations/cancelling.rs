@@ -7,7 +7,7 @@ use gpuaas_planner::{StepSpec, WorkloadView};
 
 use crate::{
     kit::{AGAIN, call, milestone, needs, task, times},
-    nodes::{failed, held},
+    nodes::{Act, failed, held},
     site::Site,
     world::eventually,
 };
@@ -53,6 +53,26 @@ async fn what_fails_while_it_is_told_to_end_is_not_tried_again() {
     let ended = site.end_of(operation).await;
     assert_eq!((ended.steps["install"].state, ended.steps["install"].attempts), (StepState::Failed, 1));
     assert_eq!(ended.operation.state, OperationState::NeedsAttention);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_away_when_it_was_told_is_told_again_with_the_task() {
+    let site = Site::of(1).await;
+    site.world.nodes.will([Act::Absent]);
+    let (_, operation) = site.deploy(planned).await;
+    site.until(operation, "install", |step| step.detail.is_some()).await;
+    site.cancel(operation).await;
+    eventually("it is not tried", async || site.world.nodes.cancelled.lock().unwrap().len() == 1).await;
+    let (end, act) = held("unpacking");
+    site.world.nodes.will([act]);
+    // Whoever connects wakes those who wait for a node.
+    site.world.node("gpu-9").await;
+    eventually("it is not told again", async || site.world.nodes.cancelled.lock().unwrap().len() == 2).await;
+    end.send(failed(Code::TaskCancelled, "as asked")).unwrap();
+    let ended = site.end_of(operation).await;
+    assert_eq!((ended.operation.state, ended.steps["install"].attempts), (OperationState::Cancelled, 1));
+    let told = site.world.nodes.cancelled.lock().unwrap().clone();
+    assert_eq!(told, vec![(site.nodes[0], ended.tasks["install"].id); 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
