@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use camino::Utf8PathBuf;
 use gpuaas_host::{FileSpec, Host, HostError};
 use gpuaas_model::{TaskId, Timestamp};
-use gpuaas_wire::{session::UNACKNOWLEDGED_MAX, task::TaskOutcome};
+use gpuaas_wire::task::TaskOutcome;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
@@ -100,14 +100,11 @@ impl Ledger {
         self.fence
     }
 
-    /// The newest tasks that have ended, as many as a hello lists.
+    /// The tasks that have ended, in the order of their ids.
+    #[cfg(test)]
     pub(crate) fn ended(&self) -> Vec<TaskId> {
-        let ended = |(task, (_, _, entry)): (&TaskId, &(Timestamp, u64, Entry))| {
-            matches!(entry, Entry::Ended(_)).then_some(*task)
-        };
-        let mut newest: Vec<TaskId> = self.entries.iter().rev().filter_map(ended).take(UNACKNOWLEDGED_MAX).collect();
-        newest.reverse();
-        newest
+        let ended = |(_, _, entry): &(Timestamp, u64, Entry)| matches!(entry, Entry::Ended(_));
+        self.entries.iter().filter(|(_, known)| ended(known)).map(|(task, _)| *task).collect()
     }
 
     /// Writes that a task is about to run. Durable when this returns.

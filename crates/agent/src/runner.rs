@@ -106,10 +106,9 @@ impl Runner {
         catalog::support(&self.catalog)
     }
 
-    /// The highest fence and the ended tasks, for the hello.
-    pub(crate) async fn memory(&self) -> (u64, Vec<TaskId>) {
-        let ledger = self.ledger.lock().await;
-        (ledger.fence(), ledger.ended())
+    /// The highest fence that was ever accepted.
+    pub(crate) async fn fence(&self) -> u64 {
+        self.ledger.lock().await.fence()
     }
 
     /// The version of the signing keys in use.

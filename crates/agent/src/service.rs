@@ -51,7 +51,6 @@ impl Service {
             (&Method::POST, path::KEYS) => self.keys(request).await,
             (&Method::POST, path::ENDPOINTS) => self.endpoints(request).await,
             (&Method::POST, path::TASKS) => self.task(request).await,
-            (&Method::POST, path::ACKNOWLEDGE) => Ok(nothing()),
             (&Method::POST, path::CANCEL) => self.cancel(request).await,
             (&Method::POST, path::OBSERVE) => self.observe(request).await,
             (&Method::POST, path::CONNECTIONS) => self.connection(request).await,
@@ -64,7 +63,6 @@ impl Service {
 
     async fn hello(&self) -> Result<Answer, Refusal> {
         let facts = self.host.facts().await.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;
-        let (fence, unacknowledged) = self.runner.memory().await;
         Ok(json(&Hello {
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             protocols: vec![PROTOCOL],
@@ -74,9 +72,8 @@ impl Service {
             boot_id: facts.boot_id,
             addresses: facts.addresses,
             support: self.runner.support(),
-            fence,
+            fence: self.runner.fence().await,
             key_set_version: self.runner.key_set_version(),
-            unacknowledged,
             clock: Some(now()),
         }))
     }

@@ -80,10 +80,9 @@ impl SimulatedAgent {
         self.runner.cancel(task);
     }
 
-    /// The catalog, the highest fence and the ended tasks, for the hello.
-    pub async fn hello(&self) -> (Vec<TaskSupport>, u64, Vec<TaskId>) {
-        let (fence, ended) = self.runner.memory().await;
-        (self.runner.support(), fence, ended)
+    /// The catalog and the highest fence, for the hello.
+    pub async fn hello(&self) -> (Vec<TaskSupport>, u64) {
+        (self.runner.support(), self.runner.fence().await)
     }
 }
 

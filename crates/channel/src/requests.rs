@@ -48,11 +48,6 @@ impl Channel {
         }
     }
 
-    /// Tells the agent that a task's outcome is recorded.
-    pub async fn acknowledge(&self, node: NodeId, task: TaskId) -> Result<(), ChannelError> {
-        within(async { self.link(node).await?.post(path::ACKNOWLEDGE, &TaskRef { task }).await.map(|_| ()) }).await
-    }
-
     /// Asks the agent to end a task early.
     pub async fn cancel(&self, node: NodeId, task: TaskId) -> Result<(), ChannelError> {
         within(async { self.link(node).await?.post(path::CANCEL, &TaskRef { task }).await.map(|_| ()) }).await

@@ -53,9 +53,6 @@ pub trait Nodes: Send + Sync {
         envelope: &str,
     ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError>;
 
-    /// Tells the node that the outcome is recorded here.
-    async fn acknowledge(&self, node: NodeId, task: TaskId);
-
     /// Asks the node to end the task early; its outcome still arrives by the stream.
     async fn cancel(&self, node: NodeId, task: TaskId);
 

@@ -124,15 +124,14 @@ impl OperationRows {
             .collect()
     }
 
-    /// Brings the workload's status fields in line with its members and this operation. Returns whether they changed.
-    pub(crate) fn refresh_status(&mut self) -> bool {
+    /// Brings the workload's status fields in line with its members and this operation.
+    pub(crate) fn refresh_status(&mut self) {
         let steps = self.progress();
         let operation = OperationView { kind: self.operation.kind, state: self.operation.state, steps: &steps };
         let before = self.of.workload.status();
         let fault = self.of.workload.fault.clone();
         let after = status(&before, &self.of.view(), Some(&operation), fault.as_ref());
         self.of.workload.set_status(&after);
-        before != after
     }
 
     /// Steps that run now, or did when the process that ran them ended.

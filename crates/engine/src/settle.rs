@@ -38,10 +38,8 @@ impl Driver {
             return Ok(());
         }
         let story = Story::of(&rows.operation);
-        let mut acknowledge = None;
         if let Some(task) = rows.steps[at].task {
             let task = tx.task(task).await?;
-            acknowledge = Some((task.node, task.id));
             self.engine.record_task_end(&mut tx, task, &task_end(end)).await?;
         }
         match end {
@@ -59,9 +57,6 @@ impl Driver {
         self.write_status(&mut tx, &story, &mut rows).await?;
         tx.commit().await?;
         gpuaas_crash_points::reach(Point::StepSettled(kind_of(&rows.steps[at].spec.action)));
-        if let Some((node, task)) = acknowledge {
-            self.engine.nodes().acknowledge(node, task).await;
-        }
         Ok(())
     }
 

@@ -41,10 +41,6 @@ impl Nodes for ChannelNodes {
         Ok(lines.map(|line| line.map(update).map_err(lost)).boxed())
     }
 
-    async fn acknowledge(&self, node: NodeId, task: TaskId) {
-        self.told("acknowledged", node, async { self.0.get()?.acknowledge(node, task).await }).await;
-    }
-
     async fn cancel(&self, node: NodeId, task: TaskId) {
         self.told("cancelled", node, async { self.0.get()?.cancel(node, task).await }).await;
     }

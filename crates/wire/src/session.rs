@@ -26,8 +26,6 @@ pub const JOURNAL_TEXT_BYTES_MAX: usize = 16 * 1_024;
 pub const JOURNAL_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// Most lines that one request for a journal gets.
 pub const JOURNAL_LINES_MAX: usize = 1_000_000;
-/// Most ended tasks that a hello lists; an agent lists the newest.
-pub const UNACKNOWLEDGED_MAX: usize = 4_096;
 /// Most endpoints that an agent keeps.
 pub const CHANNEL_ENDPOINTS_MAX: usize = 16;
 /// How far a node's clock and the control plane's may be apart; certificates are backdated by as much.
@@ -47,8 +45,6 @@ pub mod path {
     pub const ENDPOINTS: &str = "/v1/endpoints";
     /// POST an envelope; streams [`super::TaskLine`]s.
     pub const TASKS: &str = "/v1/tasks";
-    /// POST a [`super::TaskRef`]: its outcome is recorded.
-    pub const ACKNOWLEDGE: &str = "/v1/tasks/acknowledge";
     /// POST a [`super::TaskRef`]: end it early.
     pub const CANCEL: &str = "/v1/tasks/cancel";
     /// POST [`super::Observe`]; streams unit reports.
@@ -90,8 +86,6 @@ pub struct Hello {
     pub fence: u64,
     /// The version of the signing-key set in use.
     pub key_set_version: u64,
-    /// Tasks that ended and were not acknowledged.
-    pub unacknowledged: Vec<TaskId>,
     /// What its clock says at this moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<Timestamp>,
@@ -277,7 +271,6 @@ impl Said for Hello {
             name("a task type", &support.task)?;
             at_most("schema versions", support.schemas.len(), LIST_MAX)?;
         }
-        at_most("unacknowledged tasks", self.unacknowledged.len(), UNACKNOWLEDGED_MAX)?;
         Ok(self)
     }
 }
@@ -320,7 +313,6 @@ mod hostile_tests {
             support: vec![TaskSupport { task: "host.noop".into(), schemas: vec![1] }],
             fence: 1,
             key_set_version: 1,
-            unacknowledged: Vec::new(),
             clock: Some(Timestamp::from_millis(1)),
         }
     }
@@ -328,7 +320,6 @@ mod hostile_tests {
     #[test]
     fn a_hello_is_taken_whole_or_not_at_all() {
         assert_eq!(hello().within_bounds(), Ok(hello()));
-        let task: TaskId = "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap();
         let support = |task: String, schemas| TaskSupport { task, schemas };
         let huge = [
             Hello { addresses: vec!["10.0.0.7".into(); LIST_MAX + 1], ..hello() },
@@ -341,7 +332,6 @@ mod hostile_tests {
             Hello { support: vec![support("a".into(), vec![1]); LIST_MAX + 1], ..hello() },
             Hello { support: vec![support("a".repeat(257), vec![1])], ..hello() },
             Hello { support: vec![support("a".into(), vec![1; LIST_MAX + 1])], ..hello() },
-            Hello { unacknowledged: vec![task; UNACKNOWLEDGED_MAX + 1], ..hello() },
             Hello { connection: ConnectionKind::Bulk { request: "a".repeat(257) }, ..hello() },
         ];
         for huge in huge {

@@ -144,10 +144,9 @@ async fn an_agent_that_is_gone_gives_its_place_to_the_newer_at_once() {
 async fn a_node_whose_hello_is_of_absurd_size_does_not_connect() {
     let world = World::listening().await;
     let control = || hello(ConnectionKind::Control, "one");
-    let task = "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap();
     let absurd = [
         Hello { addresses: vec!["10.0.0.7".into(); 10_000], ..control() },
-        Hello { unacknowledged: vec![task; 20_000], ..control() },
+        Hello { protocols: vec![1; 20_000], ..control() },
         Hello { machine_id: "a".repeat(500_000), ..control() },
         Hello { agent_version: "a".repeat(2_000_000), ..control() },
     ];

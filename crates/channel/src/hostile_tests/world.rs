@@ -372,7 +372,6 @@ pub(super) fn hello(connection: ConnectionKind, instance: &str) -> Hello {
         support: Vec::new(),
         fence: 0,
         key_set_version: 1,
-        unacknowledged: Vec::new(),
         clock: None,
     }
 }

@@ -126,7 +126,6 @@ impl gpuaas_engine::port::Nodes for Way {
         };
         Ok(stream::iter([Ok(TaskUpdate::Accepted)]).chain(stream::once(ended)).boxed())
     }
-    async fn acknowledge(&self, _: NodeId, _: TaskId) {}
     async fn cancel(&self, _: NodeId, _: TaskId) {}
     async fn observe(&self, _: NodeId, _: Vec<String>) {}
     async fn give_keys(&self, _: NodeId, _: &str) -> bool {
@@ -340,7 +339,6 @@ async fn enrolled(engine: &Arc<Engine>, number: usize) -> NodeId {
         support: TaskType::ALL.iter().map(support).collect(),
         fence: 0,
         key_set_version: 1,
-        unacknowledged: Vec::new(),
         clock: None,
     };
     commands::node::connected(engine, node.id, Uuid::new_v4(), &hello).await.expect("connected");

@@ -62,6 +62,5 @@ async fn followed(engine: &Engine, task: TaskRecord) -> Result<(TaskRecord, Dura
     let ended = tx.task(task.id).await?;
     tx.commit().await?;
     let took = engine.ports().runtime.elapsed().saturating_sub(began);
-    engine.nodes().acknowledge(task.node, task.id).await;
     Ok((ended, took))
 }

@@ -78,7 +78,6 @@ impl Engine {
             change(&mut tx, allocation, event, detail, correlation).await?;
         }
         tx.commit().await?;
-        self.nodes().acknowledge(task.node, task.id).await;
         Ok(())
     }
 

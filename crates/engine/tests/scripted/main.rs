@@ -10,3 +10,4 @@ mod nodes;
 mod operations;
 mod site;
 mod world;
+mod writer;

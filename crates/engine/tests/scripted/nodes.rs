@@ -61,8 +61,6 @@ pub(crate) struct Scripted {
     pub(crate) cancelled: Mutex<Vec<(NodeId, TaskId)>>,
     /// Whether nobody answers who is told to end.
     pub(crate) is_deaf: AtomicBool,
-    /// Tasks whose outcome a node was told to be recorded, in order.
-    pub(crate) acknowledged: Mutex<Vec<(NodeId, TaskId)>>,
 }
 
 impl Scripted {
@@ -103,10 +101,6 @@ impl Nodes for Scripted {
             }
             Some(Act::Absent) => Err(DispatchError::NotConnected),
         }
-    }
-
-    async fn acknowledge(&self, node: NodeId, task: TaskId) {
-        self.acknowledged.lock().unwrap().push((node, task));
     }
 
     async fn cancel(&self, node: NodeId, task: TaskId) {

@@ -18,7 +18,6 @@ use gpuaas_wire::{
 
 use crate::{
     node::{Link, Node},
-    oracles,
     plane::{signer, signing_keys},
     scheduler::{Process, later_turn},
     world::World,
@@ -72,13 +71,6 @@ impl Nodes for Wires {
             carry_back(&within, &node, &link, told, &updates).await;
         });
         Ok(stream.boxed())
-    }
-
-    async fn acknowledge(&self, node: NodeId, task: TaskId) {
-        let Ok(world) = self.world() else { return };
-        oracles::judge_acknowledgement(&world, task).await;
-        // Whether it arrives makes no difference: a ledger forgets by age.
-        world.node(node).acknowledge(task);
     }
 
     async fn cancel(&self, node: NodeId, task: TaskId) {

@@ -1,7 +1,6 @@
 //! A node: its disk and machine, which stay, its agent, which dies and comes back, and the connection that the agent keeps.
 
 use std::{
-    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -9,7 +8,7 @@ use std::{
 use futures::channel::oneshot;
 use gpuaas_agent::simulation::SimulatedAgent;
 use gpuaas_engine::commands;
-use gpuaas_model::{Clock, NodeId, Runtime, TaskId};
+use gpuaas_model::{Clock, NodeId, Runtime};
 use gpuaas_trust::NodeIdentity;
 use gpuaas_wire::session::{ConnectionKind, Hello, PROTOCOL};
 use tokio_util::sync::CancellationToken;
@@ -38,8 +37,6 @@ pub(crate) struct Node {
     machine: Mutex<Machine>,
     agent: Mutex<Option<(Process, Arc<SimulatedAgent>)>>,
     link: Mutex<Option<Link>>,
-    /// Tasks whose ends it was told to be on record.
-    acknowledged: Mutex<BTreeSet<TaskId>>,
     /// It cannot reach anybody before that time.
     cut_until: Mutex<gpuaas_model::Timestamp>,
 }
@@ -67,7 +64,6 @@ impl Node {
             machine: Mutex::default(),
             agent: Mutex::default(),
             link: Mutex::default(),
-            acknowledged: Mutex::default(),
             cut_until: Mutex::new(gpuaas_model::Timestamp::from_millis(0)),
         })
     }
@@ -87,15 +83,6 @@ impl Node {
 
     pub(crate) fn link(&self) -> Option<Link> {
         locked(&self.link).clone()
-    }
-
-    /// Some control plane says that a task's end is on record.
-    pub(crate) fn acknowledge(&self, task: TaskId) {
-        locked(&self.acknowledged).insert(task);
-    }
-
-    pub(crate) fn is_acknowledged(&self, task: TaskId) -> bool {
-        locked(&self.acknowledged).contains(&task)
     }
 
     /// Ends the node's connection, if it leads there or anywhere.
@@ -159,7 +146,7 @@ impl Node {
     /// One connection to that control plane; `None` when it does not come about.
     async fn connect(self: Arc<Self>, world: Arc<World>, me: Process, plane: Plane) -> Option<CancellationToken> {
         let (_, agent) = self.agent()?;
-        let (support, fence, unacknowledged) = agent.hello().await;
+        let (support, fence) = agent.hello().await;
         let hello = Hello {
             agent_version: "1".to_owned(),
             protocols: vec![PROTOCOL],
@@ -171,7 +158,6 @@ impl Node {
             support,
             fence,
             key_set_version: 1,
-            unacknowledged,
             clock: Some(world.scheduler.now()),
         };
         let ended = CancellationToken::new();

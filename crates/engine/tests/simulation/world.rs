@@ -1,7 +1,7 @@
 //! One seed's world: who is in it, what is said of it, and what goes wrong.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
@@ -40,8 +40,6 @@ pub(crate) struct World {
     violations: Mutex<Vec<String>>,
     /// Whom the database cannot be reached by, and until when.
     stalled: Mutex<BTreeMap<Process, Timestamp>>,
-    /// When control planes died.
-    deaths: Mutex<BTreeSet<Timestamp>>,
     /// How often what went wrong.
     pub(crate) injected: Mutex<BTreeMap<&'static str, u32>>,
     me: Weak<World>,
@@ -72,7 +70,6 @@ impl World {
             trace: Mutex::default(),
             violations: Mutex::default(),
             stalled: Mutex::default(),
-            deaths: Mutex::default(),
             injected: Mutex::default(),
             me: me.clone(),
         })
@@ -166,11 +163,6 @@ impl World {
 
     pub(crate) fn plane_name(&self, process: Process) -> String {
         self.plane_of(process).map_or_else(|| "nobody".to_owned(), |plane| plane.name)
-    }
-
-    /// Whether a control plane died in that very moment.
-    pub(crate) fn plane_died_at(&self, at: Timestamp) -> bool {
-        locked(&self.deaths).contains(&at)
     }
 
     /// Some control plane that serves, frozen or not: who dials does not know.
@@ -344,7 +336,6 @@ impl World {
             let world = self.clone();
             let wait = Duration::from_millis(self.between(100, 8_000));
             if let Some(seat) = locked(&self.planes).remove(&process) {
-                locked(&self.deaths).insert(self.scheduler.now());
                 self.nodes().iter().for_each(|node| node.disconnect(Some(process)));
                 let predecessor = seat.plane.map(|plane| plane.engine.replica());
                 self.scheduler.spawn(self.outside, async move {

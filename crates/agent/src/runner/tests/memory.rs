@@ -58,7 +58,7 @@ fn a_task_in_whose_middle_the_agent_died_is_interrupted_and_runs_not_again() {
             world.restart().await.unwrap();
         }
         assert_eq!(world.runs().await, 1);
-        assert!(world.runner.memory().await.1.is_empty(), "it has not ended");
+        assert!(world.ended().await.is_empty(), "it has not ended");
     });
 }
 
@@ -75,7 +75,7 @@ async fn a_beginning_that_was_cut_in_the_middle_was_never_acted_upon() {
     world.end(&statement(2)).await;
     assert_eq!(world.runs().await, 2);
     world.restart().await.unwrap();
-    assert_eq!(world.runner.memory().await.1, [task(1), task(2)]);
+    assert_eq!(world.ended().await, [task(1), task(2)]);
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn a_task_that_cannot_be_recorded_is_refused_and_not_done() {
     // The next one is recorded with all that came before, whole.
     world.end(&statement(3)).await;
     world.restart().await.unwrap();
-    assert_eq!(world.runner.memory().await.1, [task(1), task(3)]);
+    assert_eq!(world.ended().await, [task(1), task(3)]);
     assert_eq!(world.runs().await, 2);
 }
 
@@ -130,7 +130,7 @@ async fn an_end_that_cannot_be_recorded_is_told_all_the_same_and_recorded_with_t
     world.end(&statement(2)).await;
     world.restart().await.unwrap();
     assert_eq!(world.end(&patient(1)).await, ended);
-    assert_eq!(world.runner.memory().await.1, [task(1), task(2)]);
+    assert_eq!(world.ended().await, [task(1), task(2)]);
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn a_ledger_forgets_only_what_a_replay_could_not_wake() {
     // The one that is forgotten first has the highest fence.
     world.end(&TaskStatement { fence: 9, ..statement(0) }).await;
     world.restart().await.unwrap();
-    assert_eq!(world.runner.memory().await.1.len(), 300, "all of them could come again");
+    assert_eq!(world.ended().await.len(), 300, "all of them could come again");
     let past = earlier(std::time::Duration::from_secs(5)).as_millis();
     let mut lines = Vec::new();
     for line in world.text(LEDGER).await.lines() {
@@ -156,7 +156,7 @@ async fn a_ledger_forgets_only_what_a_replay_could_not_wake() {
     // Once to forget, and once to read what was left.
     world.restart().await.unwrap();
     world.restart().await.unwrap();
-    let (fence, ended) = world.runner.memory().await;
+    let (fence, ended) = (world.runner.fence().await, world.ended().await);
     assert_eq!((fence, ended.len(), ended[0]), (9, 256, task(44)));
     assert_eq!(world.runs().await, 300);
 }

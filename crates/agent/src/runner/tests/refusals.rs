@@ -80,7 +80,7 @@ async fn a_task_with_a_lower_fence_than_was_seen_is_refused() {
     world.restart().await.unwrap();
     assert_eq!(world.refusal(&TaskStatement { fence: 6, ..statement(2) }).await, Code::FenceTooLow);
     world.end(&TaskStatement { fence: 7, ..statement(2) }).await;
-    assert_eq!((world.runs().await, world.runner.memory().await.0), (2, 7));
+    assert_eq!((world.runs().await, world.runner.fence().await), (2, 7));
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_refused_task_does_not_raise_the_fence() {
         world.refusal(&refused).await;
     }
     world.end(&statement(1)).await;
-    assert_eq!(world.runner.memory().await.0, 4);
+    assert_eq!(world.runner.fence().await, 4);
 }
 
 #[tokio::test]

@@ -104,6 +104,11 @@ impl World {
         refusal.code
     }
 
+    /// The tasks of which the ledger knows the end.
+    pub(super) async fn ended(&self) -> Vec<TaskId> {
+        self.runner.ledger.lock().await.ended()
+    }
+
     /// How often a handler ran.
     pub(super) async fn runs(&self) -> usize {
         self.text(RUNS).await.lines().count()

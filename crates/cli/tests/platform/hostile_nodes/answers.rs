@@ -75,10 +75,9 @@ async fn a_hello_of_absurd_size_makes_no_node_active() {
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
     let node = Node::enrolled(&client, "gpu-1").await;
-    let task = "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().expect("an id");
     let honest = || hello(ConnectionKind::Control);
     for absurd in [
-        Hello { unacknowledged: vec![task; 20_000], ..honest() },
+        Hello { protocols: vec![1; 20_000], ..honest() },
         Hello { addresses: vec!["10.0.0.7".into(); 5_000], ..honest() },
         Hello { machine_id: "a".repeat(1_000_000), ..honest() },
     ] {

@@ -115,7 +115,6 @@ pub(crate) fn hello(connection: ConnectionKind) -> Hello {
         support: TaskType::ALL.iter().map(supported).collect(),
         fence: 0,
         key_set_version: 1,
-        unacknowledged: Vec::new(),
         clock: None,
     }
 }

@@ -1,13 +1,12 @@
 //! What must hold at the end of every seed, whatever went wrong in it.
 
-mod acknowledged;
 mod effects;
 mod ending;
 mod records;
 
 use std::sync::Arc;
 
-use gpuaas_model::{ReplicaId, StreamName, TaskId};
+use gpuaas_model::{ReplicaId, StreamName};
 use gpuaas_store::{
     AllocationFilter, AllocationRecord, AuditFilter, AuditRecord, EventRecord, MemberRecord, NodeFilter, NodeRecord,
     OperationFilter, OperationRecord, Page, StepRecord, StoreError, TaskFilter, TaskRecord, WorkloadRecord,
@@ -37,7 +36,6 @@ pub(crate) async fn judge(world: &Arc<World>, deployed: &Deployed) -> Result<Vec
     ending::judge_leases(world, &rows, &mut violations).await?;
     records::judge(&rows, &mut violations);
     effects::judge(world, &rows, &mut violations);
-    acknowledged::judge(world, &rows, &mut violations);
     for violation in violations {
         world.violated(violation);
     }
@@ -58,16 +56,6 @@ pub(crate) async fn judge_settler(world: Arc<World>, plane: Plane) {
         Ok(Some(lease)) if lease.holder == plane.engine.replica() => {}
         Ok(lease) => world.violated(format!("{} settled an attempt under {lease:?}", plane.name)),
         Err(error) => world.violated(format!("the lease cannot be read: {error}")),
-    }
-}
-
-/// Nobody says of a task's end that it is on record before it is.
-pub(crate) async fn judge_acknowledgement(world: &World, task: TaskId) {
-    let row = async { world.store.read().await?.task(task).await };
-    match row.await {
-        Ok(row) if row.state.is_final() => {}
-        Ok(row) => world.violated(format!("{task} was acknowledged and is {}", row.state)),
-        Err(error) => world.violated(format!("{task} was acknowledged and cannot be read: {error}")),
     }
 }
 

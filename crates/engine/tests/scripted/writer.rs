@@ -1,0 +1,80 @@
+//! Whoever asks in vain is answered without the store's one writer, which others need.
+
+use std::time::Duration;
+
+use gpuaas_engine::{Engine, commands};
+use gpuaas_model::{Code, Coded, NodeId, NodeState, Timestamp};
+use gpuaas_store::StoreError;
+use gpuaas_trust::{NODE_CERTIFICATE_LIFE, NodeIdentity, NodeKey};
+use gpuaas_wire::session::{EnrollRequest, RenewRequest};
+use uuid::Uuid;
+
+use crate::world::{World, admin};
+
+/// What an answer takes that waits for nobody.
+const SOON: Duration = Duration::from_secs(5);
+
+/// A node that was enrolled once.
+async fn enrolled(world: &World) -> NodeId {
+    let id = world.node("gpu-1").await;
+    let mut tx = world.store().begin().await.unwrap();
+    let mut node = tx.node(id).await.unwrap();
+    (node.state, node.epoch) = (NodeState::Active, 1);
+    tx.update_node(&node).await.unwrap();
+    tx.commit().await.unwrap();
+    id
+}
+
+/// What comes of something while the writer is somebody else's.
+async fn beside_a_writer<T>(engine: &Engine, asked: impl Future<Output = T>) -> T {
+    let _writer = engine.store().begin().await.expect("the writer");
+    tokio::time::timeout(SOON, asked).await.expect("it waits for the writer")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_who_guesses_enrollment_tokens_is_refused_beside_the_writer() {
+    let world = World::new().await;
+    let engine = &world.engine;
+    let guess = EnrollRequest {
+        node: NodeId::from_uuid(Uuid::from_u128(1)),
+        token: "gpuaas-enroll-guess".into(),
+        csr: String::new(),
+        machine_id: String::new(),
+        agent_version: String::new(),
+        clock: None,
+    };
+    let redeemed = commands::node::redeem(engine, admin().correlation, guess);
+    let refused = beside_a_writer(engine, redeemed).await.expect_err("it is no token");
+    assert_eq!(refused.code(), Code::EnrollmentInvalid);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_asks_for_what_it_may_not_have_is_refused_beside_the_writer() {
+    let world = World::new().await;
+    let (engine, node) = (&world.engine, enrolled(&world).await);
+    let secret = "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap();
+    let read = beside_a_writer(engine, engine.secret_for_node(node, secret)).await;
+    assert!(matches!(read, Err(StoreError::NotFound { .. })), "{:?}", read.err());
+    let deposited = beside_a_writer(engine, engine.deposit_for_node(node, secret, b"bytes")).await;
+    assert!(matches!(deposited, Err(StoreError::NotFound { .. })), "{deposited:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_is_not_renewed_before_half_of_its_life() {
+    let world = World::new().await;
+    let (engine, node) = (&world.engine, enrolled(&world).await);
+    let now = engine.ports().clock.now();
+    let identity = NodeIdentity { control_plane: "cp".into(), node, epoch: 1 };
+    let request = RenewRequest { csr: NodeKey::generate().unwrap().request_pem().unwrap(), clock: None };
+    let made = |at| {
+        use rustls_pki_types::pem::PemObject;
+        let pem = engine.keys().authority().issue_node(&request.csr, &identity, at).unwrap();
+        rustls_pki_types::CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
+    };
+    let young = made(Timestamp::from_millis(now.as_millis() - 1_000));
+    let refused = beside_a_writer(engine, commands::node::renew(engine, &identity, &young, &request)).await;
+    assert_eq!(refused.expect_err("it is young").code(), Code::RateLimited);
+    let half = i64::try_from(NODE_CERTIFICATE_LIFE.as_millis()).unwrap() / 2;
+    let old = made(Timestamp::from_millis(now.as_millis() - half - 1_000));
+    assert!(commands::node::renew(engine, &identity, &old, &request).await.is_ok());
+}
