@@ -71,6 +71,14 @@ impl Area {
         }
     }
 
+    /// Which of the tests are asked first, because they take seconds; the others are asked of what these do not notice.
+    fn quick_tests(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Planner | Self::Trust => None,
+            Self::Engine => Some(&["--lib", "--test", "scripted"]),
+        }
+    }
+
     /// Whose tests should notice.
     fn tests(self) -> &'static [&'static str] {
         match self {
@@ -121,11 +129,29 @@ impl std::fmt::Display for Found {
 fn mutate(tool: &Path, area: Area, more: &[String]) -> anyhow::Result<Found> {
     let output = shell::root().join("target/mutants").join(area.name());
     std::fs::create_dir_all(&output).with_context(|| format!("making {}", output.display()))?;
+    // What an earlier run knows is of other code.
+    let found = output.join("mutants.out");
+    if found.exists() {
+        std::fs::remove_dir_all(&found).with_context(|| format!("removing {}", found.display()))?;
+    }
+    let mut all = Found { caught: 0, missed: Vec::new(), unviable: 0 };
+    for tests in area.quick_tests().into_iter().map(Some).chain([None]) {
+        let found = ask(tool, area, &output, more, tests)?;
+        all =
+            Found { caught: all.caught + found.caught, missed: found.missed, unviable: all.unviable + found.unviable };
+    }
+    Ok(all)
+}
+
+/// Asks those tests, or all, of every change that none noticed before.
+fn ask(tool: &Path, area: Area, output: &Path, more: &[String], tests: Option<&[&str]>) -> anyhow::Result<Found> {
     let mut command = Command::new(tool);
     command.current_dir(shell::root()).args(["mutants", "--all-features", "--no-shuffle", "--colors", "never"]);
+    command.arg("--iterate");
     command.args(area.files().iter().flat_map(|file| ["--file", *file]));
     command.args(area.tests().iter().flat_map(|package| ["--test-package", *package]));
-    command.arg("--output").arg(&output).args(more);
+    command.arg("--output").arg(output).args(more);
+    command.args(tests.iter().flat_map(|tests| std::iter::once(&"--").chain(*tests)));
     command.env("GPUAAS_SEEDS", SEEDS).env("RUST_TEST_THREADS", TESTS_AT_ONCE);
     eprintln!("==> cargo mutants: {}", area.name());
     // It ends with an error when anything was missed; what it writes says more.

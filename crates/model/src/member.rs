@@ -257,6 +257,13 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_failed_says_why_and_no_other_does() {
+        let failed = MemberState::Pending.on(MemberEvent::Fail { fault: fault() }, Timestamp::from_millis(1));
+        assert_eq!(failed.expect("legal").fault(), Some(&fault()));
+        assert_eq!(MemberState::Pending.fault(), None);
+    }
+
+    #[test]
     fn a_member_that_is_gone_never_comes_back() {
         let events =
             [MemberEvent::Prepare, MemberEvent::BecameReady, MemberEvent::Remove, MemberEvent::Fail { fault: fault() }];

@@ -95,3 +95,19 @@ impl StepState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_is_open_until_it_ended_in_one_way_or_another_and_so_is_a_step() {
+        let open = OperationState::ALL.iter().copied().filter(|state| !state.is_final());
+        assert_eq!(
+            open.collect::<Vec<_>>(),
+            [OperationState::Queued, OperationState::Running, OperationState::Waiting]
+        );
+        let open = StepState::ALL.iter().copied().filter(|state| !state.is_final());
+        assert_eq!(open.collect::<Vec<_>>(), [StepState::Pending, StepState::Running, StepState::Backoff]);
+    }
+}

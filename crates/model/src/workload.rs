@@ -85,3 +85,14 @@ impl Lifecycle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_has_its_allocations_until_it_is_decommissioned() {
+        let freed = Lifecycle::ALL.iter().copied().filter(|lifecycle| !lifecycle.holds_allocations());
+        assert_eq!(freed.collect::<Vec<_>>(), [Lifecycle::Decommissioned]);
+    }
+}
