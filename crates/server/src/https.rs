@@ -190,6 +190,7 @@ impl hyper::body::Body for Carried {
 #[cfg(test)]
 mod tests {
     use axum::routing::get;
+    use futures::{Stream, stream};
     use hyper_util::rt::TokioExecutor;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
@@ -212,11 +213,20 @@ mod tests {
         };
         let router = Router::new().route("/long", get(long)).route("/", get(|| async { "here" }));
         let router = router.route("/large", get(|| async { "x".repeat(1_024 * 1_024) }));
+        let router = router.route("/slow", get(|| async { Body::from_stream(parts()) }));
         let answering = tokio::spawn(async move {
             let from = PeerAddress::of([192, 0, 2, 1].into());
             let _ = answer(far, is_http2, from, router, &CancellationToken::new()).await;
         });
         (near, answering)
+    }
+
+    /// Ten parts, one every half a minute.
+    fn parts() -> impl Stream<Item = Result<&'static str, Infallible>> + Send {
+        stream::unfold(0, |told| async move {
+            tokio::time::sleep(A_MINUTE / 2).await;
+            (told < 10).then(|| (Ok("part "), told + 1))
+        })
     }
 
     async fn until_it_ends(stream: &mut DuplexStream) {
@@ -240,6 +250,17 @@ mod tests {
             answering.await.unwrap();
             assert_eq!(began.elapsed(), after, "{said:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_told_for_minutes_is_told_to_its_end() {
+        let (near, _answering) = open(true);
+        let http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        let (mut sender, connection) = http.handshake::<_, Body>(TokioIo::new(near)).await.unwrap();
+        tokio::spawn(connection);
+        let answer = sender.send_request(Request::get("https://x/slow").body(Body::empty()).unwrap()).await.unwrap();
+        let told = axum::body::to_bytes(Body::new(answer.into_body()), 1_024).await.unwrap();
+        assert_eq!(told.len(), 50);
     }
 
     #[tokio::test(start_paused = true)]
