@@ -129,29 +129,33 @@ impl std::fmt::Display for Found {
 fn mutate(tool: &Path, area: Area, more: &[String]) -> anyhow::Result<Found> {
     let output = shell::root().join("target/mutants").join(area.name());
     std::fs::create_dir_all(&output).with_context(|| format!("making {}", output.display()))?;
-    // What an earlier run knows is of other code.
-    let found = output.join("mutants.out");
-    if found.exists() {
-        std::fs::remove_dir_all(&found).with_context(|| format!("removing {}", found.display()))?;
+    let Some(quick) = area.quick_tests() else { return ask(tool, area, &output, more, &[], &[]) };
+    let first = ask(tool, area, &output, more, &[], quick)?;
+    if first.missed.is_empty() {
+        return Ok(first);
     }
-    let mut all = Found { caught: 0, missed: Vec::new(), unviable: 0 };
-    for tests in area.quick_tests().into_iter().map(Some).chain([None]) {
-        let found = ask(tool, area, &output, more, tests)?;
-        all =
-            Found { caught: all.caught + found.caught, missed: found.missed, unviable: all.unviable + found.unviable };
-    }
-    Ok(all)
+    let second = ask(tool, area, &output, more, &first.missed, &[])?;
+    Ok(Found { caught: first.caught + second.caught, missed: second.missed, unviable: first.unviable })
 }
 
-/// Asks those tests, or all, of every change that none noticed before.
-fn ask(tool: &Path, area: Area, output: &Path, more: &[String], tests: Option<&[&str]>) -> anyhow::Result<Found> {
+/// Asks those tests, or all where none are named, of those changes, or of all where none are named.
+fn ask(
+    tool: &Path,
+    area: Area,
+    output: &Path,
+    more: &[String],
+    changes: &[String],
+    tests: &[&str],
+) -> anyhow::Result<Found> {
     let mut command = Command::new(tool);
     command.current_dir(shell::root()).args(["mutants", "--all-features", "--no-shuffle", "--colors", "never"]);
-    command.arg("--iterate");
     command.args(area.files().iter().flat_map(|file| ["--file", *file]));
     command.args(area.tests().iter().flat_map(|package| ["--test-package", *package]));
     command.arg("--output").arg(output).args(more);
-    command.args(tests.iter().flat_map(|tests| std::iter::once(&"--").chain(*tests)));
+    command.args(changes.iter().flat_map(|change| ["--re".to_owned(), format!("^{}$", regex::escape(change))]));
+    if !tests.is_empty() {
+        command.arg("--").args(tests);
+    }
     command.env("GPUAAS_SEEDS", SEEDS).env("RUST_TEST_THREADS", TESTS_AT_ONCE);
     eprintln!("==> cargo mutants: {}", area.name());
     // It ends with an error when anything was missed; what it writes says more.

@@ -1,5 +1,6 @@
 //! Operations in which something fails.
 
+use gpuaas_engine::commands::ping;
 use gpuaas_model::{
     AllocationState, Code, Connectivity, Health, MemberEvent, MemberStateName, OperationState, StepState, TaskState,
 };
@@ -12,6 +13,7 @@ use crate::{
     kit::{AGAIN, call, fault, milestone, needs, task, times},
     nodes::{Act, done, failed},
     site::Site,
+    world::admin,
 };
 
 fn code(ended: &crate::site::Ended) -> Option<&str> {
@@ -126,6 +128,16 @@ async fn the_record_of_a_task_says_how_it_ended() {
         let ended = site.deployed(|of| vec![task("install", of, 0)]).await;
         assert_eq!((ended.tasks["install"].state, ended.steps["install"].state), (state, StepState::Failed), "{code}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ping_in_which_the_agent_died_is_interrupted_as_well() {
+    let site = Site::of(1).await;
+    site.world.nodes.will_end([failed(Code::TaskInterrupted, "it died")]);
+    ping::ping(&site.world.engine, &admin(), site.nodes[0]).await.expect_err("nobody knows how far it came");
+    let filter = TaskFilter { node: Some(site.nodes[0]), ..TaskFilter::default() };
+    let tasks = site.world.store().read().await.unwrap().tasks(&filter).await.unwrap();
+    assert_eq!(tasks[0].state, TaskState::Interrupted);
 }
 
 #[tokio::test(flavor = "multi_thread")]
