@@ -23,7 +23,7 @@ pub use gpuaas_api::Paces;
 pub use gpuaas_app_rke2::Deadlines;
 pub use options::ServerOptions;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use gpuaas_api::ApiState;
 use gpuaas_artifacts::Importer;
@@ -41,6 +41,9 @@ use crate::{
     journals::ChannelJournals,
     reach::{ChannelNodes, ChannelTunnels, LateChannel},
 };
+
+/// Longest time for what is recorded last: a store that is out of reach holds up no end.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A control plane that listens.
 pub struct ControlPlane {
@@ -141,7 +144,9 @@ impl ControlPlane {
         }
         self.stop.cancel();
         while self.running.join_next().await.is_some() {}
-        self.state.summarise_refusals().await;
+        if tokio::time::timeout(LAST_WORDS_TIMEOUT, self.state.summarise_refusals()).await.is_err() {
+            tracing::error!("refusals that were left out of the audit could not be recorded in time");
+        }
         // Last: requests that were under way needed it.
         self.store.close().await;
     }

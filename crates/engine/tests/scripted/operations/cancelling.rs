@@ -76,6 +76,22 @@ async fn a_node_that_was_away_when_it_was_told_is_told_again_with_the_task() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn all_that_runs_is_told_however_much_it_is() {
+    let site = Site::of(1).await;
+    let (ends, acts): (Vec<_>, Vec<_>) = (0..100).map(|_| held("unpacking")).unzip();
+    site.world.nodes.will(acts);
+    let (_, operation) =
+        site.deploy(|of| (0..100).map(|number| task(&format!("install-{number}"), of, 0)).collect()).await;
+    eventually("not all are sent", async || site.world.nodes.sent() == 100).await;
+    site.cancel(operation).await;
+    eventually("not all are told", async || site.world.nodes.cancelled.lock().unwrap().len() == 100).await;
+    for end in ends {
+        end.send(failed(Code::TaskCancelled, "as asked")).unwrap();
+    }
+    assert_eq!(site.end_of(operation).await.operation.state, OperationState::Cancelled);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_do_not_take_the_word_hold_up_nothing_but_those_beyond_the_thirty_second() {
     let site = Site::of(1).await;
     site.world.nodes.is_deaf.store(true, Ordering::Relaxed);
