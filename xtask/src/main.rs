@@ -4,6 +4,7 @@ mod bench;
 mod components;
 mod demo;
 mod fuzz_api;
+mod lab;
 mod lint;
 mod mutants;
 mod release;
@@ -31,6 +32,9 @@ enum Chore {
     Release(release::ReleaseChore),
     /// The main job on this machine: a cluster on sandbox nodes, delivered to kubectl.
     Demo(demo::Options),
+    /// Real nodes on this machine: each a booted systemd with its own network. Needs root.
+    #[command(subcommand)]
+    Lab(lab::Chore),
     /// Sends the API what its own document makes possible: no 500, and no answer that the document does not name.
     FuzzApi(fuzz_api::Options),
     /// Measures, and prints what it measured.
@@ -48,6 +52,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Components(options) => components::run(&options),
         Chore::Release(chore) => release::run(&chore),
         Chore::Demo(options) => demo::run(&options),
+        Chore::Lab(chore) => lab::run(chore),
         Chore::FuzzApi(options) => fuzz_api::run(&options),
         Chore::Bench(bench) => bench::run(&bench),
         Chore::Mutants(options) => mutants::run(&options),
