@@ -156,6 +156,11 @@ fn tree(folder: &Utf8Path) -> anyhow::Result<Vec<Utf8PathBuf>> {
     Ok(found)
 }
 
+/// Makes this process, and all that it starts from now on, members of the group.
+pub(super) fn join(group: &str) -> anyhow::Result<()> {
+    entrances(group)?.iter().try_for_each(|entrance| fs::write(entrance, "0").with_context(|| entrance.to_string()))
+}
+
 /// Puts itself where the paths before `--` say and becomes the command behind it.
 const JOIN: &str = r#"while [ "$1" != -- ]; do echo 0 >"$1" || exit 125; shift; done; shift; exec "$@""#;
 /// The same, and leaves every descriptor behind that it inherited: whoever waits for the end of a pipe or holds a lock by one of them would wait

@@ -25,7 +25,6 @@ pub(super) fn serve(plans: &[Plan], subnet: Subnet, journal: &mut Journal) -> an
     let lines: Vec<String> = plans.iter().map(in_full).collect();
     let file = Utf8PathBuf::from(place::RUN).join("hosts");
     fs::write(&file, lines.join("\n") + "\n").with_context(|| file.to_string())?;
-    journal.making(Thing::Processes(group(SERVICES)))?;
     let words = words(subnet, &file);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     // It goes into the background when it serves.

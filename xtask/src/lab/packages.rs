@@ -78,6 +78,13 @@ pub(super) fn is_there(program: &str) -> bool {
     folders.map(|folder| folder.join(program)).any(|file| is_usable(&file))
 }
 
+/// A command of a program that only root may have on its path.
+pub(super) fn program(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.env("PATH", path());
+    command
+}
+
 /// The path with those folders in it that hold what only root uses.
 pub(super) fn path() -> String {
     let own = std::env::var("PATH").unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: looks and changes nothing. What cannot be made up for is a refusal, everything else a finding that is shown.
 
-use std::{fs, process::Command};
+use std::fs;
 
 use anyhow::Context;
 
@@ -77,7 +77,7 @@ fn first_process(name: &str) -> Finding {
 }
 
 fn nspawn_version() -> anyhow::Result<u32> {
-    let said = shell::capture(Command::new("systemd-nspawn").arg("--version").env("PATH", packages::path()))?;
+    let said = shell::capture(packages::program("systemd-nspawn").arg("--version"))?;
     // `systemd 252 (252.39-1~deb12u1)`
     let version = said.split_whitespace().nth(1).and_then(|word| word.split('.').next()?.parse().ok());
     version.with_context(|| format!("systemd-nspawn says: {}", said.lines().next().unwrap_or_default()))

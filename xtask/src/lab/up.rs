@@ -105,6 +105,9 @@ fn ground(journal: &mut Journal) -> anyhow::Result<()> {
     for name in [place::SUPERVISORS, place::SERVICES] {
         cgroups::make(&place::group(name))?;
     }
+    // Should this process die, `down` ends what it had begun.
+    journal.making(Thing::Processes(place::group(place::SERVICES)))?;
+    cgroups::join(&place::group(place::SERVICES))?;
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! What the kernel and its tools list: mounts, links, addresses, routes, sysctls, firewall rules, and folders that programs keep their traces in.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::Context;
 use serde_json::Value;
@@ -103,7 +103,7 @@ fn ip(arguments: &[&str], name: &[&str], detail: &[&str]) -> anyhow::Result<BTre
 }
 
 fn listed(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
-    let text = shell::capture(Command::new("ip").args(arguments).env("PATH", packages::path()))?;
+    let text = shell::capture(packages::program("ip").args(arguments))?;
     if text.trim().is_empty() { Ok(Vec::new()) } else { serde_json::from_str(&text).context("what ip lists") }
 }
 
@@ -138,7 +138,7 @@ fn sysctls() -> BTreeMap<String, String> {
 fn rules(program: &str, arguments: &[&str]) -> anyhow::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     if packages::is_there(program) {
-        let said = shell::capture(Command::new(program).args(arguments).env("PATH", packages::path()))?;
+        let said = shell::capture(packages::program(program).args(arguments))?;
         for line in said.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
             insert_numbered(&mut found, line.split(" [").next().unwrap_or(line).to_owned(), String::new());
         }

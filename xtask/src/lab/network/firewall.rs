@@ -4,12 +4,13 @@
 //!
 //! Deliberately absent: firewalls that drop in nftables of their own; an accepting rule elsewhere does not overrule them.
 
-use std::process::Command;
-
 use anyhow::Context;
 
 use crate::{
-    lab::place::{BRIDGE, MARK},
+    lab::{
+        packages,
+        place::{BRIDGE, MARK},
+    },
     shell,
 };
 
@@ -49,10 +50,10 @@ pub(crate) fn delete(words: &[String]) -> anyhow::Result<()> {
 
 /// Every rule of the lab.
 pub(crate) fn found() -> anyhow::Result<Vec<Vec<String>>> {
-    if !crate::lab::packages::is_there(IPTABLES) {
+    if !packages::is_there(IPTABLES) {
         return Ok(Vec::new());
     }
-    let rules = shell::capture(Command::new(IPTABLES).args(["-w", "-S"]))?;
+    let rules = shell::capture(packages::program(IPTABLES).args(["-w", "-S"]))?;
     Ok(marked(&rules))
 }
 
@@ -66,12 +67,13 @@ fn marked(rules: &str) -> Vec<Vec<String>> {
 
 /// Whether a chain does anything but let everything through.
 fn is_closed(chain: &str) -> anyhow::Result<bool> {
-    let rules = shell::capture(Command::new(IPTABLES).args(["-w", "-S", chain])).context("reading the firewall")?;
+    let rules =
+        shell::capture(packages::program(IPTABLES).args(["-w", "-S", chain])).context("reading the firewall")?;
     Ok(rules.lines().any(|line| line.trim() != format!("-P {chain} ACCEPT")))
 }
 
 fn iptables(action: &str, words: &[String]) -> anyhow::Result<()> {
-    shell::capture(Command::new(IPTABLES).args(["-w", action]).args(words)).map(drop)
+    shell::capture(packages::program(IPTABLES).args(["-w", action]).args(words)).map(drop)
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use serde_json::Value;
 use super::{
     mounts,
     name::NodeName,
+    packages,
     place::{self, BRIDGE, LINKS},
     refusal::Refusal,
 };
@@ -42,7 +43,7 @@ pub(super) fn make_bridge(subnet: &Subnet) -> anyhow::Result<()> {
     let address = format!("{}/{}", subnet.gateway(), Subnet::PREFIX);
     // Known at once, and to everybody: no spanning tree delays it.
     batch(
-        &mut Command::new("ip"),
+        &mut packages::program("ip"),
         &[
             format!("link add name {BRIDGE} type bridge stp_state 0 forward_delay 0"),
             format!("address add {address} dev {BRIDGE}"),
@@ -55,17 +56,17 @@ pub(super) fn make_bridge(subnet: &Subnet) -> anyhow::Result<()> {
 pub(super) fn attach(node: &NodeName, subnet: &Subnet, address: Ipv4Addr) -> anyhow::Result<()> {
     let (netns, link) = (place::netns_of(node), place::link_of(node));
     File::create(&netns).with_context(|| netns.to_string())?;
-    shell::capture(Command::new("unshare").args([&format!("--net={netns}"), "true"]))?;
+    shell::capture(packages::program("unshare").args([&format!("--net={netns}"), "true"]))?;
     let mac = subnet::mac(address);
     batch(
-        &mut Command::new("ip"),
+        &mut packages::program("ip"),
         &[
             format!("link add name {link} type veth peer name {INSIDE} address {mac} netns {netns}"),
             format!("link set dev {link} master {BRIDGE} up"),
         ],
     )?;
     batch(
-        Command::new("nsenter").args([&format!("--net={netns}"), "ip"]),
+        packages::program("nsenter").args([&format!("--net={netns}"), "ip"]),
         &[
             "link set dev lo up".to_owned(),
             format!("address add {address}/{} dev {INSIDE}", Subnet::PREFIX),
@@ -84,6 +85,10 @@ pub(super) fn detach(node: &NodeName) -> anyhow::Result<()> {
 
 /// Every link of this machine that is the lab's.
 pub(super) fn links() -> anyhow::Result<Vec<String>> {
+    // Nobody can have made one then.
+    if !packages::is_there("ip") {
+        return Ok(Vec::new());
+    }
     let links = json(&["link", "show"])?;
     let names = links.iter().filter_map(|link| link.get("ifname")?.as_str());
     Ok(names.filter(|name| name.starts_with(LINKS)).map(str::to_owned).collect())
@@ -93,7 +98,7 @@ pub(super) fn links() -> anyhow::Result<Vec<String>> {
 pub(super) fn delete_link(name: &str) -> anyhow::Result<()> {
     let is_there = || anyhow::Ok(links()?.iter().any(|link| link == name));
     if is_there()?
-        && let Err(error) = shell::capture(Command::new("ip").args(["link", "delete", "dev", name]))
+        && let Err(error) = shell::capture(packages::program("ip").args(["link", "delete", "dev", name]))
         // It may go by itself with the other end.
         && is_there()?
     {
@@ -104,7 +109,7 @@ pub(super) fn delete_link(name: &str) -> anyhow::Result<()> {
 
 /// What `ip` says.
 fn json(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
-    let text = shell::capture(Command::new("ip").arg("-json").args(arguments))?;
+    let text = shell::capture(packages::program("ip").arg("-json").args(arguments))?;
     // Nothing at all where there is nothing to list.
     if text.trim().is_empty() { Ok(Vec::new()) } else { serde_json::from_str(&text).context("what ip lists") }
 }

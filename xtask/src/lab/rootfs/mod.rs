@@ -49,7 +49,7 @@ pub(super) fn ensure(journal: &mut Journal) -> anyhow::Result<Utf8PathBuf> {
     if !whole.exists() {
         fs::create_dir_all(&cache).with_context(|| cache.to_string())?;
         let folder = cache.join(format!("{UNFINISHED}{}", std::process::id()));
-        for thing in [Thing::Processes(group(SERVICES)), Thing::Mounts(folder.clone()), Thing::Tree(folder.clone())] {
+        for thing in [Thing::Mounts(folder.clone()), Thing::Tree(folder.clone())] {
             journal.making(thing)?;
         }
         fs::create_dir(&folder).with_context(|| folder.to_string())?;
