@@ -9,7 +9,10 @@ use std::{
 use anyhow::{Context, ensure};
 
 use crate::{
-    lab::node::{Lab, Node},
+    lab::{
+        node::{Lab, Node},
+        place::DOMAIN,
+    },
     shell,
 };
 
@@ -85,7 +88,7 @@ fn names(nodes: &[Node]) -> anyhow::Result<()> {
             knows(&node.says(&["getent", "ahostsv4", &other.dns_name()])?, other)?;
             knows(&node.says(&["getent", "ahostsv4", other.name().as_str()])?, other)?;
         }
-        let unknown = node.run(&["getent", "hosts", "nobody.gpuaas-lab.test"])?;
+        let unknown = node.run(&["getent", "hosts", &format!("nobody.{DOMAIN}")])?;
         ensure!(!unknown.status.success(), "a name that nobody has is known");
         Ok(())
     })
@@ -128,12 +131,10 @@ fn groups(node: &Node) -> anyhow::Result<()> {
 }
 
 fn sysctls(first: &Node, second: &Node) -> anyhow::Result<()> {
-    let written =
-        [("kernel/panic", "10"), ("kernel/keys/root_maxkeys", "1000000"), ("fs/inotify/max_user_instances", "8192")];
-    for (name, value) in written {
+    for name in ["kernel/panic", "kernel/keys/root_maxkeys", "fs/inotify/max_user_instances"] {
         let path = format!("/proc/sys/{name}");
         let before = fs::read_to_string(&path)?;
-        ensure!(before.trim() != value, "{name} has that value already: nothing would be seen");
+        let value = (before.trim().parse::<u64>().with_context(|| path.clone())? + 1).to_string();
         first.says(&["sysctl", "-w", &format!("{}={value}", name.replace('/', "."))])?;
         ensure!(first.says(&["cat", &path])? == value, "{name} was not kept");
         ensure!(fs::read_to_string(&path)? == before, "{name} of this machine was changed");
@@ -165,7 +166,10 @@ fn power_cut(node: &Node) -> anyhow::Result<()> {
     let group = format!("gpuaas-lab/{}", node.name());
     node.says(&["sh", "-c", "sync; setsid sleep 4711 >/dev/null 2>&1 &"])?;
     node.power_cut()?;
-    ensure!(!fs::exists(format!("/sys/fs/cgroup/systemd/{group}"))?, "its processes' group is still there");
+    for hierarchy in fs::read_dir("/sys/fs/cgroup")? {
+        let group = hierarchy?.path().join(&group);
+        ensure!(!group.exists(), "{} is still there", group.display());
+    }
     let sleeps = shell::capture(Command::new("ps").args(["-eo", "args"]))?;
     ensure!(!sleeps.lines().any(|line| line.trim() == "sleep 4711"), "a process outlived the power cut");
     ensure!(node.condition()?.words() == "off (power cut)", "it is {}", node.condition()?.words());
