@@ -11,6 +11,7 @@ use camino::Utf8Path;
 use super::{
     cgroups,
     kind::{Ended, Kind, Plan},
+    name::NodeName,
     packages,
     place::{self, MARK, group},
     rootfs,
@@ -39,13 +40,10 @@ impl Kind for Nspawn {
 
     fn lay(&self, plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
         let shared = rootfs::ensure(journal)?;
-        let machine = format!("{MARK}-{}", plan.name);
         for folder in ["propagate", "unix-export"] {
-            let folder = Utf8Path::new(TRACES).join(folder);
-            state::folder(journal, &folder)?;
-            // Of a container that was killed these stay.
-            journal.making(Thing::Folder(folder.join(&machine)))?;
+            state::new_folder(journal, &Utf8Path::new(TRACES).join(folder))?;
         }
+        traces_of(&machine_of(&plan.name)).into_iter().try_for_each(|trace| journal.making(trace))?;
         tree::lay(plan, &shared, journal)
     }
 
@@ -92,6 +90,33 @@ impl Kind for Nspawn {
     }
 }
 
+/// The name of a node's container.
+fn machine_of(name: &NodeName) -> String {
+    format!("{MARK}-{name}")
+}
+
+/// What systemd-nspawn, whichever version, leaves outside of a container that is killed: a folder or two, one of them with a mount.
+fn traces_of(machine: &str) -> Vec<Thing> {
+    let traces = Utf8Path::new(TRACES);
+    let folders = [
+        traces.join("propagate").join(machine),
+        traces.join("unix-export").join(machine),
+        traces.join(machine).join("unix-export"),
+        traces.join(machine),
+    ];
+    let mounts = [traces.join("unix-export").join(machine), traces.join(machine)];
+    mounts.into_iter().map(Thing::Mounts).chain(folders.into_iter().map(Thing::Folder)).collect()
+}
+
+/// The same of whatever node, where it is found.
+pub(super) fn traces() -> Vec<Thing> {
+    let traces = Utf8Path::new(TRACES);
+    let folders = [traces.to_owned(), traces.join("propagate"), traces.join("unix-export")];
+    let entries = folders.iter().filter_map(|folder| folder.read_dir_utf8().ok()).flatten().flatten();
+    let machines = entries.filter(|entry| entry.file_name().starts_with(&format!("{MARK}-")));
+    machines.flat_map(|machine| traces_of(machine.file_name())).filter(Thing::is_there).collect()
+}
+
 fn words(plan: &Plan) -> Vec<String> {
     let name = &plan.name;
     let mut words: Vec<String> =
@@ -99,7 +124,7 @@ fn words(plan: &Plan) -> Vec<String> {
             .map(str::to_owned)
             .to_vec();
     words.extend([
-        format!("--machine={MARK}-{name}"),
+        format!("--machine={}", machine_of(name)),
         format!("--hostname={name}"),
         format!("--directory={}", place::root_of(name)),
         format!("--network-namespace-path={}", place::netns_of(name)),

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8Path;
 use serde::{Deserialize, Serialize};
 
 use super::{name::NodeName, network::Subnet, place, refusal::Refusal, thing::Thing};
@@ -139,15 +139,10 @@ impl State {
     }
 }
 
-/// A folder that is made now if it is not there, and whose removal, when empty, is then the lab's business.
-pub(super) fn folder(journal: &mut Journal, path: &Utf8Path) -> anyhow::Result<()> {
-    let missing: Vec<Utf8PathBuf> =
-        path.ancestors().take_while(|folder| !folder.exists()).map(Utf8Path::to_owned).collect();
-    for folder in missing.into_iter().rev() {
-        journal.making(Thing::Folder(folder.clone()))?;
-        fs::create_dir(&folder).with_context(|| folder.to_string())?;
-    }
-    Ok(())
+/// Says of a folder and of those above it which are not there yet: whoever makes them, the lab removes them when they are empty.
+pub(super) fn new_folder(journal: &mut Journal, path: &Utf8Path) -> anyhow::Result<()> {
+    let missing = path.ancestors().take_while(|folder| !folder.exists());
+    missing.map(Utf8Path::to_owned).try_for_each(|folder| journal.making(Thing::Folder(folder)))
 }
 
 #[cfg(test)]

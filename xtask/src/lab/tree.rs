@@ -31,7 +31,7 @@ const PLAIN: &str = "var/lib";
 /// Makes the tree and mounts it.
 pub(super) fn lay(plan: &Plan, shared: &Utf8Path, journal: &mut Journal) -> anyhow::Result<()> {
     let (root, data) = (place::root_of(&plan.name), place::data_of(&plan.name));
-    state::folder(journal, Utf8Path::new(place::DATA))?;
+    state::new_folder(journal, Utf8Path::new(place::DATA))?;
     journal.making(Thing::Tree(data.clone()))?;
     journal.making(Thing::Mounts(root.clone()))?;
     fs::create_dir_all(&root).with_context(|| root.to_string())?;
