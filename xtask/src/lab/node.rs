@@ -16,7 +16,7 @@ use super::{
     name::NodeName,
     place::{self, DOMAIN},
     refusal::Refusal,
-    state::State,
+    state::{Journal, State},
     supervisor::console_of,
 };
 
@@ -169,6 +169,14 @@ impl Node {
         Supervisor(&self.plan.name).ask(Request::Cut)?;
         Supervisor(&self.plan.name).watch(OFF_MAX, |now| matches!(now.power, Power::Off(_)))?;
         Ok(())
+    }
+
+    /// Switches it off, makes it anew with nothing of what it had, as another machine of the same name and address, and boots it.
+    pub(crate) fn reimage(&self) -> anyhow::Result<Condition> {
+        self.switch_off()?;
+        self.kind.wipe(&self.plan).with_context(|| format!("wiping {}", self.plan.name))?;
+        self.kind.lay(&self.plan, &mut Journal::go_on()?)?;
+        self.start()
     }
 
     /// Boots it if it is off, and waits until it has booted.
