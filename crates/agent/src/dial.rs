@@ -88,7 +88,10 @@ impl Dialer {
             }
             let wait = waits.next().unwrap_or(RECONNECT_CAP);
             match ended {
-                Ok(()) => tracing::info!("the control connection ended; dialling again"),
+                Ok(()) => {
+                    let _ = notify_status("not connected: the connection ended; dialling again");
+                    tracing::info!("the control connection ended; dialling again");
+                }
                 Err(error) => {
                     let _ = notify_status(&format!("not connected: {error}"));
                     tracing::warn!(%error, wait_ms = wait.as_millis(), "no control connection");
@@ -102,8 +105,6 @@ impl Dialer {
     async fn control(self: &Arc<Self>, runner: Arc<Runner>, began: tokio::time::Instant) -> Result<(), AgentError> {
         let (channel, stream) = self.endpoints.connect(&self.tls().await?).await?;
         tracing::info!(%channel, "connected");
-        // Not every init wants to know.
-        let _ = notify_status(&format!("connected to {channel}")).and_then(|()| notify_ready());
         let ended = self.serve(runner, ConnectionKind::Control, channel.clone(), stream).await;
         if began.elapsed() <= GOOD_AFTER {
             // It takes connections and does not keep them: another may.

@@ -19,7 +19,7 @@ mod shares;
 pub use backup::{BackupError, Manifest, backup, restore};
 pub use data_dir::write_private;
 pub use error::ServerError;
-pub use gpuaas_api::Paces;
+pub use gpuaas_api::{Paces, SUMS_FILE};
 pub use gpuaas_app_rke2::Deadlines;
 pub use options::ServerOptions;
 

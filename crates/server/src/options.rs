@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gpuaas_api::Paces;
+use gpuaas_api::{Paces, SUMS_FILE};
 use gpuaas_app_rke2::Deadlines;
 use gpuaas_artifacts::{ArtifactStore, SYSTEM_CA_BUNDLE, Users};
 use gpuaas_store::StoreOptions;
@@ -114,7 +114,7 @@ impl ServerOptions {
 
 /// What is wrong with a folder of packages that was named.
 fn packages_problem(folder: &Path) -> Option<ServerError> {
-    let sums = folder.join(gpuaas_api::SUMS_FILE);
+    let sums = folder.join(SUMS_FILE);
     std::fs::metadata(&sums).err().map(|source| ServerError::Packages { folder: folder.to_owned(), source })
 }
 

@@ -6,8 +6,9 @@ use std::{
 };
 
 use anyhow::Context;
-use gpuaas_server::{Deadlines, Manifest, Paces, ServerOptions, write_private};
+use gpuaas_server::{Deadlines, Manifest, Paces, SUMS_FILE, ServerOptions, write_private};
 use gpuaas_trust::SecretText;
+use sd_notify::NotifyState;
 use tokio::{
     io::AsyncReadExt,
     net::unix::pipe,
@@ -65,7 +66,8 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
 fn packages_of_this_program() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let above = program.parent()?.parent()?;
-    [above.join("share/gpuaas/packages"), above.join("packages")].into_iter().find(|folder| folder.is_dir())
+    let folders = [above.join("share/gpuaas/packages"), above.join("packages")];
+    folders.into_iter().find(|folder| folder.join(SUMS_FILE).is_file())
 }
 
 fn copied(target: &Target, manifest: &Manifest, what: &str) -> anyhow::Result<ExitCode> {
@@ -108,6 +110,8 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
     }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // Not every process is a unit's.
+    let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&control_plane.url)]);
     control_plane
         .serve(async {
             tokio::select! {
