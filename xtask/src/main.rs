@@ -6,6 +6,7 @@ mod demo;
 mod fuzz_api;
 mod lint;
 mod mutants;
+mod package;
 mod release;
 mod shell;
 mod test;
@@ -29,6 +30,8 @@ enum Chore {
     Components(components::ComponentsOptions),
     /// Packages the stand-in distribution as a release directory, and says where it is.
     Release(release::ReleaseChore),
+    /// Makes the packages and archives that machines install, and says where they are.
+    Package(package::Options),
     /// The main job on this machine: a cluster on sandbox nodes, delivered to kubectl.
     Demo(demo::Options),
     /// Sends the API what its own document makes possible: no 500, and no answer that the document does not name.
@@ -47,6 +50,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Lint => lint::run(),
         Chore::Components(options) => components::run(&options),
         Chore::Release(chore) => release::run(&chore),
+        Chore::Package(options) => package::run(&options),
         Chore::Demo(options) => demo::run(&options),
         Chore::FuzzApi(options) => fuzz_api::run(&options),
         Chore::Bench(bench) => bench::run(&bench),

@@ -460,8 +460,9 @@ bring_in() {
 remove_fixes() {
     # FIXES BEGIN
     for fix in \
-        /etc/sysctl.d/90-gpuaas.conf \
-        /etc/modules-load.d/gpuaas.conf
+        /etc/sysctl.d/60-gpuaas-inotify.conf \
+        /etc/sysctl.d/60-gpuaas-forwarding.conf \
+        /etc/modules-load.d/60-gpuaas.conf
     do
         rm -f "$root$fix"
     done
@@ -495,7 +496,7 @@ remove() {
         was_there=yes
         [ -n "$root" ] || systemctl disable --now $unit >/dev/null 2>&1
     fi
-    rm -rf "$units/multi-user.target.wants/$unit" "$units/$unit" "$units/$unit.d" "$programs/gpuaas-agent" "$share" "$state" \
+    rm -rf "$units/multi-user.target.wants/$unit" "$units/$unit" "$programs/gpuaas-agent" "$share" "$state" \
         2>"$work/said" || explain_failure 'not everything could be removed'
     remove_fixes
     if [ -z "$root" ] && has systemctl; then
