@@ -16,6 +16,9 @@ LC_ALL=C
 DEBIAN_FRONTEND=noninteractive
 export LC_ALL DEBIAN_FRONTEND
 umask 022
+# No other program is told.
+string=${GPUAAS_ENROLL-}
+unset GPUAAS_ENROLL
 
 root=${DESTDIR-}
 root=${root%/}
@@ -108,9 +111,7 @@ field() { printf '%s' "$json" | sed -n 's/.*"'"$1"'":"\([^"]*\)".*/\1/p'; }
 
 # Sets string, url and ca_sha256.
 read_string() {
-    string=$(printf '%s' "${GPUAAS_ENROLL-}" | tr -d ' \t\r\n')
-    # No other program is told.
-    unset GPUAAS_ENROLL
+    string=$(printf '%s' "$string" | tr -d ' \t\r\n')
     case $string in
         '') refuse 4 install_string_missing 'no enrollment string was given' \
             'run the whole line that gpuaas node register prints; the string stands in it as GPUAAS_ENROLL' ;;
