@@ -7,6 +7,7 @@
 //! Deliberately absent: other architectures than this machine's, keys (the operator names one), and publishing.
 
 mod archive;
+mod check;
 mod debian;
 mod programs;
 mod stage;
@@ -66,6 +67,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         let entry = entry?;
         eprintln!("    {:<48} {:>9} KiB", entry.file_name(), entry.metadata()?.len() / 1_024);
     }
+    check::run(made_dir)?;
     if out.exists() {
         fs::remove_dir_all(&out)?;
     }
