@@ -75,7 +75,7 @@ impl AgentError {
             Self::EnrollmentRefused { code, .. } => code.exit(),
             Self::Skewed { .. } => Code::ClockSkewed.exit(),
             Self::Unreachable(_) => Code::ServerUnreachable.exit(),
-            _ => self.fault().map_or(ExitStatus::Failed, InstallFault::exit),
+            _ => self.fault().map_or_else(|| self.code().exit(), InstallFault::exit),
         }
     }
 

@@ -73,7 +73,7 @@ impl Stage {
         packages.sort_by(|one, other| one.file_name().cmp(other.file_name()));
         for package in packages {
             let name = format!("share/gpuaas/packages/{}", package.file_name());
-            entries.extend(self.entries("gpuaas", &[(&name, 0o644, fs::read(package.path())?)])?);
+            entries.extend(self.entries("gpuaas", &[(name.as_str(), 0o644, fs::read(package.path())?)])?);
         }
         Ok(entries)
     }

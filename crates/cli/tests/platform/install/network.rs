@@ -96,7 +96,7 @@ async fn whoever_takes_connections_and_says_nothing_is_given_up_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_speaks_no_tls_and_what_hangs_up_are_told_apart() {
+async fn what_speaks_no_tls_and_what_says_nothing_of_itself_are_told_apart() {
     let plain = proxy("400 Bad Request", None).await;
     refused(format!("https://{plain}"), vec![], "install_tls_failed", 7).await;
     let (genuine, of) = (authority(), authority());
