@@ -47,6 +47,8 @@ impl ClientError {
 pub(crate) struct Client {
     host: String,
     port: u16,
+    /// The name that the server's certificate must hold.
+    believed: String,
     tls: Arc<ClientConfig>,
     headers: Vec<(&'static str, String)>,
     connection: Mutex<Option<SendRequest<Full<Bytes>>>>,
@@ -63,7 +65,13 @@ pub(crate) struct Call<'a> {
 impl Client {
     /// A client of `host:port` sending `headers` with every request.
     pub(crate) fn new(host: &str, port: u16, tls: Arc<ClientConfig>, headers: Vec<(&'static str, String)>) -> Self {
-        Self { host: host.to_owned(), port, tls, headers, connection: Mutex::new(None) }
+        let (host, believed) = (host.to_owned(), host.to_owned());
+        Self { host, port, believed, tls, headers, connection: Mutex::new(None) }
+    }
+
+    /// The same client, to which the server proves another name than the one it is reached by.
+    pub(crate) fn believing(self, name: &str) -> Self {
+        Self { believed: name.to_owned(), ..self }
     }
 
     /// The answer's body, or why there is none.
@@ -169,7 +177,7 @@ impl Client {
         // Requests are small and answers are waited for.
         let _ = stream.set_nodelay(true);
         let name =
-            ServerName::try_from(self.host.clone()).map_err(|error| ClientError::Unreachable(error.to_string()))?;
+            ServerName::try_from(self.believed.clone()).map_err(|error| ClientError::Unreachable(error.to_string()))?;
         let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await;
         let stream = stream.map_err(|error| ClientError::Unreachable(format!("tls: {error}")))?;
         let (sender, connection) =
