@@ -215,3 +215,37 @@ fn message_of(body: &[u8]) -> String {
 fn parse(body: &[u8]) -> Result<Value, ClientError> {
     serde_json::from_slice(body).map_err(|error| ClientError::Answer(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::routing::get;
+    use camino::Utf8Path;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::pki::{Ca, Subject};
+
+    /// A server whose certificate knows the loopback's address and no name.
+    async fn server(ca: &Ca) -> u16 {
+        let leaf = ca.issue(&Subject::server("s", vec!["127.0.0.1".to_owned()])).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let app = Router::new().route("/ping", get(|| async { "pong" }));
+        tokio::spawn(crate::tls::serve(listener, crate::tls::server_config(&leaf, &ca.pem).unwrap(), app));
+        port
+    }
+
+    #[tokio::test]
+    async fn a_server_may_be_reached_by_a_name_that_its_certificate_does_not_know() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let dir = tempfile::tempdir().unwrap();
+        let dir = Utf8Path::from_path(dir.path()).unwrap();
+        let (ca, other) = (Ca::load_or_create(&dir.join("a"), "a").unwrap(), Ca::load_or_create(&dir.join("b"), "b").unwrap());
+        let port = server(&ca).await;
+        let client = |ca: &Ca| Client::new("localhost", port, crate::tls::client_config(&ca.pem, None).unwrap(), Vec::new());
+        assert!(client(&ca).get("/ping").await.is_err(), "the name is not in the certificate");
+        assert_eq!(client(&ca).believing("127.0.0.1").get("/ping").await.unwrap(), "pong");
+        assert!(client(&other).believing("127.0.0.1").get("/ping").await.is_err(), "another CA's server is still refused");
+    }
+}

@@ -162,7 +162,8 @@ async fn apply(file: &Utf8Path, kubectl: &Utf8Path, kubeconfig: &Utf8Path) -> an
     let mut command = Command::new(kubectl);
     command
         .args(["apply", "--server-side", "--force-conflicts", "--field-manager=deploy-controller"])
-        .args(["--kubeconfig", kubeconfig.as_str(), "--cache-dir", "/run/k3s/kubectl-cache", "-f", file.as_str()])
+        .args(["--kubeconfig", kubeconfig.as_str(), "-f", file.as_str()])
+        .args(["--cache-dir", kubeconfig.with_file_name("kubectl-cache").as_str()])
         .env_remove("KUBECONFIG")
         .stdin(Stdio::null())
         .kill_on_drop(true);

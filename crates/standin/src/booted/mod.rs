@@ -19,5 +19,5 @@ mod node;
 mod registration;
 mod runtime_image;
 pub(crate) mod server;
-mod static_pods;
+pub(crate) mod static_pods;
 mod system;

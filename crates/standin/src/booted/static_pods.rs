@@ -102,7 +102,7 @@ pub(super) fn write_proxy(settings: &Settings, cluster: &Cluster) -> anyhow::Res
 }
 
 /// Removes a pod's manifest. The kubelet ends the pod when it next looks.
-pub(super) fn remove(host: &HostPaths, name: &str) -> anyhow::Result<()> {
+pub(crate) fn remove(host: &HostPaths, name: &str) -> anyhow::Result<()> {
     match fs::remove_file(manifest(host, name)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
