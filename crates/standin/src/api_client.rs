@@ -241,11 +241,16 @@ mod tests {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let dir = tempfile::tempdir().unwrap();
         let dir = Utf8Path::from_path(dir.path()).unwrap();
-        let (ca, other) = (Ca::load_or_create(&dir.join("a"), "a").unwrap(), Ca::load_or_create(&dir.join("b"), "b").unwrap());
+        let (ca, other) =
+            (Ca::load_or_create(&dir.join("a"), "a").unwrap(), Ca::load_or_create(&dir.join("b"), "b").unwrap());
         let port = server(&ca).await;
-        let client = |ca: &Ca| Client::new("localhost", port, crate::tls::client_config(&ca.pem, None).unwrap(), Vec::new());
+        let client =
+            |ca: &Ca| Client::new("localhost", port, crate::tls::client_config(&ca.pem, None).unwrap(), Vec::new());
         assert!(client(&ca).get("/ping").await.is_err(), "the name is not in the certificate");
         assert_eq!(client(&ca).believing("127.0.0.1").get("/ping").await.unwrap(), "pong");
-        assert!(client(&other).believing("127.0.0.1").get("/ping").await.is_err(), "another CA's server is still refused");
+        assert!(
+            client(&other).believing("127.0.0.1").get("/ping").await.is_err(),
+            "another CA's server is still refused"
+        );
     }
 }

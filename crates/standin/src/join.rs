@@ -148,9 +148,11 @@ impl<'a> Join<'a> {
         client.get("/v1-rke2/readyz").await.map_err(|error| failed("/v1-rke2/readyz", &error))?;
         let path = "/v1-rke2/apiservers";
         let list = client.get_json(path).await.map_err(|error| failed(path, &error))?;
-        let apiservers: Vec<String> = serde_json::from_value(list).map_err(|error| format!("{SHOWN}{path}: {error}"))?;
+        let apiservers: Vec<String> =
+            serde_json::from_value(list).map_err(|error| format!("{SHOWN}{path}: {error}"))?;
         // One whose server names no apiserver has to look where it found the server.
-        let apiserver = apiservers.first().and_then(|address| address.rsplit_once(':')).map_or(self.host.as_str(), |a| a.0);
+        let apiserver =
+            apiservers.first().and_then(|address| address.rsplit_once(':')).map_or(self.host.as_str(), |a| a.0);
         let path = "/v1-rke2/client-ca.crt";
         let client_ca = client.get(path).await.map_err(|error| failed(path, &error))?;
         let client_ca = String::from_utf8_lossy(&client_ca).into_owned();

@@ -107,12 +107,7 @@ fn refuse_second_server(settings: &Settings) -> anyhow::Result<()> {
     }
 }
 
-async fn start_core(
-    settings: &Settings,
-    faults: &Faults,
-    server: &Opened,
-    plane: &ControlPlane,
-) -> anyhow::Result<()> {
+async fn start_core(settings: &Settings, faults: &Faults, server: &Opened, plane: &ControlPlane) -> anyhow::Result<()> {
     log::info!("Managed etcd cluster initializing");
     if faults.has(Fault::EtcdNeverReady) {
         etcd_is_waited_for_for_ever().await;

@@ -11,8 +11,8 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use crate::api_client::{Client, ClientError};
-use crate::control_plane::member_name;
 use crate::booted::static_pods;
+use crate::control_plane::member_name;
 use crate::paths::HostPaths;
 use crate::settings::Settings;
 use crate::{log, node_password};

@@ -49,7 +49,13 @@ const CONTROL_PLANE: &[Tool] = &[
     tool(KUBERNETES, "go.etcd.io/etcd/etcdctl/v3", "etcdctl", 2, Linking::Versioned),
     tool(KUBERNETES, "k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver", 166, Linking::Versioned),
     tool(KUBERNETES, "k8s.io/kubernetes/cmd/kubectl", "kubectl", 19, Linking::Versioned),
-    tool(KUBERNETES, "k8s.io/kubernetes/cmd/kube-controller-manager", "kube-controller-manager", 50, Linking::Versioned),
+    tool(
+        KUBERNETES,
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        "kube-controller-manager",
+        50,
+        Linking::Versioned,
+    ),
     tool(KUBERNETES, "k8s.io/kubernetes/cmd/kube-scheduler", "kube-scheduler", 5, Linking::Versioned),
 ];
 

@@ -81,7 +81,8 @@ impl Packages {
     /// A program that answers as pkg-config would if the one library were installed.
     pub(super) fn pkg_config(&self, module: &str, library: &str) -> anyhow::Result<Utf8PathBuf> {
         let include = self.file("usr/include")?;
-        let folder = self.file("usr/lib")?.read_dir_utf8()?.next().context("the packages hold no library")??.into_path();
+        let folder =
+            self.file("usr/lib")?.read_dir_utf8()?.next().context("the packages hold no library")??.into_path();
         let script = self.root()?.join("pkg-config");
         let text = format!(
             "#!/bin/sh\ncase \"$*\" in\n*--cflags*{module}) echo -I{include} ;;\n*--libs*{module}) echo -L{folder} -l{library} ;;\n\

@@ -8,10 +8,10 @@ use camino::{Utf8Path, Utf8PathBuf};
 use super::child::{self, Child};
 use super::images;
 use super::machine::{Cgroups, Machine};
+use crate::log;
 use crate::paths::{self, HostPaths};
 use crate::settings::Settings;
 use crate::version::image;
-use crate::log;
 
 /// RKE2's own, which everybody who looks for a node's containerd knows.
 pub(super) const SOCKET: &str = "/run/k3s/containerd/containerd.sock";

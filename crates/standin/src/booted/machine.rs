@@ -4,17 +4,15 @@
 
 use std::fs;
 
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8PathBuf;
 use rustix::mount::{MountFlags, mount_remount};
 
+use super::mounts::Mounts;
 use crate::log;
 use crate::paths::{self, HostPaths};
 
 /// The capability without which no process may be made less likely to be killed for want of memory.
 const CAP_SYS_RESOURCE: u32 = 24;
-/// File systems of which the kubelet can tell how full they are.
-const COUNTED_FILE_SYSTEMS: [&str; 6] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "overlay"];
-
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
@@ -97,10 +95,10 @@ impl Machine {
 
 impl Cgroups {
     fn of(mounts: &Mounts, of_init: &str) -> Self {
-        if mounts.0.iter().any(|mount| mount.file_system == "cgroup2" && mount.point == "/sys/fs/cgroup") {
+        if mounts.all().iter().any(|mount| mount.file_system == "cgroup2" && mount.point == "/sys/fs/cgroup") {
             return Self::V2;
         }
-        let trees = mounts.0.iter().filter(|mount| mount.file_system == "cgroup").map(|mount| mount.point.clone());
+        let trees = mounts.all().iter().filter(|mount| mount.file_system == "cgroup").map(|mount| mount.point.clone());
         // The init's own group of the controller that pods are limited by: where it is not the top of the tree, the rest belongs to others.
         let memory = of_init.lines().find_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -111,49 +109,6 @@ impl Cgroups {
         let visible = memory.and_then(|path| path.strip_prefix(top.trim_end_matches('/'))).unwrap_or_default();
         let root = visible.strip_suffix("/init.scope").unwrap_or(visible).trim_end_matches('/');
         Self::V1 { root: (!root.is_empty()).then(|| root.to_owned()), trees: trees.collect() }
-    }
-}
-
-/// `/proc/self/mountinfo`.
-struct Mounts(Vec<Mount>);
-
-struct Mount {
-    root: String,
-    point: Utf8PathBuf,
-    read_only: bool,
-    file_system: String,
-    source: String,
-}
-
-impl Mounts {
-    fn parse(text: &str) -> Self {
-        Self(text.lines().filter_map(Mount::parse).collect())
-    }
-
-    /// The mount on which `path` lies: the last one of those with the longest way in common.
-    fn of(&self, path: &str) -> Option<&Mount> {
-        let covering = self.0.iter().filter(|mount| Utf8Path::new(path).starts_with(&mount.point));
-        covering.max_by_key(|mount| mount.point.as_str().len())
-    }
-}
-
-impl Mount {
-    fn parse(line: &str) -> Option<Self> {
-        let (left, right) = line.split_once(" - ")?;
-        let mut left = left.split(' ').skip(3);
-        let (root, point, options) = (left.next()?, left.next()?, left.next()?);
-        let mut right = right.split(' ');
-        Some(Self {
-            root: root.to_owned(),
-            point: point.into(),
-            read_only: options.split(',').any(|option| option == "ro"),
-            file_system: right.next()?.to_owned(),
-            source: right.next()?.to_owned(),
-        })
-    }
-
-    fn is_counted(&self) -> bool {
-        COUNTED_FILE_SYSTEMS.contains(&self.file_system.as_str()) && (!self.source.starts_with('/') || Utf8Path::new(&self.source).exists())
     }
 }
 
@@ -208,14 +163,6 @@ mod tests {
         assert_eq!(root, None);
         let v2 = "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
         assert_eq!(Cgroups::of(&Mounts::parse(v2), "0::/init.scope\n"), Cgroups::V2);
-    }
-
-    #[test]
-    fn a_read_only_tree_is_told_from_a_writable_one() {
-        let mounts = Mounts::parse(V1);
-        assert!(mounts.of("/sys/fs/cgroup/memory").unwrap().read_only);
-        assert!(!mounts.of("/sys/fs/cgroup/pids").unwrap().read_only);
-        assert_eq!(mounts.of("/var/lib/kubelet").unwrap().file_system, "ext4");
     }
 
     #[test]

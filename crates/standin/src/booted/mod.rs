@@ -7,6 +7,7 @@
 //! SELinux, registries, the websocket tunnel (the apiserver reaches kubelets directly).
 
 pub(crate) mod agent;
+mod apply;
 pub(crate) mod child;
 mod cluster;
 mod containerd;
@@ -15,7 +16,9 @@ mod kubelet;
 mod load_balancer;
 mod machine;
 mod manifests;
+mod mounts;
 mod node;
+mod pod;
 mod registration;
 mod runtime_image;
 pub(crate) mod server;

@@ -34,7 +34,7 @@ impl Node {
         Containerd::start(settings, &self.machine, &self.bin).await
     }
 
-    /// Starts the kubelet as the node that `identity` is.
+    /// Starts the kubelet.
     pub(super) fn start_kubelet(&self, settings: &Settings, cluster: &Cluster) -> anyhow::Result<()> {
         kubelet::start(settings, &self.machine, cluster, &self.bin)
     }

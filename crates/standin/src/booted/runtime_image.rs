@@ -100,7 +100,8 @@ fn take_files(layer: &mut impl Read, target: &Utf8Path) -> anyhow::Result<()> {
             }
             tar::EntryType::Link => {
                 let of = entry.link_name()?.map(|of| of.to_string_lossy().into_owned()).unwrap_or_default();
-                let of = placed.get(&of).with_context(|| format!("{name} is another name of {of}, which is not there"))?;
+                let of =
+                    placed.get(&of).with_context(|| format!("{name} is another name of {of}, which is not there"))?;
                 fs::hard_link(of, &path)?;
             }
             _ => {}
@@ -142,7 +143,9 @@ mod tests {
     fn only_programs_and_manifests_leave_the_image() {
         assert_eq!(place("bin/kubelet").unwrap(), "bin/kubelet");
         assert_eq!(place("charts/rke2-canal.yaml").unwrap(), "charts/rke2-canal.yaml");
-        for name in ["bin/kube-apiserver", "bin/../etc/passwd", "charts/../x.yaml", "charts/a/b.yaml", "etc/passwd", "kubelet"] {
+        for name in
+            ["bin/kube-apiserver", "bin/../etc/passwd", "charts/../x.yaml", "charts/a/b.yaml", "etc/passwd", "kubelet"]
+        {
             assert_eq!(place(name), None, "{name}");
         }
     }

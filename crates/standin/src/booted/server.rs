@@ -5,7 +5,7 @@ use camino::Utf8PathBuf;
 
 use super::cluster::Cluster;
 use super::node::{self, Node};
-use super::{manifests, registration, static_pods};
+use super::{apply, manifests, registration, static_pods};
 use crate::control_plane::{self, ControlPlane};
 use crate::faults::{Fault, Faults};
 use crate::identity::Identity;
@@ -55,12 +55,7 @@ async fn bring_up(settings: &Settings, faults: &Faults, server: &Opened, node: &
     finish(settings, faults, node, &cluster, &identity).await
 }
 
-async fn start_core(
-    settings: &Settings,
-    faults: &Faults,
-    server: &Opened,
-    plane: &ControlPlane,
-) -> anyhow::Result<()> {
+async fn start_core(settings: &Settings, faults: &Faults, server: &Opened, plane: &ControlPlane) -> anyhow::Result<()> {
     log::info!("Managed etcd cluster initializing");
     if faults.has(Fault::EtcdNeverReady) {
         server::etcd_is_waited_for_for_ever().await;
@@ -86,7 +81,7 @@ async fn finish(
     let folder: Utf8PathBuf = settings.paths.data("server/manifests");
     manifests::lay_down(settings, cluster, &node.bin, faults.has(Fault::CniNotInitialized))?;
     let applying = async {
-        manifests::keep_applied(folder, node.bin.join("kubectl"), settings.paths.cred("admin.kubeconfig")).await;
+        apply::keep_applied(folder, node.bin.join("kubectl"), settings.paths.cred("admin.kubeconfig")).await;
         Ok(())
     };
     // The first never ends, so a failure of the second is all that can come of this.
