@@ -8,13 +8,20 @@
 
 mod error;
 mod file;
+mod files;
 mod host;
+mod machine;
+mod path;
+mod ports;
+mod program;
 mod ready;
+mod root;
 pub mod sandbox;
 mod unit;
 
 pub use error::{HostError, no_room};
 pub use file::{Changed, FileSpec};
 pub use host::{Command, CommandEnd, Facts, Host, Process};
+pub use program::spawn;
 pub use ready::notify_ready;
 pub use unit::{JournalFrom, JournalLine, UnitStatus};

@@ -65,7 +65,7 @@ pub(crate) fn spawn(
         command.env("NOTIFY_SOCKET", socket);
     }
     reach(Point::UnitStarting);
-    let mut child = sandbox::spawn(&mut command)?;
+    let mut child = gpuaas_host::spawn(&mut command)?;
     reach(Point::UnitStarted);
     AWAITED.with_borrow_mut(|awaited| awaited.extend(id(&child).map(Pid::as_raw_pid)));
     if let Some(stdout) = child.stdout.take() {

@@ -2,15 +2,12 @@
 
 mod client;
 mod environment;
-mod facts;
-mod files;
-mod program;
+mod inventory;
 pub mod protocol;
 
 pub use client::InitClient;
 pub use environment::{ADDRESS, CLOCK_SKEW, HOSTNAME, ROOT, SOCKET, SandboxEnvironment, UNIT, clock_skew_seconds};
-pub use facts::processes_marked;
-pub use program::spawn;
+pub use inventory::processes_marked;
 
 use async_trait::async_trait;
 use camino::Utf8Path;
@@ -20,7 +17,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{
     error::HostError,
     file::{Changed, FileSpec},
+    files,
     host::{Command, CommandEnd, Facts, Host, Process},
+    machine, ports, program,
+    root::Root,
     unit::{JournalFrom, JournalLine, UnitStatus},
 };
 use protocol::{Reply, Request};
@@ -29,13 +29,15 @@ use protocol::{Reply, Request};
 #[derive(Clone, Debug)]
 pub struct SandboxHost {
     environment: SandboxEnvironment,
+    root: Root,
     init: InitClient,
 }
 
 impl SandboxHost {
     /// The sandbox that this process lives in.
     pub fn new(environment: SandboxEnvironment) -> Self {
-        Self { init: InitClient::new(environment.socket.clone()), environment }
+        let (init, root) = (InitClient::new(environment.socket.clone()), Root::new(environment.root.clone()));
+        Self { environment, root, init }
     }
 
     async fn changed(&self, request: Request) -> Result<Changed, HostError> {
@@ -50,58 +52,62 @@ impl SandboxHost {
 #[async_trait]
 impl Host for SandboxHost {
     async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
-        files::write(&self.environment, file)
+        files::write(&self.root, file)
     }
 
     async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
-        files::read(&self.environment, path, bytes_max)
+        files::read(&self.root, path, bytes_max)
     }
 
     async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
-        files::remove(&self.environment, path)
+        files::remove(&self.root, path)
     }
 
     async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-        files::make_folder(&self.environment, path, mode)
+        files::make_folder(&self.root, path, mode)
     }
 
     async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
-        files::exists(&self.environment, path)
+        files::exists(&self.root, path)
     }
 
     async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError> {
-        files::list(&self.environment, path)
+        files::list(&self.root, path)
     }
 
     async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
-        files::size(&self.environment, path)
+        files::size(&self.root, path)
     }
 
     async fn open(&self, path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError> {
-        let real = self.environment.resolve_followed(path)?;
+        let real = self.root.resolve_followed(path)?;
         let file = tokio::fs::File::open(&real).await.map_err(HostError::file("open", path))?;
         Ok(Box::new(file))
     }
 
     async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError> {
-        let file = files::open_append(&self.environment, path)?;
+        let file = files::open_append(&self.root, path)?;
         Ok(Box::new(tokio::fs::File::from_std(file)))
     }
 
     async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
-        files::sync(&self.environment, path)
+        files::sync(&self.root, path)
     }
 
     async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
-        files::rename(&self.environment, from, to)
+        files::rename(&self.root, from, to)
     }
 
     async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-        files::copy(&self.environment, from, to, mode)
+        files::copy(&self.root, from, to, mode)
     }
 
     async fn run(&self, command: &Command) -> Result<CommandEnd, HostError> {
-        facts::run(&self.environment, command).await
+        let mut program = tokio::process::Command::new(self.root.resolve(&command.program)?.as_std_path());
+        // What a unit's process runs belongs to the unit, and ends with it.
+        let unit = std::env::var_os(UNIT).map(|unit| (UNIT, unit));
+        program.env_clear().envs(self.environment.variables()).envs(unit);
+        program::run(program, command).await
     }
 
     async fn daemon_reload(&self) -> Result<(), HostError> {
@@ -141,7 +147,9 @@ impl Host for SandboxHost {
     }
 
     async fn facts(&self) -> Result<Facts, HostError> {
-        facts::facts(&self.environment)
+        let hostname = self.environment.hostname.clone();
+        let addresses = vec![self.environment.address];
+        machine::facts(&self.root, machine::Identity { hostname, addresses, sandbox: true })
     }
 
     fn address(&self) -> std::net::IpAddr {
@@ -149,14 +157,14 @@ impl Host for SandboxHost {
     }
 
     async fn listening(&self, ports: &[u16]) -> Result<Vec<u16>, HostError> {
-        facts::listening(&self.environment, ports)
+        ports::listening(self.environment.address, ports)
     }
 
     async fn processes(&self, prefixes: &[String]) -> Result<Vec<Process>, HostError> {
-        facts::processes(&self.environment, prefixes)
+        inventory::processes(&self.environment, prefixes)
     }
 
     async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError> {
-        facts::mounts(&self.environment, prefixes)
+        inventory::mounts(&self.environment, prefixes)
     }
 }

@@ -1,4 +1,6 @@
-//! Files under the sandbox's root.
+//! Files under a host's root.
+//!
+//! Guarantees: what is written or copied is there whole and durable, or not at all; links planted where a draft goes are not followed.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -8,14 +10,14 @@ use std::{
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::environment::SandboxEnvironment;
 use crate::{
     error::HostError,
     file::{Changed, FileSpec},
+    root::Root,
 };
 
-pub(super) fn write(sandbox: &SandboxEnvironment, file: &FileSpec) -> Result<Changed, HostError> {
-    let real = sandbox.resolve(&file.path)?;
+pub(crate) fn write(root: &Root, file: &FileSpec) -> Result<Changed, HostError> {
+    let real = root.resolve(&file.path)?;
     let fail = |action| HostError::file(action, &file.path);
     if let Ok(metadata) = fs::symlink_metadata(&real)
         && metadata.is_file()
@@ -41,12 +43,8 @@ pub(super) fn write(sandbox: &SandboxEnvironment, file: &FileSpec) -> Result<Cha
     Ok(Changed::Yes)
 }
 
-pub(super) fn read(
-    sandbox: &SandboxEnvironment,
-    path: &Utf8Path,
-    bytes_max: u64,
-) -> Result<Option<Vec<u8>>, HostError> {
-    let real = sandbox.resolve_followed(path)?;
+pub(crate) fn read(root: &Root, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
+    let real = root.resolve_followed(path)?;
     let file = match File::open(&real) {
         Ok(file) => file,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
@@ -60,8 +58,8 @@ pub(super) fn read(
     Ok(Some(content))
 }
 
-pub(super) fn remove(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<Changed, HostError> {
-    let real = sandbox.resolve(path)?;
+pub(crate) fn remove(root: &Root, path: &Utf8Path) -> Result<Changed, HostError> {
+    let real = root.resolve(path)?;
     let removed = match fs::symlink_metadata(&real) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(&real),
         Ok(_) => fs::remove_file(&real),
@@ -71,8 +69,8 @@ pub(super) fn remove(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<Ch
     removed.map(|()| Changed::Yes).map_err(HostError::file("remove", path))
 }
 
-pub(super) fn make_folder(sandbox: &SandboxEnvironment, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-    let real = sandbox.resolve_followed(path)?;
+pub(crate) fn make_folder(root: &Root, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+    let real = root.resolve_followed(path)?;
     if fs::metadata(&real).is_ok_and(|known| known.is_dir() && known.permissions().mode() & 0o7777 == mode) {
         return Ok(Changed::No);
     }
@@ -81,12 +79,12 @@ pub(super) fn make_folder(sandbox: &SandboxEnvironment, path: &Utf8Path, mode: u
     Ok(Changed::Yes)
 }
 
-pub(super) fn exists(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<bool, HostError> {
-    Ok(fs::symlink_metadata(sandbox.resolve(path)?).is_ok())
+pub(crate) fn exists(root: &Root, path: &Utf8Path) -> Result<bool, HostError> {
+    Ok(fs::symlink_metadata(root.resolve(path)?).is_ok())
 }
 
-pub(super) fn list(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<Vec<String>, HostError> {
-    let entries = match fs::read_dir(sandbox.resolve_followed(path)?) {
+pub(crate) fn list(root: &Root, path: &Utf8Path) -> Result<Vec<String>, HostError> {
+    let entries = match fs::read_dir(root.resolve_followed(path)?) {
         Ok(entries) => entries,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
         Err(error) => return Err(HostError::file("list", path)(error)),
@@ -99,41 +97,36 @@ pub(super) fn list(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<Vec<
     Ok(names)
 }
 
-pub(super) fn size(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<Option<u64>, HostError> {
-    match fs::metadata(sandbox.resolve_followed(path)?) {
+pub(crate) fn size(root: &Root, path: &Utf8Path) -> Result<Option<u64>, HostError> {
+    match fs::metadata(root.resolve_followed(path)?) {
         Ok(metadata) => Ok(Some(metadata.len())),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(HostError::file("look at", path)(error)),
     }
 }
 
-pub(super) fn open_append(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<File, HostError> {
-    let real = sandbox.resolve_followed(path)?;
+pub(crate) fn open_append(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
+    let real = root.resolve_followed(path)?;
     if let Some(folder) = real.parent() {
         fs::create_dir_all(folder).map_err(HostError::file("make the folder of", path))?;
     }
     OpenOptions::new().create(true).append(true).mode(0o600).open(&real).map_err(HostError::file("open", path))
 }
 
-pub(super) fn sync(sandbox: &SandboxEnvironment, path: &Utf8Path) -> Result<(), HostError> {
-    let real = sandbox.resolve_followed(path)?;
+pub(crate) fn sync(root: &Root, path: &Utf8Path) -> Result<(), HostError> {
+    let real = root.resolve_followed(path)?;
     File::open(&real).and_then(|file| file.sync_all()).map_err(HostError::file("sync", path))
 }
 
-pub(super) fn rename(sandbox: &SandboxEnvironment, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
-    let (real_from, real_to) = (sandbox.resolve(from)?, sandbox.resolve(to)?);
+pub(crate) fn rename(root: &Root, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
+    let (real_from, real_to) = (root.resolve(from)?, root.resolve(to)?);
     fs::rename(&real_from, &real_to).map_err(HostError::file("rename", from))?;
     let folder = real_to.parent().ok_or_else(|| HostError::Path { path: to.to_owned() })?;
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(HostError::file("sync the folder of", to))
 }
 
-pub(super) fn copy(
-    sandbox: &SandboxEnvironment,
-    from: &Utf8Path,
-    to: &Utf8Path,
-    mode: u32,
-) -> Result<Changed, HostError> {
-    let (real_from, real_to) = (sandbox.resolve_followed(from)?, sandbox.resolve(to)?);
+pub(crate) fn copy(root: &Root, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+    let (real_from, real_to) = (root.resolve_followed(from)?, root.resolve(to)?);
     if is_copy(&real_from, &real_to, mode) {
         return Ok(Changed::No);
     }
@@ -198,59 +191,54 @@ fn same_content(one: &Utf8Path, other: &Utf8Path) -> std::io::Result<bool> {
 mod tests {
     use super::*;
 
-    fn sandbox() -> (tempfile::TempDir, SandboxEnvironment) {
-        let root = tempfile::tempdir().unwrap();
-        let environment = SandboxEnvironment {
-            root: Utf8PathBuf::from_path_buf(root.path().to_owned()).unwrap(),
-            address: "127.0.0.9".parse().unwrap(),
-            hostname: "n".into(),
-            socket: "/s".into(),
-        };
-        (root, environment)
+    fn root() -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Utf8PathBuf::from_path_buf(folder.path().to_owned()).unwrap();
+        (folder, Root::new(path))
     }
 
     #[test]
     fn writing_twice_changes_once_and_a_mode_alone_counts_as_a_change() {
-        let (_root, sandbox) = sandbox();
+        let (_folder, root) = root();
         let mut file = FileSpec { path: "/etc/rancher/config".into(), mode: 0o600, content: b"a: 1".to_vec() };
-        assert_eq!(write(&sandbox, &file).unwrap(), Changed::Yes);
-        assert_eq!(write(&sandbox, &file).unwrap(), Changed::No);
+        assert_eq!(write(&root, &file).unwrap(), Changed::Yes);
+        assert_eq!(write(&root, &file).unwrap(), Changed::No);
         file.mode = 0o640;
-        assert_eq!(write(&sandbox, &file).unwrap(), Changed::Yes);
-        assert_eq!(list(&sandbox, "/etc/rancher".into()).unwrap(), ["config"]);
-        assert_eq!(read(&sandbox, &file.path, 100).unwrap().unwrap(), b"a: 1");
-        assert!(matches!(read(&sandbox, &file.path, 3), Err(HostError::TooLong { .. })));
+        assert_eq!(write(&root, &file).unwrap(), Changed::Yes);
+        assert_eq!(list(&root, "/etc/rancher".into()).unwrap(), ["config"]);
+        assert_eq!(read(&root, &file.path, 100).unwrap().unwrap(), b"a: 1");
+        assert!(matches!(read(&root, &file.path, 3), Err(HostError::TooLong { .. })));
     }
 
     #[test]
     fn a_draft_planted_as_a_link_is_not_followed() {
-        let (root, sandbox) = sandbox();
-        fs::create_dir(root.path().join("etc")).unwrap();
-        let victim = root.path().join("victim");
+        let (folder, root) = root();
+        fs::create_dir(folder.path().join("etc")).unwrap();
+        let victim = folder.path().join("victim");
         fs::write(&victim, "precious").unwrap();
-        std::os::unix::fs::symlink(&victim, root.path().join("etc/.x.draft")).unwrap();
+        std::os::unix::fs::symlink(&victim, folder.path().join("etc/.x.draft")).unwrap();
         let file = FileSpec { path: "/etc/x".into(), mode: 0o600, content: b"new".to_vec() };
-        write(&sandbox, &file).unwrap();
+        write(&root, &file).unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     }
 
     #[test]
     fn what_cannot_be_put_in_place_leaves_no_draft() {
-        let (_root, sandbox) = sandbox();
-        make_folder(&sandbox, "/etc/taken".into(), 0o750).unwrap();
+        let (_folder, root) = root();
+        make_folder(&root, "/etc/taken".into(), 0o750).unwrap();
         let file = |name: &str| FileSpec { path: format!("/etc/{name}").into(), mode: 0o600, content: b"a".to_vec() };
-        assert!(write(&sandbox, &file("taken")).is_err(), "a folder is there");
-        write(&sandbox, &file("from")).unwrap();
-        assert!(copy(&sandbox, "/etc/from".into(), "/etc/taken".into(), 0o600).is_err());
-        assert_eq!(list(&sandbox, "/etc".into()).unwrap(), ["from", "taken"]);
+        assert!(write(&root, &file("taken")).is_err(), "a folder is there");
+        write(&root, &file("from")).unwrap();
+        assert!(copy(&root, "/etc/from".into(), "/etc/taken".into(), 0o600).is_err());
+        assert_eq!(list(&root, "/etc".into()).unwrap(), ["from", "taken"]);
     }
 
     #[test]
     fn removing_what_is_not_there_changes_nothing() {
-        let (_root, sandbox) = sandbox();
-        assert_eq!(remove(&sandbox, "/nowhere/x".into()).unwrap(), Changed::No);
-        make_folder(&sandbox, "/a/b".into(), 0o750).unwrap();
-        assert_eq!(make_folder(&sandbox, "/a/b".into(), 0o750).unwrap(), Changed::No);
-        assert_eq!(remove(&sandbox, "/a".into()).unwrap(), Changed::Yes);
+        let (_folder, root) = root();
+        assert_eq!(remove(&root, "/nowhere/x".into()).unwrap(), Changed::No);
+        make_folder(&root, "/a/b".into(), 0o750).unwrap();
+        assert_eq!(make_folder(&root, "/a/b".into(), 0o750).unwrap(), Changed::No);
+        assert_eq!(remove(&root, "/a".into()).unwrap(), Changed::Yes);
     }
 }
