@@ -1,14 +1,16 @@
 //! Files under a host's root.
 //!
-//! Guarantees: what is written or copied is there whole and durable, or not at all; links planted where a draft goes are not followed.
+//! Guarantees: what is written or copied is there whole and durable, or not at all, and belongs to whom the agent runs as; links planted
+//! where a draft goes are not followed; nobody else is held up while a disk takes its time.
 
 use std::{
-    fs::{self, File, OpenOptions, Permissions},
+    fs::{self, File, Metadata, OpenOptions, Permissions},
     io::{BufRead, BufReader, ErrorKind, Read, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown},
 };
 
 use camino::{Utf8Path, Utf8PathBuf};
+use rustix::process::{getegid, geteuid};
 
 use crate::{
     error::HostError,
@@ -16,12 +18,100 @@ use crate::{
     root::Root,
 };
 
-pub(crate) fn write(root: &Root, file: &FileSpec) -> Result<Changed, HostError> {
+/// Files of a host, all of them under its root.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    root: Root,
+}
+
+impl Files {
+    pub(crate) fn under(root: Root) -> Self {
+        Self { root }
+    }
+
+    pub(crate) fn root(&self) -> &Root {
+        &self.root
+    }
+
+    pub(crate) async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
+        let file = file.clone();
+        self.aside(move |root| write(root, &file)).await
+    }
+
+    pub(crate) async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
+        let path = path.to_owned();
+        self.aside(move |root| read(root, &path, bytes_max)).await
+    }
+
+    pub(crate) async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
+        let path = path.to_owned();
+        self.aside(move |root| remove(root, &path)).await
+    }
+
+    pub(crate) async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+        let path = path.to_owned();
+        self.aside(move |root| make_folder(root, &path, mode)).await
+    }
+
+    pub(crate) fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
+        Ok(fs::symlink_metadata(self.root.resolve(path)?).is_ok())
+    }
+
+    pub(crate) async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError> {
+        let path = path.to_owned();
+        self.aside(move |root| list(root, &path)).await
+    }
+
+    pub(crate) fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
+        match fs::metadata(self.root.resolve_followed(path)?) {
+            Ok(metadata) => Ok(Some(metadata.len())),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(HostError::file("look at", path)(error)),
+        }
+    }
+
+    pub(crate) async fn open(&self, path: &Utf8Path) -> Result<tokio::fs::File, HostError> {
+        let real = self.root.resolve_followed(path)?;
+        tokio::fs::File::open(&real).await.map_err(HostError::file("open", path))
+    }
+
+    pub(crate) async fn append(&self, path: &Utf8Path) -> Result<tokio::fs::File, HostError> {
+        let path = path.to_owned();
+        self.aside(move |root| open_append(root, &path)).await.map(tokio::fs::File::from_std)
+    }
+
+    pub(crate) async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
+        let path = path.to_owned();
+        self.aside(move |root| sync(root, &path)).await
+    }
+
+    pub(crate) async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.aside(move |root| rename(root, &from, &to)).await
+    }
+
+    pub(crate) async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.aside(move |root| copy(root, &from, &to, mode)).await
+    }
+
+    /// Does what may wait for a disk beside everything else.
+    async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Root) -> Result<T, HostError> + Send + 'static,
+    ) -> Result<T, HostError> {
+        let root = self.root.clone();
+        let done = tokio::task::spawn_blocking(move || work(&root)).await;
+        done.unwrap_or_else(|error| Err(HostError::Init(format!("work on files broke off: {error}"))))
+    }
+}
+
+fn write(root: &Root, file: &FileSpec) -> Result<Changed, HostError> {
     let real = root.resolve(&file.path)?;
     let fail = |action| HostError::file(action, &file.path);
     if let Ok(metadata) = fs::symlink_metadata(&real)
         && metadata.is_file()
-        && metadata.permissions().mode() & 0o7777 == file.mode
+        && is_ours(&metadata, file.mode)
         && metadata.len() == file.content.len() as u64
         && fs::read(&real).is_ok_and(|content| content == file.content)
     {
@@ -34,7 +124,7 @@ pub(crate) fn write(root: &Root, file: &FileSpec) -> Result<Changed, HostError> 
     let mut open = options.create_new(true).write(true).mode(file.mode).open(&draft).map_err(fail("write"))?;
     let put = || {
         open.write_all(&file.content).map_err(fail("write"))?;
-        open.set_permissions(Permissions::from_mode(file.mode)).map_err(fail("set the mode of"))?;
+        own(&open, file.mode).map_err(fail("set mode and owner of"))?;
         open.sync_all().map_err(fail("sync"))?;
         fs::rename(&draft, &real).map_err(fail("put in place"))
     };
@@ -43,7 +133,7 @@ pub(crate) fn write(root: &Root, file: &FileSpec) -> Result<Changed, HostError> 
     Ok(Changed::Yes)
 }
 
-pub(crate) fn read(root: &Root, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
+fn read(root: &Root, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
     let real = root.resolve_followed(path)?;
     let file = match File::open(&real) {
         Ok(file) => file,
@@ -58,7 +148,7 @@ pub(crate) fn read(root: &Root, path: &Utf8Path, bytes_max: u64) -> Result<Optio
     Ok(Some(content))
 }
 
-pub(crate) fn remove(root: &Root, path: &Utf8Path) -> Result<Changed, HostError> {
+fn remove(root: &Root, path: &Utf8Path) -> Result<Changed, HostError> {
     let real = root.resolve(path)?;
     let removed = match fs::symlink_metadata(&real) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(&real),
@@ -69,21 +159,18 @@ pub(crate) fn remove(root: &Root, path: &Utf8Path) -> Result<Changed, HostError>
     removed.map(|()| Changed::Yes).map_err(HostError::file("remove", path))
 }
 
-pub(crate) fn make_folder(root: &Root, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+fn make_folder(root: &Root, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
     let real = root.resolve_followed(path)?;
-    if fs::metadata(&real).is_ok_and(|known| known.is_dir() && known.permissions().mode() & 0o7777 == mode) {
+    if fs::metadata(&real).is_ok_and(|known| known.is_dir() && is_ours(&known, mode)) {
         return Ok(Changed::No);
     }
     fs::create_dir_all(&real).map_err(HostError::file("make", path))?;
-    fs::set_permissions(&real, Permissions::from_mode(mode)).map_err(HostError::file("set the mode of", path))?;
+    let owned = File::open(&real).and_then(|folder| own(&folder, mode));
+    owned.map_err(HostError::file("set mode and owner of", path))?;
     Ok(Changed::Yes)
 }
 
-pub(crate) fn exists(root: &Root, path: &Utf8Path) -> Result<bool, HostError> {
-    Ok(fs::symlink_metadata(root.resolve(path)?).is_ok())
-}
-
-pub(crate) fn list(root: &Root, path: &Utf8Path) -> Result<Vec<String>, HostError> {
+fn list(root: &Root, path: &Utf8Path) -> Result<Vec<String>, HostError> {
     let entries = match fs::read_dir(root.resolve_followed(path)?) {
         Ok(entries) => entries,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
@@ -97,15 +184,7 @@ pub(crate) fn list(root: &Root, path: &Utf8Path) -> Result<Vec<String>, HostErro
     Ok(names)
 }
 
-pub(crate) fn size(root: &Root, path: &Utf8Path) -> Result<Option<u64>, HostError> {
-    match fs::metadata(root.resolve_followed(path)?) {
-        Ok(metadata) => Ok(Some(metadata.len())),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(HostError::file("look at", path)(error)),
-    }
-}
-
-pub(crate) fn open_append(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
+fn open_append(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
     let real = root.resolve_followed(path)?;
     if let Some(folder) = real.parent() {
         fs::create_dir_all(folder).map_err(HostError::file("make the folder of", path))?;
@@ -113,19 +192,19 @@ pub(crate) fn open_append(root: &Root, path: &Utf8Path) -> Result<File, HostErro
     OpenOptions::new().create(true).append(true).mode(0o600).open(&real).map_err(HostError::file("open", path))
 }
 
-pub(crate) fn sync(root: &Root, path: &Utf8Path) -> Result<(), HostError> {
+fn sync(root: &Root, path: &Utf8Path) -> Result<(), HostError> {
     let real = root.resolve_followed(path)?;
     File::open(&real).and_then(|file| file.sync_all()).map_err(HostError::file("sync", path))
 }
 
-pub(crate) fn rename(root: &Root, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
+fn rename(root: &Root, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
     let (real_from, real_to) = (root.resolve(from)?, root.resolve(to)?);
     fs::rename(&real_from, &real_to).map_err(HostError::file("rename", from))?;
     let folder = real_to.parent().ok_or_else(|| HostError::Path { path: to.to_owned() })?;
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(HostError::file("sync the folder of", to))
 }
 
-pub(crate) fn copy(root: &Root, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+fn copy(root: &Root, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
     let (real_from, real_to) = (root.resolve_followed(from)?, root.resolve(to)?);
     if is_copy(&real_from, &real_to, mode) {
         return Ok(Changed::No);
@@ -139,13 +218,26 @@ pub(crate) fn copy(root: &Root, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Re
         options.create_new(true).write(true).mode(mode).open(&draft).map_err(HostError::file("write", to))?;
     let put = || {
         std::io::copy(&mut source, &mut copied).map_err(HostError::file("copy", from))?;
-        copied.set_permissions(Permissions::from_mode(mode)).map_err(HostError::file("set the mode of", to))?;
+        own(&copied, mode).map_err(HostError::file("set mode and owner of", to))?;
         copied.sync_all().map_err(HostError::file("sync", to))?;
         fs::rename(&draft, &real_to).map_err(HostError::file("put in place", to))
     };
     whole_or_gone(put, &draft)?;
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(HostError::file("sync the folder of", to))?;
     Ok(Changed::Yes)
+}
+
+/// Whether something has that mode and belongs to whom we run as.
+fn is_ours(metadata: &Metadata, mode: u32) -> bool {
+    let owner = (geteuid().as_raw(), getegid().as_raw());
+    metadata.permissions().mode() & 0o7777 == mode && (metadata.uid(), metadata.gid()) == owner
+}
+
+/// Gives something to whom we run as, with that mode.
+fn own(open: &File, mode: u32) -> std::io::Result<()> {
+    // The owner first: changing it takes some bits of the mode away.
+    fchown(open, Some(geteuid().as_raw()), Some(getegid().as_raw()))?;
+    open.set_permissions(Permissions::from_mode(mode))
 }
 
 /// A name beside the file for what is not whole yet. What an interrupted change left there goes first: it is never followed through a link.
@@ -167,7 +259,7 @@ fn whole_or_gone(put: impl FnOnce() -> Result<(), HostError>, draft: &Utf8Path) 
 
 fn is_copy(from: &Utf8Path, to: &Utf8Path, mode: u32) -> bool {
     let (Ok(known), Ok(source)) = (fs::symlink_metadata(to), fs::metadata(from)) else { return false };
-    let alike = known.is_file() && known.len() == source.len() && known.permissions().mode() & 0o7777 == mode;
+    let alike = known.is_file() && known.len() == source.len() && is_ours(&known, mode);
     alike && same_content(from, to).unwrap_or(false)
 }
 

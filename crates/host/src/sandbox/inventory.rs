@@ -2,20 +2,23 @@
 
 use std::fs;
 
-use camino::Utf8Path;
-
 use super::environment::SandboxEnvironment;
-use crate::{error::HostError, host::Process, path::is_under};
+use crate::{
+    error::HostError,
+    inventory::{Listener, Process},
+    mounts::mount_points,
+    path::is_under,
+    processes, sockets,
+};
 
 /// Processes that carry this sandbox's root in their environment, whoever started them.
 pub(super) fn processes(sandbox: &SandboxEnvironment, prefixes: &[String]) -> Result<Vec<Process>, HostError> {
     let mut found = Vec::new();
     for pid in processes_marked(&[format!("{}={}", super::ROOT, sandbox.root)])? {
-        let Ok(program) = fs::read_link(format!("/proc/{pid}/exe")) else { continue };
-        let program = program.to_string_lossy();
+        let Ok(Some(program)) = processes::program(pid) else { continue };
         let program = program.strip_prefix(sandbox.root.as_str()).unwrap_or(&program).to_owned();
         if prefixes.is_empty() || is_under(prefixes, &program) {
-            found.push(Process { pid, program });
+            found.push(Process { pid, program, unit: unit(pid), cgroup: String::new() });
         }
     }
     Ok(found)
@@ -24,11 +27,21 @@ pub(super) fn processes(sandbox: &SandboxEnvironment, prefixes: &[String]) -> Re
 /// Processes of the machine that carry every one of these variables (`NAME=value`) in their environment, by id. Those that ended and
 /// were not yet waited for are none.
 pub fn processes_marked(marks: &[String]) -> Result<Vec<i32>, HostError> {
-    let proc = Utf8Path::new("/proc");
-    let entries = fs::read_dir(proc).map_err(HostError::file("list", proc))?;
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let mut found: Vec<i32> = pids.filter(|&pid| is_marked(pid, marks)).collect();
-    found.sort_unstable();
+    Ok(processes::pids()?.into_iter().filter(|&pid| is_marked(pid, marks)).collect())
+}
+
+/// The unit that a process carries in its environment.
+fn unit(pid: i32) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mark = format!("{}=", super::UNIT);
+    let unit = environment.split(|&byte| byte == 0).find_map(|variable| variable.strip_prefix(mark.as_bytes()))?;
+    Some(String::from_utf8_lossy(unit).into_owned())
+}
+
+/// Sockets that one of this sandbox's processes holds: it shares its machine's network.
+pub(super) fn listeners(sandbox: &SandboxEnvironment) -> Result<Vec<Listener>, HostError> {
+    let mut found = sockets::listeners(processes(sandbox, &[])?)?;
+    found.retain(|listener| listener.process.is_some());
     Ok(found)
 }
 
@@ -50,12 +63,11 @@ fn is_marked(pid: i32, marks: &[String]) -> bool {
     false
 }
 
+/// Mounts under this sandbox's root.
 pub(super) fn mounts(sandbox: &SandboxEnvironment, prefixes: &[String]) -> Result<Vec<String>, HostError> {
-    let path = Utf8Path::new("/proc/self/mounts");
-    let table = fs::read_to_string(path).map_err(HostError::file("read", path))?;
-    let inside = |mount: &str| {
+    let inside = |mount: String| {
         let inside = mount.strip_prefix(sandbox.root.as_str())?;
         is_under(prefixes, inside).then(|| inside.to_owned())
     };
-    Ok(table.lines().filter_map(|line| inside(line.split_whitespace().nth(1)?)).collect())
+    Ok(mount_points("self")?.into_iter().filter_map(inside).collect())
 }

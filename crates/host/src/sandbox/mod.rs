@@ -17,11 +17,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{
     error::HostError,
     file::{Changed, FileSpec},
-    files,
-    host::{Command, CommandEnd, Facts, Host, Process},
-    machine, ports, program,
+    files::Files,
+    host::{Command, CommandEnd, Facts, Host},
+    inventory::{Listener, Process},
+    journal::{JournalFrom, JournalLine},
+    machine, program,
     root::Root,
-    unit::{JournalFrom, JournalLine, UnitStatus},
+    sockets,
+    unit::UnitStatus,
 };
 use protocol::{Reply, Request};
 
@@ -29,7 +32,7 @@ use protocol::{Reply, Request};
 #[derive(Clone, Debug)]
 pub struct SandboxHost {
     environment: SandboxEnvironment,
-    root: Root,
+    files: Files,
     init: InitClient,
 }
 
@@ -37,7 +40,7 @@ impl SandboxHost {
     /// The sandbox that this process lives in.
     pub fn new(environment: SandboxEnvironment) -> Self {
         let (init, root) = (InitClient::new(environment.socket.clone()), Root::new(environment.root.clone()));
-        Self { environment, root, init }
+        Self { environment, files: Files::under(root), init }
     }
 
     async fn changed(&self, request: Request) -> Result<Changed, HostError> {
@@ -52,58 +55,55 @@ impl SandboxHost {
 #[async_trait]
 impl Host for SandboxHost {
     async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
-        files::write(&self.root, file)
+        self.files.write(file).await
     }
 
     async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
-        files::read(&self.root, path, bytes_max)
+        self.files.read(path, bytes_max).await
     }
 
     async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
-        files::remove(&self.root, path)
+        self.files.remove(path).await
     }
 
     async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-        files::make_folder(&self.root, path, mode)
+        self.files.make_folder(path, mode).await
     }
 
     async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
-        files::exists(&self.root, path)
+        self.files.exists(path)
     }
 
     async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError> {
-        files::list(&self.root, path)
+        self.files.list(path).await
     }
 
     async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
-        files::size(&self.root, path)
+        self.files.size(path)
     }
 
     async fn open(&self, path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError> {
-        let real = self.root.resolve_followed(path)?;
-        let file = tokio::fs::File::open(&real).await.map_err(HostError::file("open", path))?;
-        Ok(Box::new(file))
+        Ok(Box::new(self.files.open(path).await?))
     }
 
     async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError> {
-        let file = files::open_append(&self.root, path)?;
-        Ok(Box::new(tokio::fs::File::from_std(file)))
+        Ok(Box::new(self.files.append(path).await?))
     }
 
     async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
-        files::sync(&self.root, path)
+        self.files.sync(path).await
     }
 
     async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
-        files::rename(&self.root, from, to)
+        self.files.rename(from, to).await
     }
 
     async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-        files::copy(&self.root, from, to, mode)
+        self.files.copy(from, to, mode).await
     }
 
     async fn run(&self, command: &Command) -> Result<CommandEnd, HostError> {
-        let mut program = tokio::process::Command::new(self.root.resolve(&command.program)?.as_std_path());
+        let mut program = tokio::process::Command::new(self.files.root().resolve(&command.program)?.as_std_path());
         // What a unit's process runs belongs to the unit, and ends with it.
         let unit = std::env::var_os(UNIT).map(|unit| (UNIT, unit));
         program.env_clear().envs(self.environment.variables()).envs(unit);
@@ -124,6 +124,17 @@ impl Host for SandboxHost {
 
     async fn enable(&self, unit: &str) -> Result<Changed, HostError> {
         self.changed(Request::Enable { unit: unit.to_owned(), enabled: true }).await
+    }
+
+    async fn disable(&self, unit: &str) -> Result<Changed, HostError> {
+        self.changed(Request::Enable { unit: unit.to_owned(), enabled: false }).await
+    }
+
+    async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError> {
+        match self.unit(unit).await? {
+            Some(status) if status.active == "inactive" => Ok(Changed::No),
+            _ => self.changed(Request::ResetFailed { unit: unit.to_owned() }).await,
+        }
     }
 
     async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError> {
@@ -149,7 +160,7 @@ impl Host for SandboxHost {
     async fn facts(&self) -> Result<Facts, HostError> {
         let hostname = self.environment.hostname.clone();
         let addresses = vec![self.environment.address];
-        machine::facts(&self.root, machine::Identity { hostname, addresses, sandbox: true })
+        machine::facts(self.files.root(), machine::Identity { hostname, addresses, sandbox: true })
     }
 
     fn address(&self) -> std::net::IpAddr {
@@ -157,7 +168,11 @@ impl Host for SandboxHost {
     }
 
     async fn listening(&self, ports: &[u16]) -> Result<Vec<u16>, HostError> {
-        ports::listening(self.environment.address, ports)
+        sockets::listening(self.environment.address, ports)
+    }
+
+    async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
+        inventory::listeners(&self.environment)
     }
 
     async fn processes(&self, prefixes: &[String]) -> Result<Vec<Process>, HostError> {
@@ -166,5 +181,15 @@ impl Host for SandboxHost {
 
     async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError> {
         inventory::mounts(&self.environment, prefixes)
+    }
+
+    /// It shares its machine's network and has no link of its own.
+    async fn links(&self) -> Result<Vec<String>, HostError> {
+        Ok(Vec::new())
+    }
+
+    /// It shares its machine's packet filter and has no rule of its own.
+    async fn firewall_rules(&self, _words: &[String]) -> Result<Option<Vec<String>>, HostError> {
+        Ok(Some(Vec::new()))
     }
 }
