@@ -87,16 +87,17 @@ impl Dialer {
                 waits = backoff();
             }
             let wait = waits.next().unwrap_or(RECONNECT_CAP);
-            match ended {
+            let status = match ended {
                 Ok(()) => {
-                    let _ = notify_status("not connected: the connection ended; dialling again");
                     tracing::info!("the control connection ended; dialling again");
+                    "not connected; dialling again".to_owned()
                 }
                 Err(error) => {
-                    let _ = notify_status(&format!("not connected: {error}"));
                     tracing::warn!(%error, wait_ms = wait.as_millis(), "no control connection");
+                    format!("not connected: {error}")
                 }
-            }
+            };
+            let _ = notify_status(&status);
             tokio::time::sleep(wait).await;
         }
     }

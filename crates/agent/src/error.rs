@@ -7,9 +7,6 @@ use gpuaas_trust::EnrollmentError;
 /// Why the agent ends.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Neither a sandbox nor a supported machine.
-    #[error("this is no sandbox node, and this version runs on nothing else")]
-    NoHost,
     /// Not enrolled and no string at hand.
     #[error("this node is not enrolled: put an enrollment string into {0}")]
     NotEnrolled(String),
@@ -81,7 +78,7 @@ impl AgentError {
 
     fn fault(&self) -> Option<InstallFault> {
         Some(match self {
-            Self::NoHost => InstallFault::NoSystemd,
+            Self::Host(HostError::NotBooted(_)) => InstallFault::NoSystemd,
             Self::NotEnrolled(_) => InstallFault::NotEnrolled,
             Self::AlreadyEnrolled(_) => InstallFault::AlreadyEnrolled,
             Self::Enrollment(EnrollmentError::Foreign) => InstallFault::StringUnknown,
@@ -103,7 +100,7 @@ impl AgentError {
     fn next(&self) -> String {
         let next = match self {
             Self::EnrollmentRefused { next, .. } => return next.clone(),
-            Self::NoHost => "bring in a machine that was booted with systemd",
+            Self::Host(HostError::NotBooted(_)) => "bring in a machine that was booted with systemd",
             Self::NotEnrolled(_) => "run the line that gpuaas node register or gpuaas node enroll prints",
             Self::AlreadyEnrolled(_) => "if it is to become another node, remove the agent first: install.sh --uninstall",
             Self::Enrollment(_) => "copy the whole line that gpuaas node register printed, or print a new one: gpuaas node enroll",
@@ -119,8 +116,7 @@ impl AgentError {
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Host(error) if error.is_full() => Code::DiskFull,
-            Self::NoHost
-            | Self::NotEnrolled(_)
+            Self::NotEnrolled(_)
             | Self::AlreadyEnrolled(_)
             | Self::EnrollmentRefused { .. }
             | Self::Enrollment(_)

@@ -5,6 +5,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use gpuaas_agent::{Options, run};
 
+/// Threads for what waits for a disk or a name server, beside the one for everything else; each ends after ten idle seconds.
+const BLOCKING_THREADS_MAX: usize = 4;
+
 fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
     let level = if options.verb.is_some() { "warn" } else { "info" };
@@ -15,7 +18,8 @@ fn main() -> anyhow::Result<ExitCode> {
         // A log that cannot be written would be complained of where it cannot be written either, and that panics.
         .log_internal_errors(false)
         .init();
-    let ended = tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(options));
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let ended = runtime.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).build()?.block_on(run(options));
     Ok(ended.map_or_else(
         |error| {
             eprintln!("{}", error.explained());

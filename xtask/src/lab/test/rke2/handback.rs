@@ -60,9 +60,9 @@ fn is_refused(control_plane: &ControlPlane, node: &Node) -> anyhow::Result<()> {
     let mut journal = follow.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("following the journal")?;
     let refused = (|| {
         node.says(&["systemctl", "restart", "--no-block", "gpuaas-agent"])?;
-        // Its third failure: two may be the end of a connection that stood.
+        // It says that it has none, or that one has ended, each time that it dials. Its third: before that, one that stood may have ended.
         let lines = BufReader::new(journal.stdout.take().context("its output")?).lines();
-        let mut failed = lines.map_while(Result::ok).filter(|line| line.contains("no control connection"));
+        let mut failed = lines.map_while(Result::ok).filter(|line| line.contains("control connection"));
         failed.nth(2).context("the agent does not say that it is refused")
     })();
     journal.kill().and_then(|()| journal.wait())?;
