@@ -51,7 +51,10 @@ pub(super) fn ensure() -> anyhow::Result<()> {
         lacking if lacking.is_empty() => Ok(()),
         lacking => {
             let refusal = refusal(&lacking);
-            Err(installed.map_or_else(|error| error.context(refusal.to_string()), |()| refusal.into()))
+            match installed {
+                Err(error) => Err(error.context(refusal)),
+                Ok(()) => Err(refusal.into()),
+            }
         }
     }
 }
