@@ -28,7 +28,7 @@ mod watched {
     use gpuaas_crash_points::{Point, reach};
     use gpuaas_host::{
         Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Listener, Process,
-        UnitStatus,
+        UnitStatus, survey::Tree,
     };
     use gpuaas_model::TaskType;
     use tokio::io::{AsyncRead, AsyncWrite};
@@ -139,6 +139,15 @@ mod watched {
         }
         async fn links(&self) -> Result<Vec<String>, HostError> {
             self.host.links().await
+        }
+        fn tree(&self) -> Tree {
+            self.host.tree()
+        }
+        async fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.set_sysctl(name, value).await)
+        }
+        async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.load_module(name).await)
         }
         async fn firewall_rules(&self, words: &[String]) -> Result<Option<Vec<String>>, HostError> {
             self.host.firewall_rules(words).await

@@ -17,6 +17,7 @@ pub mod journals;
 pub mod restarts;
 pub mod starts;
 pub mod stops;
+pub mod survey;
 
 pub use bench::{Bench, PATIENCE};
 
@@ -108,6 +109,9 @@ macro_rules! host_contract {
             inventory: a_mount_is_told_as_it_is_named;
             inventory: a_link_is_told_while_it_is_there;
             inventory: rules_of_the_packet_filter_are_told_by_their_words;
+            survey: a_host_reads_its_own_files;
+            survey: a_kernel_parameter_is_set_once_and_read_back;
+            survey: a_module_that_is_there_is_not_loaded_again;
             clients: of_two_starts_at_once_one_starts_it;
             clients: a_start_goes_on_when_its_client_is_gone;
             clients: units_do_not_notice_that_an_agent_went_and_another_came;

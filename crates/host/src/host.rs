@@ -13,6 +13,7 @@ use crate::{
     file::{Changed, FileSpec},
     inventory::{Listener, Process},
     journal::{JournalFrom, JournalLine},
+    survey::{self, Tree},
     unit::UnitStatus,
 };
 
@@ -123,4 +124,17 @@ pub trait Host: Send + Sync {
     /// Chains and rules of the node's own packet filter that hold one of the words, [`FIREWALL_RULES_MAX`] at most; `None` when the node has
     /// no program that lists them.
     async fn firewall_rules(&self, words: &[String]) -> Result<Option<Vec<String>>, HostError>;
+
+    /// Where the node's own files lie, for whoever only reads what the machine tells of itself.
+    fn tree(&self) -> Tree {
+        Tree::of_this_machine()
+    }
+    /// Sets a kernel parameter that there is, until the next boot.
+    async fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError> {
+        self.tree().set_sysctl(name, value)
+    }
+    /// Loads a kernel module, until the next boot.
+    async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
+        survey::load_module(self, name).await
+    }
 }

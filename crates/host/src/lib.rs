@@ -25,6 +25,7 @@ mod ready;
 mod root;
 pub mod sandbox;
 mod sockets;
+pub mod survey;
 pub mod systemd;
 mod unit;
 

@@ -3,6 +3,7 @@
 mod client;
 mod environment;
 mod inventory;
+mod own;
 pub mod protocol;
 
 pub use client::InitClient;
@@ -24,6 +25,7 @@ use crate::{
     machine, program,
     root::Root,
     sockets,
+    survey::Tree,
     unit::UnitStatus,
 };
 use protocol::{Reply, Request};
@@ -191,5 +193,13 @@ impl Host for SandboxHost {
     /// It shares its machine's packet filter and has no rule of its own.
     async fn firewall_rules(&self, _words: &[String]) -> Result<Option<Vec<String>>, HostError> {
         Ok(Some(Vec::new()))
+    }
+
+    fn tree(&self) -> Tree {
+        Tree::of_sandbox(self.environment.root.clone())
+    }
+
+    async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
+        own::load_module(&self.tree(), name)
     }
 }
