@@ -99,6 +99,12 @@ mod watched {
         async fn enable(&self, unit: &str) -> Result<Changed, HostError> {
             self.changed(self.host.enable(unit).await)
         }
+        async fn disable(&self, unit: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.disable(unit).await)
+        }
+        async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.reset_failed(unit).await)
+        }
         async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError> {
             self.host.unit(unit).await
         }
@@ -122,6 +128,9 @@ mod watched {
         async fn listening(&self, ports: &[u16]) -> Result<Vec<u16>, HostError> {
             self.host.listening(ports).await
         }
+        async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
+            self.host.listeners().await
+        }
         async fn processes(&self, prefixes: &[String]) -> Result<Vec<Process>, HostError> {
             self.host.processes(prefixes).await
         }
@@ -139,9 +148,6 @@ mod watched {
         }
         async fn links(&self) -> Result<Vec<String>, HostError> {
             self.host.links().await
-        }
-        async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
-            self.host.listeners().await
         }
         async fn firewall_rules(&self, words: &[String]) -> Result<Option<Vec<String>>, HostError> {
             self.host.firewall_rules(words).await

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use backon::BackoffBuilder;
-use gpuaas_host::{Host, notify_ready};
+use gpuaas_host::{Host, notify_ready, notify_status};
 use gpuaas_trust::{ALPN_NODE, SignedKeySet, node_client_config};
 use gpuaas_wire::session::ConnectionKind;
 use hyper::service::service_fn;
@@ -77,10 +77,17 @@ impl Dialer {
                 waits = backoff();
             }
             let wait = waits.next().unwrap_or(RECONNECT_CAP);
-            match ended {
-                Ok(()) => tracing::info!("the control connection ended; dialling again"),
-                Err(error) => tracing::warn!(%error, wait_ms = wait.as_millis(), "no control connection"),
-            }
+            let status = match ended {
+                Ok(()) => {
+                    tracing::info!("the control connection ended; dialling again");
+                    "not connected; dialling again".to_owned()
+                }
+                Err(error) => {
+                    tracing::warn!(%error, wait_ms = wait.as_millis(), "no control connection");
+                    format!("not connected: {error}")
+                }
+            };
+            let _ = notify_status(&status);
             tokio::time::sleep(wait).await;
         }
     }
@@ -90,7 +97,7 @@ impl Dialer {
         let (channel, stream) = self.endpoints.connect(&self.tls().await?).await?;
         tracing::info!(%channel, "connected");
         // Not every init wants to know.
-        let _ = notify_ready();
+        let _ = notify_ready().and_then(|()| notify_status(&format!("connected to {channel}")));
         let ended = self.serve(runner, ConnectionKind::Control, channel.clone(), stream).await;
         if began.elapsed() <= GOOD_AFTER {
             // It takes connections and does not keep them: another may.

@@ -6,9 +6,6 @@ use gpuaas_model::Code;
 /// Why the agent ends.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Neither a sandbox nor a supported machine.
-    #[error("this is no sandbox node, and this version runs on nothing else")]
-    NoHost,
     /// Not enrolled and no string at hand.
     #[error("this node is not enrolled: put an enrollment string into {0}")]
     NotEnrolled(String),
@@ -45,8 +42,7 @@ impl AgentError {
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Host(error) if error.is_full() => Code::DiskFull,
-            Self::NoHost
-            | Self::NotEnrolled(_)
+            Self::NotEnrolled(_)
             | Self::Enrollment(_)
             | Self::Refused(_)
             | Self::Unreachable(_)

@@ -35,12 +35,22 @@ use std::sync::Arc;
 use gpuaas_host::{
     Host,
     sandbox::{SandboxEnvironment, SandboxHost},
+    systemd::SystemdHost,
 };
 
 /// Enrolls if need be, then serves the control plane until it is told to end.
 pub async fn run(options: Options) -> Result<(), AgentError> {
-    let environment = SandboxEnvironment::from_process()?.ok_or(AgentError::NoHost)?;
-    let host: Arc<dyn Host> = Arc::new(SandboxHost::new(environment));
+    let host = host().await?;
     let state = enroll::identity(&host, &options).await?;
     dial::run(host, state).await
+}
+
+/// The host that this process lives on. In a sandbox its environment says so; any other host is a machine that systemd has booted.
+async fn host() -> Result<Arc<dyn Host>, AgentError> {
+    if let Some(environment) = SandboxEnvironment::from_process()? {
+        return Ok(Arc::new(SandboxHost::new(environment)));
+    }
+    let host = SystemdHost::of_this_machine()?;
+    host.check().await?;
+    Ok(Arc::new(host))
 }

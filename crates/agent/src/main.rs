@@ -3,6 +3,9 @@
 use clap::Parser;
 use gpuaas_agent::{Options, run};
 
+/// Threads for what waits for a disk or a name server, beside the one for everything else; each ends after ten idle seconds.
+const BLOCKING_THREADS_MAX: usize = 4;
+
 fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::try_from_env("GPUAAS_LOG").unwrap_or_else(|_| "info".into()))
@@ -12,6 +15,7 @@ fn main() -> anyhow::Result<()> {
         .log_internal_errors(false)
         .init();
     let options = Options::parse();
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(options))?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).build()?.block_on(run(options))?;
     Ok(())
 }

@@ -136,7 +136,7 @@ impl Service {
         let from = match (ask.since, ask.tail) {
             (Some(since), _) => JournalFrom::Since(since),
             (None, Some(lines)) => JournalFrom::Tail(lines),
-            (None, None) => JournalFrom::After(0),
+            (None, None) => JournalFrom::Start,
         };
         let lines = self.host.journal(&ask.unit, from, ask.follow).await;
         let lines = lines.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;

@@ -1,8 +1,19 @@
-//! What is found on a host: who listens where.
+//! What is found on a host: processes, and who listens where.
 
 use std::net::SocketAddr;
 
-use crate::host::Process;
+/// A process of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id.
+    pub pid: i32,
+    /// The program it runs, as the node names it; a container's process names it as its container does.
+    pub program: String,
+    /// The unit that it belongs to, if any.
+    pub unit: Option<String>,
+    /// Its control group as the node's init sees it; empty where the node has none of its own.
+    pub cgroup: String,
+}
 
 /// A socket of the node that waits for whoever comes.
 #[derive(Clone, Debug, PartialEq, Eq)]

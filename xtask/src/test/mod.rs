@@ -120,6 +120,7 @@ fn kind(binary: &str, name: &str) -> &'static str {
             "store on PostgreSQL"
         }
         () if binary.contains("sandbox_contract") => "host contract",
+        () if binary.contains("systemd_contract") => "host contract, systemd",
         () if says("replicas::") => "replicas",
         () if binary.contains("platform") && name.starts_with("kills::") => "crash cells",
         () if binary.contains("platform") && name.starts_with("roles::") => "roles × routes",
@@ -156,8 +157,10 @@ fn cargo_test(
         }
         counts.take(&binary, line);
         let dull = line.starts_with("test ") && line.ends_with("... ok");
-        // How much a test tried, where it says so.
-        let said = ["roles × routes: ", "simulation: ", "hostile: "].iter().any(|of| line.trim_start().starts_with(of));
+        // How much a test tried, where it says so, and what was not tried at all.
+        let said = ["roles × routes: ", "simulation: ", "hostile: ", "NOT RUN: "]
+            .iter()
+            .any(|of| line.trim_start().starts_with(of));
         counts.figures.extend(said.then(|| line.trim().to_owned()));
         // What passed tests say is for those who run them by hand.
         of_passed = match line.trim_end() {

@@ -173,6 +173,12 @@ impl Host for Disk {
     async fn enable(&self, _unit: &str) -> Result<Changed, HostError> {
         absent("units")
     }
+    async fn disable(&self, _unit: &str) -> Result<Changed, HostError> {
+        absent("units")
+    }
+    async fn reset_failed(&self, _unit: &str) -> Result<Changed, HostError> {
+        absent("units")
+    }
     async fn unit(&self, _unit: &str) -> Result<Option<UnitStatus>, HostError> {
         absent("units")
     }
@@ -196,19 +202,19 @@ impl Host for Disk {
     async fn listening(&self, _ports: &[u16]) -> Result<Vec<u16>, HostError> {
         absent("ports")
     }
+    async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
+        absent("ports")
+    }
     async fn processes(&self, _prefixes: &[String]) -> Result<Vec<Process>, HostError> {
         absent("processes")
     }
     async fn mounts(&self, _prefixes: &[String]) -> Result<Vec<String>, HostError> {
         absent("mounts")
     }
-    async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
-        absent("listeners")
-    }
     async fn links(&self) -> Result<Vec<String>, HostError> {
         absent("links")
     }
     async fn firewall_rules(&self, _words: &[String]) -> Result<Option<Vec<String>>, HostError> {
-        absent("firewall")
+        absent("packet filter")
     }
 }
