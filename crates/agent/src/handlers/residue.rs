@@ -122,8 +122,6 @@ pub(crate) const fn protocol(protocol: Protocol) -> &'static str {
 mod tests {
     use std::net::SocketAddr;
 
-    use gpuaas_host::Process;
-
     use super::*;
     use crate::handlers::test_host::{self, sandbox};
 
@@ -165,7 +163,7 @@ mod tests {
             |protocol, address| is_on_one_of(&task().ports, &task().udp_ports, &listener(protocol, address, None));
         assert!(is_told(Protocol::Tcp, "0.0.0.0:6443") && is_told(Protocol::Udp, "10.4.0.7:8472"));
         assert!(!is_told(Protocol::Udp, "0.0.0.0:6443") && !is_told(Protocol::Tcp, "0.0.0.0:22"));
-        let process = Process { pid: 812, program: "/usr/bin/socat".to_owned() };
+        let process = test_host::held_by("/usr/bin/socat");
         let at: SocketAddr = "10.4.0.7:6443".parse().unwrap();
         let held = listener(Protocol::Tcp, &at.to_string(), Some(process));
         assert_eq!(described(&held), "6443/tcp at 10.4.0.7 (/usr/bin/socat, 812)");

@@ -7,7 +7,7 @@ use std::{
 
 use camino::Utf8PathBuf;
 use gpuaas_host::{
-    Host,
+    Host, Process,
     sandbox::{SandboxEnvironment, SandboxHost},
 };
 use gpuaas_trust::{Authority, NodeIdentity, NodeKey, SigningKeySet};
@@ -33,6 +33,11 @@ pub(super) fn sandbox(files: &[(&str, &str)]) -> (tempfile::TempDir, Arc<dyn Hos
     let (address, socket) = ([127, 91, 8, 1].into(), root.join("run/none"));
     let environment = SandboxEnvironment { root, address, hostname: "n".to_owned(), socket };
     (folder, Arc::new(SandboxHost::new(environment)))
+}
+
+/// A process that holds something.
+pub(super) fn held_by(program: &str) -> Process {
+    Process { pid: 812, program: program.to_owned(), unit: None, cgroup: String::new() }
 }
 
 /// What a handler works with there; nobody is to be asked for artifacts.

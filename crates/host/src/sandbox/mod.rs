@@ -3,7 +3,7 @@
 mod client;
 mod environment;
 mod inventory;
-mod own;
+mod modules;
 pub mod protocol;
 
 pub use client::InitClient;
@@ -200,6 +200,6 @@ impl Host for SandboxHost {
     }
 
     async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
-        own::load_module(&self.tree(), name)
+        modules::load_module(&self.tree(), name)
     }
 }

@@ -1,11 +1,12 @@
 //! Each check on a host that is in order, and on one where what it looks for is wrong.
 
 use camino::Utf8PathBuf;
-use gpuaas_host::{Process, Protocol};
+use gpuaas_host::Protocol;
 use gpuaas_model::{Check, FixKind};
 use gpuaas_wire::task::{ClockKeeping, DataDisk, Finding, RouteFacts, Severity, WriteLatency};
 
 use super::*;
+use crate::handlers::test_host::held_by;
 
 const UNIT: &str = "rke2-server.service";
 const DATA_DIR: &str = "/var/lib/rancher/rke2";
@@ -180,7 +181,7 @@ fn an_app_that_wants_nothing_is_told_of_what_it_asks_for_alone() {
 fn ports_that_are_taken_are_told_with_who_holds_them() {
     let mut world = World::in_order();
     let listener = |protocol, address: &str, process| Listener { protocol, address: address.parse().unwrap(), process };
-    let process = Process { pid: 812, program: "/usr/sbin/haproxy".to_owned() };
+    let process = held_by("/usr/sbin/haproxy");
     world.taken = vec![6_443];
     world.listeners = vec![
         listener(Protocol::Tcp, "0.0.0.0:22", None),

@@ -1,4 +1,4 @@
-//! What of a shared machine is a sandbox's own: modules that it loaded for itself.
+//! Kernel modules that a sandbox loaded for itself: its machine's kernel is not its to change.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::{
     survey::{self, ModuleState, Tree},
 };
 
-/// Remembers a module as loaded. The machine's kernel is not a sandbox's to change: programs in it find what the machine has.
+/// Remembers a module as loaded. Programs in the sandbox find what the machine has.
 pub(super) fn load_module(tree: &Tree, name: &str) -> Result<Changed, HostError> {
     if survey::module_state(tree, name) == ModuleState::Present {
         return Ok(Changed::No);
