@@ -5,13 +5,17 @@ mod watched;
 
 use std::{
     collections::BTreeMap,
+    thread,
     time::{Duration, Instant},
 };
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use camino::Utf8Path;
 
-use crate::{components, demo, fuzz_api, lint, release, shell};
+use crate::{
+    components::{self, ComponentsDir, ComponentsOptions},
+    demo, fuzz_api, lint, release, shell,
+};
 
 /// Tests that wait for deadlines, deaths or a second database: the commit gate goes without them, and says so.
 const LEFT_OUT_OF_QUICK: [&str; 10] = [
@@ -45,16 +49,13 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let began = Instant::now();
     disk::require_room()?;
-    lint::run()?;
-    // Tests that deploy need genuine Kubernetes parts: minutes once, then they lie in the cache.
-    let components = components::ensure(&components::ComponentsOptions { download: false, dir: None })?;
+    let components = check_form_and_build()?;
     let genuine = components.dir.clone();
     let release_options = release::ReleaseOptions { components, rke2: None, profile: "dev".to_owned(), out: None };
     let release = release::build(&release_options)?;
     let mut counts = Counts::default();
-    let arguments = ["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"];
     cargo_test(
-        &arguments,
+        &[&["test", "--no-fail-fast"], &EVERYTHING[..]].concat(),
         options,
         &[("GPUAAS_TEST_RELEASE", &release), (components::DIR_VARIABLE, &genuine)],
         &mut counts,
@@ -75,6 +76,25 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     counts.print();
     eprintln!("==> all of it took {:.0} s", began.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Every crate as its tests have it.
+const EVERYTHING: [&str; 3] = ["--workspace", "--all-features", "--locked"];
+
+/// Tests that deploy need genuine Kubernetes parts: minutes once, then they lie in the cache. They are built where checking and compiling leave
+/// a core alone, as they do whenever one crate waits for another.
+fn check_form_and_build() -> anyhow::Result<ComponentsDir> {
+    let ours = || {
+        lint::run()?;
+        shell::build_programs("dev")?;
+        shell::run("building the tests", shell::cargo(&["test", "--quiet", "--no-run"]).args(EVERYTHING))
+    };
+    thread::scope(|scope| {
+        let options = ComponentsOptions { download: false, dir: None };
+        let components = scope.spawn(move || components::ensure(&options));
+        ours()?;
+        components.join().map_err(|_| anyhow!("building the components panicked"))?
+    })
 }
 
 /// Tests that ran, by kind. A kind is told by the crate and file of a test binary and the path of the test in it.
