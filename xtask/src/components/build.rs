@@ -46,9 +46,7 @@ pub(super) fn all(module: &Utf8Path, target: &Utf8Path, go: &Utf8Path) -> anyhow
     for (package, name, seconds) in TOOLS {
         let started = Instant::now();
         eprintln!("  building {name} (about {seconds} s from nothing)");
-        // Beside what else is built: it takes what that leaves.
-        let status = Command::new("nice")
-            .arg(go)
+        let status = Command::new(go)
             .current_dir(module)
             .args(["build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", &linker_flags(), "-o"])
             .arg(target.join(name))
@@ -59,7 +57,7 @@ pub(super) fn all(module: &Utf8Path, target: &Utf8Path, go: &Utf8Path) -> anyhow
             .env("GOTOOLCHAIN", "local")
             .env("GOWORK", "off")
             .status()
-            .with_context(|| format!("nice {go} does not run"))?;
+            .with_context(|| format!("{go} does not run"))?;
         ensure!(status.success(), "go build of {package} failed: {status}");
         eprintln!("  {name}: {:.0} s", started.elapsed().as_secs_f32());
     }
