@@ -27,7 +27,8 @@ mod watched {
     use futures::stream::BoxStream;
     use gpuaas_crash_points::{Point, reach};
     use gpuaas_host::{
-        Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Process, UnitStatus,
+        Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Listener, Process,
+        UnitStatus,
     };
     use gpuaas_model::TaskType;
     use tokio::io::{AsyncRead, AsyncWrite};
@@ -98,6 +99,12 @@ mod watched {
         async fn enable(&self, unit: &str) -> Result<Changed, HostError> {
             self.changed(self.host.enable(unit).await)
         }
+        async fn disable(&self, unit: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.disable(unit).await)
+        }
+        async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.reset_failed(unit).await)
+        }
         async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError> {
             self.host.unit(unit).await
         }
@@ -121,11 +128,20 @@ mod watched {
         async fn listening(&self, ports: &[u16]) -> Result<Vec<u16>, HostError> {
             self.host.listening(ports).await
         }
+        async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
+            self.host.listeners().await
+        }
         async fn processes(&self, prefixes: &[String]) -> Result<Vec<Process>, HostError> {
             self.host.processes(prefixes).await
         }
         async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError> {
             self.host.mounts(prefixes).await
+        }
+        async fn links(&self) -> Result<Vec<String>, HostError> {
+            self.host.links().await
+        }
+        async fn firewall_rules(&self, words: &[String]) -> Result<Option<Vec<String>>, HostError> {
+            self.host.firewall_rules(words).await
         }
     }
 }
