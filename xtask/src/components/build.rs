@@ -142,7 +142,7 @@ pub(super) fn all(root: &Utf8Path, part: Part, target: &Utf8Path, go: &Utf8Path)
     };
     for tool in part.tools() {
         let started = Instant::now();
-        eprint!("  {} (about {} s from nothing) …", tool.program, tool.seconds);
+        eprintln!("  building {} (about {} s from nothing)", tool.program, tool.seconds);
         let mut command = Command::new(go);
         command
             .current_dir(root.join(tool.module))
@@ -165,7 +165,7 @@ pub(super) fn all(root: &Utf8Path, part: Part, target: &Utf8Path, go: &Utf8Path)
         let status = status.with_context(|| format!("{go} does not run"))?;
         ensure!(status.success(), "go build of {} failed: {status}", tool.package);
         let size = fs::metadata(target.join(tool.program))?.len();
-        eprintln!(" {:.0} s, {} MB", started.elapsed().as_secs_f32(), size / 1_000_000);
+        eprintln!("  {}: {:.0} s, {} MB", tool.program, started.elapsed().as_secs_f32(), size / 1_000_000);
     }
     if let Some(packages) = packages {
         fs::copy(packages.file("bin/busybox")?, target.join("busybox"))?;

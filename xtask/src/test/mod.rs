@@ -2,17 +2,24 @@
 
 mod booted;
 mod disk;
+mod selection;
 mod watched;
 
 use std::{
     collections::BTreeMap,
+    thread,
     time::{Duration, Instant},
 };
 
-use anyhow::bail;
-use camino::Utf8Path;
+use anyhow::{anyhow, ensure};
+use camino::Utf8PathBuf;
 
-use crate::{components, demo, fuzz_api, lint, release, shell};
+use selection::IntegrationTests;
+
+use crate::{
+    components::{self, ComponentsOptions},
+    demo, fuzz_api, lint, release, shell, tools,
+};
 
 /// Tests that wait for deadlines, deaths or a second database: the commit gate goes without them, and says so.
 const LEFT_OUT_OF_QUICK: [&str; 10] = [
@@ -42,34 +49,44 @@ pub(crate) struct Options {
     full: bool,
 }
 
-/// Lint first, tests, the demo, and booted machines last.
+/// Form first, tests, the demo, and booted machines last.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let began = Instant::now();
     disk::require_room()?;
-    lint::run()?;
-    // Tests that deploy need genuine Kubernetes parts: minutes once, then they lie in the cache.
-    let components = components::ensure(
-        &components::ComponentsOptions { download: false, dir: None },
-        components::Part::ControlPlane,
-    )?;
-    let genuine = components.dir.clone();
-    let release_options =
-        release::ReleaseOptions { components, node: None, rke2: None, profile: "dev".to_owned(), out: None };
-    let release = release::build(&release_options)?;
+    lint::form()?;
+    shell::build_programs("dev")?;
+    shell::run("building the tests", shell::cargo(&["test", "--quiet", "--no-run"]).args(EVERYTHING))?;
+    let tests = IntegrationTests::of_the_workspace()?;
     let mut counts = Counts::default();
-    let arguments = ["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"];
-    cargo_test(
-        &arguments,
-        options,
-        &[("GPUAAS_TEST_RELEASE", &release), (components::DIR_VARIABLE, &genuine)],
-        &mut counts,
-    )?;
+    let units = ["--lib", "--bins"].map(str::to_owned);
+    let (first, release) = thread::scope(|scope| {
+        let release = scope.spawn(|| giving_way(build_release));
+        let first = cargo_test(&[&units[..], &tests.others].concat(), options, &[], &mut counts);
+        (first, release.join().unwrap_or_else(|_| Err(anyhow!("building what is deployed panicked"))))
+    });
+    let release = release?;
+    let environment = [
+        ("GPUAAS_TEST_RELEASE", release.dir.as_str()),
+        (components::DIR_VARIABLE, release.components.as_str()),
+        ("RUST_TEST_THREADS", &deployments_at_once().to_string()),
+    ];
+    let mut simulated = Counts::default();
+    let (second, third) = thread::scope(|scope| {
+        let third = scope.spawn(|| giving_way(|| cargo_test(&tests.computing, options, &[], &mut simulated)));
+        let second = cargo_test(&tests.deploying, options, &environment, &mut counts);
+        (second, third.join().unwrap_or_else(|_| Err(anyhow!("the simulation's run panicked"))))
+    });
+    counts.add(simulated);
+    if let Err(failed) = first.and(second).and(third) {
+        counts.print();
+        return Err(failed);
+    }
     if options.full {
         eprintln!("==> every crash point and every victim");
-        let mut matrix =
-            shell::cargo(&["test", "--quiet", "--package", "gpuaas-cli", "--all-features", "--test", "platform"]);
+        let mut matrix = shell::cargo(&["test", "--quiet"]);
+        matrix.args(EVERYTHING).args(["--test", "platform"]);
         matrix.args(["kills::every_point_and_every_victim", "--", "--ignored", "--nocapture"]);
-        shell::run("the kill matrix", matrix.env("GPUAAS_TEST_RELEASE", &release))?;
+        shell::run("the kill matrix", matrix.envs(environment))?;
     }
     if !options.quick {
         eprintln!("==> fuzz-api --bounded");
@@ -86,6 +103,38 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     counts.print();
     eprintln!("==> all of it took {:.0} s", began.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Every crate as its tests have it: a run of some of them compiles nothing again.
+const EVERYTHING: [&str; 3] = ["--workspace", "--all-features", "--locked"];
+
+/// What tests deploy, and what that was made of.
+struct Release {
+    dir: Utf8PathBuf,
+    components: Utf8PathBuf,
+}
+
+/// Twice as many as there are cores: what they deploy takes its time to start, and they wait for it.
+fn deployments_at_once() -> usize {
+    2 * thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Checks of dependencies, and the genuine Kubernetes parts of a release: both are minutes of building the first time, and then lie in the
+/// cache.
+fn build_release() -> anyhow::Result<Release> {
+    tools::deny()?;
+    let components = components::ensure(&ComponentsOptions { download: false, dir: None }, components::Part::ControlPlane)?;
+    let genuine = components.dir.clone();
+    let options = release::ReleaseOptions { components, node: None, rke2: None, profile: "dev".to_owned(), out: None };
+    Ok(Release { dir: release::build(&options)?, components: genuine })
+}
+
+/// Does what computes beside what waits: most tests wait most of the time. Lowers the priority of the thread that calls it, and with it that of
+/// what it starts, as far as it goes.
+fn giving_way<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    const LOWERED_BY: i32 = 19;
+    rustix::process::nice(LOWERED_BY)?;
+    work()
 }
 
 /// Tests that ran, by kind. A kind is told by the crate and file of a test binary and the path of the test in it.
@@ -107,6 +156,14 @@ impl Counts {
             "FAILED" => self.failed += 1,
             _ => {}
         }
+    }
+
+    fn add(&mut self, other: Self) {
+        for (kind, count) in other.passed {
+            *self.passed.entry(kind).or_default() += count;
+        }
+        self.failed += other.failed;
+        self.figures.extend(other.figures);
     }
 
     fn print(&self) {
@@ -148,14 +205,15 @@ fn kind(binary: &str, name: &str) -> &'static str {
 }
 
 fn cargo_test(
-    arguments: &[&str],
+    chosen: &[String],
     options: &Options,
-    environment: &[(&str, &Utf8Path)],
+    environment: &[(&str, &str)],
     counts: &mut Counts,
 ) -> anyhow::Result<()> {
-    eprintln!("==> cargo {}", arguments.join(" "));
-    let mut command = shell::cargo(arguments);
-    command.envs(environment.iter().map(|(name, value)| (name, value.as_str())));
+    let mut command = shell::cargo(&["test", "--no-fail-fast"]);
+    command.args(EVERYTHING).args(chosen);
+    eprintln!("==> cargo test {}", chosen.join(" "));
+    command.envs(environment.iter().copied());
     command.args(["--", "--show-output"]);
     if options.quick {
         command.args(LEFT_OUT_OF_QUICK.iter().flat_map(|name| ["--skip", name]));
@@ -184,10 +242,7 @@ fn cargo_test(
             println!("{line}");
         }
     })?;
-    if !status.success() {
-        counts.print();
-        bail!("tests failed ({status})");
-    }
+    ensure!(status.success(), "tests failed ({status})");
     Ok(())
 }
 

@@ -49,7 +49,10 @@ impl Driver {
                 let cancelled = self.cancelled.clone();
                 cluster_call::run(self.engine.clone(), rows, step, call.clone(), self.progress_of(id), cancelled)
             }
-            (StepAction::Record { record }, _) => record::run(self.engine.clone(), rows, *record),
+            (StepAction::Record { record }, _) => {
+                let (progress, cancelled) = (self.progress_of(id), self.cancelled.clone());
+                record::run(self.engine.clone(), rows, step, *record, progress, cancelled)
+            }
         };
         let kind = kind_of(&step.spec.action);
         let end = self.beside(Box::pin(async move {

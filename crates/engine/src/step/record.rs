@@ -5,25 +5,48 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use gpuaas_model::{AllocationState, Code, Connectivity};
 use gpuaas_planner::RecordKind;
-use gpuaas_store::StoreError;
+use gpuaas_store::{MemberRecord, StepRecord, StoreError};
 use gpuaas_wire::task::TaskFailure;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::AttemptEnd;
-use crate::{engine::Engine, rows::OperationRows};
+use crate::{effects::ProgressSink, engine::Engine, rows::OperationRows};
 
 /// Does it.
-pub(super) fn run(engine: Arc<Engine>, rows: &OperationRows, record: RecordKind) -> BoxFuture<'static, AttemptEnd> {
+pub(super) fn run(
+    engine: Arc<Engine>,
+    rows: &OperationRows,
+    step: &StepRecord,
+    record: RecordKind,
+    progress: ProgressSink,
+    cancelled: CancellationToken,
+) -> BoxFuture<'static, AttemptEnd> {
     match record {
         RecordKind::Milestone => Box::pin(async { AttemptEnd::Succeeded(json!({})) }),
         RecordKind::ConfirmPlacement => {
             let targets = rows.operation.targets.clone();
             let members =
                 rows.of.members.iter().filter(|member| targets.contains(&member.id)).cloned().collect::<Vec<_>>();
+            let deadline = step.deadline_at.unwrap_or_else(|| engine.ports().clock.now());
             Box::pin(async move {
-                match unusable(&engine, members).await {
-                    Ok(None) => AttemptEnd::Succeeded(json!({})),
-                    Ok(Some(why)) => AttemptEnd::Failed(TaskFailure::new(Code::AllocationUnreachable, why)),
+                let given_up = engine.ports().runtime.sleep_until(deadline);
+                let placed = tokio::select! {
+                    biased;
+                    placed = confirm(&engine, &members, &progress) => placed,
+                    () = cancelled.cancelled() => {
+                        let message = "the placement was cancelled before it was confirmed";
+                        return AttemptEnd::Failed(TaskFailure::new(Code::TaskCancelled, message));
+                    }
+                    // Whoever is away now: the last look says since when.
+                    () = given_up => look(&engine, &members).await.map(|places| match places {
+                        Places::Usable => Ok(()),
+                        Places::Away(why) | Places::Gone(why) => Err(why),
+                    }),
+                };
+                match placed {
+                    Ok(Ok(())) => AttemptEnd::Succeeded(json!({})),
+                    Ok(Err(why)) => AttemptEnd::Failed(TaskFailure::new(Code::AllocationUnreachable, why)),
                     Err(error) => AttemptEnd::Failed(TaskFailure::new(Code::Unavailable, error.to_string())),
                 }
             })
@@ -31,17 +54,54 @@ pub(super) fn run(engine: Arc<Engine>, rows: &OperationRows, record: RecordKind)
     }
 }
 
-/// The first reason why a member's place is no longer usable: between acceptance and now a node may have gone.
-async fn unusable(engine: &Engine, members: Vec<gpuaas_store::MemberRecord>) -> Result<Option<String>, StoreError> {
+/// What the members' places are, all together.
+enum Places {
+    /// Each can be used.
+    Usable,
+    /// The first whose node has been silent for so short a time that it may just be starting anew.
+    Away(String),
+    /// The first that can no longer be used.
+    Gone(String),
+}
+
+/// Ends once every place is usable or one is not to be had any more, with why; between acceptance and now a node may have gone.
+///
+/// A node whose channel has just ended is waited for: it comes back, or it counts as unreachable, and either is told.
+async fn confirm(
+    engine: &Engine,
+    members: &[MemberRecord],
+    progress: &ProgressSink,
+) -> Result<Result<(), String>, StoreError> {
+    loop {
+        // Asked for before the look: what changes while it is taken is not missed.
+        let changed = engine.next_connection();
+        match look(engine, members).await? {
+            Places::Usable => return Ok(Ok(())),
+            Places::Gone(why) => return Ok(Err(why)),
+            Places::Away(why) => progress(format!("waiting: {why}")),
+        }
+        changed.await;
+    }
+}
+
+async fn look(engine: &Engine, members: &[MemberRecord]) -> Result<Places, StoreError> {
     let mut reader = engine.store().read().await?;
+    let mut places = Places::Usable;
     for member in members {
         let (allocation, node) = (reader.allocation(member.allocation).await?, reader.node(member.node).await?);
         if allocation.state != AllocationState::Active {
-            return Ok(Some(format!("the allocation of {} is {}", node.name, allocation.state)));
+            return Ok(Places::Gone(format!("the allocation of {} is {}", node.name, allocation.state)));
         }
-        if node.connectivity != Connectivity::Connected {
-            return Ok(Some(format!("{} is {} since {}", node.name, node.connectivity, node.connectivity_since)));
+        let why = || format!("{} has been {} since {}", node.name, node.connectivity, node.connectivity_since);
+        match node.connectivity {
+            Connectivity::Connected => {}
+            Connectivity::Stale => {
+                if matches!(places, Places::Usable) {
+                    places = Places::Away(why());
+                }
+            }
+            Connectivity::Never | Connectivity::Unreachable => return Ok(Places::Gone(why())),
         }
     }
-    Ok(None)
+    Ok(places)
 }

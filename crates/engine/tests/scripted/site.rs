@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 
 use gpuaas_engine::{
     Seen,
-    commands::{artifact, operation, project, workload},
+    commands::{artifact, node as command, operation, project, workload},
 };
 use gpuaas_model::{
     AllocationId, AllocationState, Connectivity, EventKind, NodeId, NodeState, OperationId, ProjectId, StreamName,
-    WorkloadId,
+    TaskType, WorkloadId,
 };
 use gpuaas_planner::{StepSpec, WorkloadView};
 use gpuaas_store::{
     AllocationRecord, EventRecord, MemberRecord, OperationRecord, StepRecord, TaskRecord, WorkloadRecord,
 };
-use gpuaas_wire::task::TaskSupport;
+use gpuaas_wire::{
+    session::{ConnectionKind, Hello},
+    task::TaskSupport,
+};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -59,10 +62,6 @@ impl Site {
         let mut node = tx.node(id).await.unwrap();
         node.state = NodeState::Active;
         node.connectivity = Connectivity::Connected;
-        let support = |(task, schema): (gpuaas_model::TaskType, u32)| TaskSupport {
-            task: task.as_str().to_owned(),
-            schemas: vec![schema],
-        };
         node.support = TASKS.map(support).into();
         tx.update_node(&node).await.unwrap();
         let allocation = AllocationRecord {
@@ -123,6 +122,36 @@ impl Site {
         operation::cancel(&self.world.engine, &admin(), operation).await.unwrap();
     }
 
+    /// The channel of the so-manieth node ends.
+    pub(crate) async fn goes_away(&self, node: usize) {
+        let node = self.nodes[node];
+        let connection = self.world.store().read().await.unwrap().session(node).await.unwrap().unwrap().connection;
+        assert!(command::disconnected(&self.world.engine, node, connection).await.unwrap());
+    }
+
+    /// It did not come back in time.
+    pub(crate) async fn does_not_return(&self, node: usize) {
+        command::did_not_return(&self.world.engine, self.nodes[node]).await.unwrap();
+    }
+
+    /// It comes back.
+    pub(crate) async fn returns(&self, node: usize) {
+        let hello = Hello {
+            agent_version: "1".to_owned(),
+            protocols: Vec::new(),
+            connection: ConnectionKind::Control,
+            instance: "anew".to_owned(),
+            machine_id: "machine".to_owned(),
+            boot_id: "second".to_owned(),
+            addresses: Vec::new(),
+            support: TASKS.map(support).into(),
+            fence: 0,
+            key_set_version: 0,
+            clock: None,
+        };
+        command::connected(&self.world.engine, self.nodes[node], Uuid::from_u128(99), &hello).await.unwrap();
+    }
+
     /// Waits until a step is as the test wants it.
     pub(crate) async fn until(&self, operation: OperationId, key: &str, is_so: impl Fn(&StepRecord) -> bool) {
         eventually(key, async || {
@@ -159,6 +188,10 @@ impl Site {
         let steps = steps.into_iter().map(|step| (step.spec.key.to_string(), step)).collect();
         Ended { operation, workload, members, steps, tasks, events }
     }
+}
+
+fn support((task, schema): (TaskType, u32)) -> TaskSupport {
+    TaskSupport { task: task.as_str().to_owned(), schemas: vec![schema] }
 }
 
 /// All that an operation left.

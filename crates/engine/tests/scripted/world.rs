@@ -113,6 +113,11 @@ impl World {
         engine(&self.folder, (&self.nodes, &self.kit), 2, (Duration::ZERO, HURRY)).await
     }
 
+    /// Another engine over the same rows, as a process that is started after the first has.
+    pub(crate) async fn successor(&self) -> Arc<Engine> {
+        engine(&self.folder, (&self.nodes, &self.kit), 2, (Duration::from_secs(3_600), HURRY)).await
+    }
+
     pub(crate) fn store(&self) -> &Store {
         self.engine.store()
     }

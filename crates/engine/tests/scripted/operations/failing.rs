@@ -1,17 +1,18 @@
 //! Operations in which something fails.
 
-use gpuaas_engine::commands::ping;
+use gpuaas_engine::{commands::ping, port::TaskUpdate};
 use gpuaas_model::{
-    AllocationState, Code, Connectivity, Health, MemberEvent, MemberStateName, OperationState, StepState, TaskState,
+    AllocationState, Code, Health, MemberEvent, MemberStateName, OperationId, OperationState, StepState, TaskState,
 };
 use gpuaas_planner::{FailureScope, RecordKind, StepAction, StepSpec};
 use gpuaas_store::{MemberRecord, TaskFilter};
 use gpuaas_wire::task::TaskOutcome;
 use serde_json::json;
+use tokio::sync::oneshot;
 
 use crate::{
     kit::{AGAIN, call, fault, milestone, needs, task, times},
-    nodes::{Act, done, failed},
+    nodes::{Act, done, failed, held},
     site::Site,
     world::admin,
 };
@@ -101,7 +102,7 @@ async fn a_failure_without_which_the_workload_cannot_be_is_the_workloads_until_i
 async fn a_task_in_which_the_agent_died_is_repeated_at_once_and_left_to_a_person_after_five_times() {
     let site = Site::of(2).await;
     // Told by the ledger, and by an agent that came to know it itself.
-    let died = [gpuaas_engine::port::TaskUpdate::Interrupted, failed(Code::TaskInterrupted, "it died")];
+    let died = [TaskUpdate::Interrupted, failed(Code::TaskInterrupted, "it died")];
     site.world.nodes.will_end(died.iter().cycle().take(4).cloned());
     let ended = site.deployed(|of| vec![task("install", of, 0)]).await;
     assert_eq!((ended.operation.state, ended.steps["install"].attempts), (OperationState::Succeeded, 5));
@@ -166,34 +167,37 @@ async fn a_step_that_does_not_end_by_its_deadline_is_given_up() {
     assert_eq!(site.world.nodes.cancelled.lock().unwrap()[..], [(task.node, task.id)], "should it still come");
 }
 
+/// A deployment that confirms its placement once `held` has ended, and is about to.
+async fn about_to_confirm(site: &Site, deadline_ms: u64) -> (OperationId, oneshot::Sender<TaskUpdate>) {
+    let (end, act) = held("first");
+    site.world.nodes.will([act]);
+    let confirm = StepAction::Record { record: RecordKind::ConfirmPlacement };
+    let (_, operation) = site
+        .deploy(move |of| {
+            let confirm = StepSpec { action: confirm.clone(), deadline_ms, ..milestone("placement") };
+            vec![task("first", of, 0), needs(confirm, &["first"])]
+        })
+        .await;
+    site.until(operation, "first", |step| step.state == StepState::Running && step.detail.is_some()).await;
+    (operation, end)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_place_that_is_no_longer_usable_when_its_turn_comes_is_refused() {
-    let confirm = StepAction::Record { record: RecordKind::ConfirmPlacement };
     for (is_gone, is_lost) in [(false, false), (true, false), (false, true)] {
         let site = Site::of(2).await;
-        // What comes first holds the check up until the test has changed what it looks at.
-        let (end, act) = crate::nodes::held("first");
-        site.world.nodes.will([act]);
-        let confirm = confirm.clone();
-        let (_, operation) = site
-            .deploy(move |of| {
-                let confirm = StepSpec { action: confirm.clone(), ..milestone("placement") };
-                vec![task("first", of, 0), needs(confirm, &["first"])]
-            })
-            .await;
-        let mut tx = site.world.store().begin().await.unwrap();
+        let (operation, end) = about_to_confirm(&site, 600_000).await;
         if is_gone {
+            let mut tx = site.world.store().begin().await.unwrap();
             let mut allocation = tx.allocation(site.allocations[1]).await.unwrap();
             allocation.state = AllocationState::Releasing;
             tx.update_allocation(&allocation).await.unwrap();
+            tx.commit().await.unwrap();
         }
         if is_lost {
-            let mut node = tx.node(site.nodes[1]).await.unwrap();
-            node.connectivity = Connectivity::Stale;
-            tx.update_node(&node).await.unwrap();
+            site.goes_away(1).await;
+            site.does_not_return(1).await;
         }
-        tx.commit().await.unwrap();
-        site.until(operation, "first", |step| step.state == StepState::Running && step.detail.is_some()).await;
         end.send(done(json!({}))).unwrap();
         let ended = site.end_of(operation).await;
         let refused = (is_gone || is_lost).then_some("allocation_unreachable");
@@ -201,5 +205,41 @@ async fn a_place_that_is_no_longer_usable_when_its_turn_comes_is_refused() {
         if let Some(fault) = &ended.operation.fault {
             assert!(fault.summary.contains("gpu-2"), "{}", fault.summary);
         }
+    }
+}
+
+/// What becomes of a node that is away when its place is to be confirmed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Then {
+    Returns,
+    DoesNotReturn,
+    StaysAway,
+    IsNotWaitedForAnyMore,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_away_for_a_moment_when_its_place_is_confirmed_is_waited_for() {
+    for (then, state, fault) in [
+        (Then::Returns, OperationState::Succeeded, None),
+        (Then::DoesNotReturn, OperationState::NeedsAttention, Some("allocation_unreachable")),
+        (Then::StaysAway, OperationState::NeedsAttention, Some("allocation_unreachable")),
+        (Then::IsNotWaitedForAnyMore, OperationState::Cancelled, None),
+    ] {
+        let site = Site::of(2).await;
+        let deadline = if then == Then::StaysAway { 10_000 } else { 6_000_000 };
+        let (operation, end) = about_to_confirm(&site, deadline).await;
+        site.goes_away(1).await;
+        end.send(done(json!({}))).unwrap();
+        site.until(operation, "placement", |step| step.detail.as_ref().is_some_and(|text| text.contains("gpu-2")))
+            .await;
+        match then {
+            Then::Returns => site.returns(1).await,
+            Then::DoesNotReturn => site.does_not_return(1).await,
+            Then::StaysAway => {}
+            Then::IsNotWaitedForAnyMore => site.cancel(operation).await,
+        }
+        let ended = site.end_of(operation).await;
+        let placement = &ended.steps["placement"];
+        assert_eq!((ended.operation.state, code(&ended), placement.attempts), (state, fault, 1), "{then:?}");
     }
 }

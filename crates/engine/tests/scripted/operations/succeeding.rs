@@ -2,6 +2,7 @@
 
 use gpuaas_model::{EventKind, Health, MemberEvent, MemberStateName, OperationState, StepState, TaskState, TaskType};
 use gpuaas_planner::{Learned, StepAction, StepSpec};
+use gpuaas_store::TaskFilter;
 use serde_json::json;
 
 use crate::{
@@ -117,4 +118,25 @@ async fn what_a_running_step_says_is_told_once_and_gone_at_its_next_attempt() {
     // Begun, unpacking, waiting for the node, unpacking, ended; begun, waiting, ended.
     assert_eq!((told("install"), told("watch")), (5, 3));
     assert_eq!(ended.steps["install"].attempts, 1, "a node that is lost and comes back answers the same attempt");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_engine_began_another_goes_on_with_under_the_same_task() {
+    let site = Site::of(1).await;
+    // The first engine's channel gets no end.
+    let (_end, act) = held("unpacking");
+    site.world.nodes.will([act]);
+    let (_, operation) = site.deploy(|of| vec![task("install", of, 0)]).await;
+    site.until(operation, "install", |step| step.state == StepState::Running && step.detail.is_some()).await;
+    site.world.engine.stop();
+    site.world.engine.leave().await.unwrap();
+    let successor = site.world.successor().await;
+    successor.join().await.unwrap();
+    let engine = successor.clone();
+    tokio::spawn(async move { engine.run().await });
+    let ended = site.end_of(operation).await;
+    assert_eq!((ended.operation.state, ended.steps["install"].attempts), (OperationState::Succeeded, 1));
+    assert_eq!((site.world.nodes.sent(), ended.tasks["install"].state), (2, TaskState::Succeeded));
+    let filter = TaskFilter { operation: Some(operation), ..TaskFilter::default() };
+    assert_eq!(site.world.store().read().await.unwrap().tasks(&filter).await.unwrap().len(), 1);
 }

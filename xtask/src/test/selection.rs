@@ -1,0 +1,60 @@
+//! Which integration tests run when.
+
+use anyhow::ensure;
+
+use crate::shell;
+
+/// Crates whose integration tests deploy, and need a release for it.
+const DEPLOYING: [&str; 4] = ["gpuaas-app-rke2-effects", "gpuaas-cli", "gpuaas-kube", "gpuaas-standin"];
+/// Integration tests that compute all the time, in a time of their own: it does not matter what runs beside them.
+const COMPUTING: [&str; 1] = ["simulation"];
+
+/// Arguments of `cargo test` that choose integration tests.
+#[derive(Default)]
+pub(super) struct IntegrationTests {
+    /// Those that need a release.
+    pub(super) deploying: Vec<String>,
+    /// Those that keep a core busy.
+    pub(super) computing: Vec<String>,
+    /// The rest.
+    pub(super) others: Vec<String>,
+}
+
+impl IntegrationTests {
+    /// All of them, each once.
+    pub(super) fn of_the_workspace() -> anyhow::Result<Self> {
+        let metadata = cargo_metadata::MetadataCommand::new().current_dir(shell::root()).no_deps().exec()?;
+        let mut chosen = Self::default();
+        let mut names = Vec::new();
+        for package in metadata.workspace_packages() {
+            for target in package.targets.iter().filter(|target| target.is_test()) {
+                ensure!(
+                    !names.contains(&&target.name),
+                    "cargo chooses tests by name, and two crates have {}",
+                    target.name
+                );
+                names.push(&target.name);
+                let of = match () {
+                    () if DEPLOYING.contains(&package.name.as_str()) => &mut chosen.deploying,
+                    () if COMPUTING.contains(&target.name.as_str()) => &mut chosen.computing,
+                    () => &mut chosen.others,
+                };
+                of.extend(["--test".to_owned(), target.name.clone()]);
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_integration_test_is_chosen_once_and_every_exception_exists() {
+        let chosen = IntegrationTests::of_the_workspace().unwrap();
+        assert!([&chosen.deploying, &chosen.computing, &chosen.others].iter().all(|tests| !tests.is_empty()));
+        assert_eq!(chosen.computing, ["--test", "simulation"]);
+        assert!(chosen.deploying.iter().any(|name| name == "platform"));
+    }
+}
