@@ -16,8 +16,9 @@ use super::{
     name::NodeName,
     place::{self, DOMAIN},
     refusal::Refusal,
-    state::State,
+    state::{Journal, State},
     supervisor::console_of,
+    thing::Thing,
 };
 
 /// Longest boot.
@@ -169,6 +170,18 @@ impl Node {
         Supervisor(&self.plan.name).ask(Request::Cut)?;
         Supervisor(&self.plan.name).watch(OFF_MAX, |now| matches!(now.power, Power::Off(_)))?;
         Ok(())
+    }
+
+    /// Makes it anew, as a reimage does: nothing that was written on it is left, and it has another machine id. Name and address stay.
+    pub(crate) fn remake(&self) -> anyhow::Result<Condition> {
+        if !matches!(self.condition()?.power, Power::Off(_)) {
+            self.power_cut()?;
+        }
+        for thing in [Thing::Mounts(self.root()), Thing::Tree(place::data_of(&self.plan.name))] {
+            thing.remove().with_context(|| thing.describe())?;
+        }
+        self.kind.lay(&self.plan, &mut Journal::again()?)?;
+        self.start()
     }
 
     /// Boots it if it is off, and waits until it has booted.

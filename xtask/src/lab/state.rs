@@ -63,6 +63,13 @@ impl Journal {
         Ok(journal)
     }
 
+    /// Goes on with that of the lab that is there.
+    pub(super) fn again() -> anyhow::Result<Self> {
+        let path = place::state_file();
+        let file = OpenOptions::new().append(true).open(&path).with_context(|| path.to_string())?;
+        Ok(Self { file })
+    }
+
     /// Says that this is made next.
     pub(super) fn making(&mut self, thing: Thing) -> anyhow::Result<()> {
         self.write(&Line::Making(thing))
