@@ -4,6 +4,8 @@
 //! or not at all; nothing is rebuilt while the inputs' digest in the marker agrees. The images archive names the genuine
 //! components by digest and place instead of holding them.
 
+pub(crate) mod official;
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt as _;

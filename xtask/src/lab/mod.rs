@@ -119,7 +119,7 @@ fn carry_out(chore: Chore) -> anyhow::Result<()> {
         }
         Chore::Status => status::run(),
         Chore::Shell(options) => Err(node::Lab::there()?.node(&options.node)?.become_shell(&options.command)),
-        Chore::Test(options) => test::run(&options),
+        Chore::Test(options) => test::run(&options).map(drop),
         Chore::Down => {
             let _turn = Turn::take()?;
             down::run()

@@ -56,6 +56,11 @@ pub(super) fn data_of(node: &NodeName) -> Utf8PathBuf {
     Utf8PathBuf::from(DATA).join(node.as_str())
 }
 
+/// What a control plane beside the lab keeps. No node has that name: it is too long.
+pub(super) fn control_plane() -> Utf8PathBuf {
+    Utf8PathBuf::from(DATA).join("control-plane")
+}
+
 /// A group below [`CGROUP`].
 pub(super) fn group(name: &str) -> String {
     format!("{CGROUP}/{name}")

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use anyhow::{Context, bail, ensure};
+use camino::Utf8Path;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -10,6 +11,10 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
+use super::{
+    evidence,
+    prepare::{Part, Prepared},
+};
 use crate::lab::{cgroups, inventory, node::Lab, place, up};
 
 /// Something that is tested on booted nodes.
@@ -18,8 +23,10 @@ pub(crate) struct Story {
     pub(crate) name: &'static str,
     /// Nodes that it needs.
     pub(crate) nodes: u8,
+    /// What is made before the lab is.
+    pub(crate) needs: &'static [Part],
     /// Tells it, in a process of its own.
-    pub(crate) tell: fn(&Lab) -> anyhow::Result<()>,
+    pub(crate) tell: fn(&Lab, &Prepared) -> anyhow::Result<()>,
 }
 
 /// What is played.
@@ -46,6 +53,22 @@ impl Act {
         stories.iter().map(Self::Story).chain([Self::KilledWhileBooting, Self::SupervisorsKilled]).collect()
     }
 
+    /// What is made before it.
+    pub(super) fn needs(&self) -> &'static [Part] {
+        match self {
+            Self::Story(story) => story.needs,
+            Self::KilledWhileBooting | Self::SupervisorsKilled => &[],
+        }
+    }
+
+    /// How many of its checks held when it was played last; an act that is no story is one.
+    pub(super) fn held(&self) -> anyhow::Result<u32> {
+        match self {
+            Self::Story(story) => evidence::held(story.name),
+            Self::KilledWhileBooting | Self::SupervisorsKilled => Ok(1),
+        }
+    }
+
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Story(story) => story.name,
@@ -55,7 +78,7 @@ impl Act {
     }
 
     /// Plays it, until it is over or SIGINT or SIGTERM comes; then nothing of it runs but what the lab itself keeps running.
-    pub(super) fn play(&self) -> anyhow::Result<Outcome> {
+    pub(super) fn play(&self, prepared: &Prepared) -> anyhow::Result<Outcome> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -64,16 +87,17 @@ impl Act {
                 // What is dropped then kills its child.
                 _ = interrupt.recv() => Ok(Outcome::Interrupted),
                 _ = terminate.recv() => Ok(Outcome::Interrupted),
-                played = self.play_through() => played.map(|()| Outcome::Done),
+                played = self.play_through(prepared) => played.map(|()| Outcome::Done),
             }
         })
     }
 
-    async fn play_through(&self) -> anyhow::Result<()> {
+    async fn play_through(&self, prepared: &Prepared) -> anyhow::Result<()> {
         match self {
             Self::Story(story) => {
+                let given = evidence::give(story.name, prepared)?;
                 up_to_its_end(story.nodes).await?;
-                succeeded(&mut told(story)?).await
+                succeeded(&mut told(story, &given)?).await
             }
             Self::KilledWhileBooting => killed_while_booting().await,
             Self::SupervisorsKilled => {
@@ -115,8 +139,8 @@ fn kill_supervisors() -> anyhow::Result<()> {
 }
 
 /// A story as a process; what it starts is the lab's, and ends with it.
-fn told(story: &Story) -> anyhow::Result<Child> {
-    let words = ours_words(&["lab", "story", story.name])?;
+fn told(story: &Story, given: &Utf8Path) -> anyhow::Result<Child> {
+    let words = ours_words(&["lab", "story", story.name, "--given", given.as_str()])?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     began(cgroups::joined(&place::group(place::SERVICES), &words)?.into())
 }

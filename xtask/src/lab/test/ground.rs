@@ -3,11 +3,11 @@
 use std::{
     fs,
     process::{Command, Output, Stdio},
-    time::Instant,
 };
 
 use anyhow::{Context, ensure};
 
+use super::{check::check, prepare::Prepared};
 use crate::{
     lab::{
         node::{Lab, Node},
@@ -20,7 +20,7 @@ use crate::{
 const PLANTED: &str = "/var/lib/gpuaas-lab-planted";
 
 /// Tells it.
-pub(super) fn tell(lab: &Lab) -> anyhow::Result<()> {
+pub(super) fn tell(lab: &Lab, _: &Prepared) -> anyhow::Result<()> {
     let nodes = lab.nodes()?;
     let [first, second, ..] = nodes.as_slice() else { anyhow::bail!("two nodes are needed") };
     check("every node's systemd runs without a failed unit", || each(&nodes, is_whole))?;
@@ -38,14 +38,6 @@ pub(super) fn tell(lab: &Lab) -> anyhow::Result<()> {
     check("a node that switched itself off stays off until it is started", || switched_off(first))?;
     check("a node that is off, or not there, is told so", || refusals(first))?;
     check("everybody reaches everybody as before", || reach(lab, &nodes))
-}
-
-/// Checks one thing, and says how long it took.
-pub(crate) fn check(what: &str, holds: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let began = Instant::now();
-    holds().with_context(|| what.to_owned())?;
-    println!("  ✓ {what:<72} {:>6} ms", began.elapsed().as_millis());
-    Ok(())
 }
 
 fn each(nodes: &[Node], holds: impl Fn(&Node) -> anyhow::Result<()>) -> anyhow::Result<()> {

@@ -6,27 +6,39 @@
 //! Deliberately absent: what is deployed onto the nodes; a story of its own brings that along, with a line in [`STORIES`].
 
 mod act;
+mod check;
+mod cluster;
+mod contract;
+mod control_plane;
+mod evidence;
+mod following;
 mod ground;
+mod prepare;
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use anyhow::{Context, bail, ensure};
+use camino::Utf8PathBuf;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use super::{
     down,
     inventory::Inventory,
     node::Lab,
-    packages,
+    packages, place,
     refusal::{INTERRUPTED, Refusal},
     state::State,
     thing::{self, Thing},
     turn::Turn,
 };
 use act::{Act, Outcome, Story};
+use prepare::{Part, Prepared, Sources};
 
 /// What is told on a lab that is up.
-const STORIES: &[Story] = &[Story { name: "ground", nodes: 3, tell: ground::tell }];
+const STORIES: &[Story] = &[
+    Story { name: "ground", nodes: 3, needs: &[], tell: ground::tell },
+    Story { name: "contract", nodes: 1, needs: &[Part::Contract], tell: contract::tell },
+];
 
 /// Which acts.
 #[derive(clap::Args)]
@@ -34,6 +46,19 @@ pub(crate) struct Options {
     /// Acts by name; all of them where none is named.
     #[arg(value_name = "ACT")]
     acts: Vec<String>,
+    #[command(flatten)]
+    sources: Sources,
+    /// Leave the lab up behind a story that failed, with its control plane.
+    #[arg(long)]
+    keep: bool,
+}
+
+impl Options {
+    /// These acts, on what is built here.
+    pub(crate) fn of(acts: &[&str]) -> Self {
+        let acts = acts.iter().map(|act| (*act).to_owned()).collect();
+        Self { acts, sources: Sources::default(), keep: false }
+    }
 }
 
 /// Which story.
@@ -42,10 +67,12 @@ pub(crate) struct StoryOptions {
     name: String,
     #[arg(long, value_name = "PID")]
     within: i32,
+    #[arg(long, value_name = "FILE")]
+    given: Utf8PathBuf,
 }
 
-/// Plays them.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+/// Plays them; returns how many checks of theirs held.
+pub(crate) fn run(options: &Options) -> anyhow::Result<u32> {
     let all = Act::all(STORIES);
     let names = || all.iter().map(Act::name).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = options.acts.iter().find(|name| !all.iter().any(|act| act.name() == *name)) {
@@ -55,11 +82,15 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     refuse_ruins()?;
     // What they change of the machine stays, and is no part of the lab.
     packages::ensure()?;
-    let mut failed = Vec::new();
-    for act in all.iter().filter(|act| options.acts.is_empty() || options.acts.iter().any(|name| name == act.name())) {
+    let is_meant = |act: &&Act| options.acts.is_empty() || options.acts.iter().any(|name| name == act.name());
+    let acts: Vec<&Act> = all.iter().filter(is_meant).collect();
+    let needs: BTreeSet<Part> = acts.iter().flat_map(|act| act.needs()).copied().collect();
+    let prepared = Prepared::make(&needs, &options.sources)?;
+    let (mut failed, mut held) = (Vec::new(), 0);
+    for act in acts {
         println!("==> {}", act.name());
-        match between_inventories(act) {
-            Ok(()) => {}
+        match between_inventories(act, &prepared, options.keep) {
+            Ok(of_act) => held += of_act,
             Err(error) if error.downcast_ref::<Interrupted>().is_some() => {
                 eprintln!("interrupted; the lab is gone");
                 std::process::exit(INTERRUPTED);
@@ -67,11 +98,14 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             Err(error) => {
                 eprintln!("error: {}: {error:#}", act.name());
                 failed.push((act.name(), error));
+                if options.keep {
+                    break;
+                }
             }
         }
     }
     match failed.pop() {
-        None => Ok(()),
+        None => Ok(held),
         // Its exit code says what kind of failure it was.
         Some((_, error)) if failed.is_empty() => Err(error),
         Some((last, _)) => {
@@ -95,11 +129,17 @@ fn refuse_ruins() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn between_inventories(act: &Act) -> anyhow::Result<()> {
+/// Plays an act; returns how many of its checks held.
+fn between_inventories(act: &Act, prepared: &Prepared, keep: bool) -> anyhow::Result<u32> {
     let before = Inventory::take()?;
     println!("  before: {}", before.counts());
     let began = Instant::now();
-    let outcome = act.play();
+    let outcome = act.play(prepared);
+    if keep && outcome.is_err() {
+        eprintln!("  the lab is left up: `cargo xtask lab shell NODE`, `cargo xtask lab down`");
+        eprintln!("  its control plane, if it has one: export GPUAAS_READY_FILE={}/ready.json", place::control_plane());
+        return outcome.map(|_| 0);
+    }
     let ended = down::run();
     let after = Inventory::take()?;
     let difference = before.until(&after);
@@ -117,7 +157,7 @@ fn between_inventories(act: &Act) -> anyhow::Result<()> {
     ended?;
     ensure!(difference.lines.is_empty(), Refusal::Left(difference.lines));
     match outcome {
-        Outcome::Done => Ok(()),
+        Outcome::Done => act.held(),
         Outcome::Interrupted => Err(Interrupted.into()),
     }
 }
@@ -126,7 +166,13 @@ fn between_inventories(act: &Act) -> anyhow::Result<()> {
 pub(super) fn tell(options: &StoryOptions) -> anyhow::Result<()> {
     bound_to(options.within)?;
     let story = STORIES.iter().find(|story| story.name == options.name).context("no such story")?;
-    (story.tell)(&Lab::there()?)
+    let (lab, given) = (Lab::there()?, evidence::given(&options.given)?);
+    let told = (story.tell)(&lab, &given);
+    if told.is_err() {
+        evidence::gather(&lab, given.evidence());
+    }
+    evidence::keep_held(given.evidence())?;
+    told
 }
 
 /// Ends with the process that has the turn, however that one ends.

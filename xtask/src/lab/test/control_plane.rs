@@ -1,0 +1,259 @@
+//! A control plane beside the lab: `gpuaas server` on this machine, found by nodes at the lab's gateway, and commands against it.
+//!
+//! Guarantees: its rows lie in the lab's own place and its process is one of the lab's, so that both go with the lab. Killed and started again,
+//! it has the same rows and the same addresses. What it says is kept where the story leaves its evidence.
+//!
+//! Deliberately absent: what it is asked for; `following.rs` waits for what comes of it, `cluster.rs` speaks to the clusters that it delivers.
+
+use std::{
+    fs::{self, OpenOptions},
+    io,
+    net::Ipv4Addr,
+    os::unix::net::UnixDatagram,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+use camino::{Utf8Path, Utf8PathBuf};
+use gpuaas_api_types::{Allocation, Enrollment, Operation, OperationDetail, Project, RegisteredNode, Started};
+use serde::de::DeserializeOwned;
+
+use super::{
+    evidence,
+    prepare::{Part, Prepared},
+};
+use crate::lab::{
+    inventory,
+    node::{Lab, Node},
+    place,
+};
+
+/// The project of everything.
+pub(crate) const PROJECT: &str = "lab";
+/// Where the API listens, and where the node channel does.
+const PORTS: (u16, u16) = (7443, 7444);
+/// Longest start.
+const START_MAX: Duration = Duration::from_secs(60);
+/// Longest operation.
+const OPERATION_MAX: Duration = Duration::from_secs(600);
+/// How often a start looks whether the process is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A control plane that runs, or was killed.
+pub(crate) struct ControlPlane {
+    process: Option<Child>,
+    programs: Utf8PathBuf,
+    packages: Utf8PathBuf,
+    kubectl: Option<Utf8PathBuf>,
+    gateway: Ipv4Addr,
+    folder: Utf8PathBuf,
+    evidence: Utf8PathBuf,
+}
+
+/// A command that was refused.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    /// Its exit status.
+    pub(crate) status: i32,
+    /// What it told people.
+    pub(crate) said: String,
+}
+
+impl ControlPlane {
+    /// Starts one without rows and makes [`PROJECT`]. Needs [`Part::Programs`] and [`Part::Packages`].
+    pub(crate) fn start(lab: &Lab, given: &Prepared) -> anyhow::Result<Self> {
+        let folder = place::control_plane();
+        fs::create_dir(&folder).with_context(|| folder.to_string())?;
+        let mut control_plane = Self {
+            process: None,
+            programs: given.path(Part::Programs)?.to_owned(),
+            packages: given.path(Part::Packages)?.to_owned(),
+            kubectl: given.path(Part::Kubectl).ok().map(Utf8Path::to_owned),
+            gateway: lab.gateway(),
+            folder,
+            evidence: given.evidence().to_owned(),
+        };
+        control_plane.again()?;
+        control_plane.gpuaas::<Project>(&["project", "create", PROJECT])?;
+        Ok(control_plane)
+    }
+
+    /// Starts it on the rows that it had; returns when it serves.
+    pub(crate) fn again(&mut self) -> anyhow::Result<()> {
+        self.kill()?;
+        let socket = self.folder.join("notify");
+        match fs::remove_file(&socket) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("its notify socket"),
+            _ => {}
+        }
+        let notices = UnixDatagram::bind(&socket).with_context(|| socket.to_string())?;
+        notices.set_read_timeout(Some(LOOK_EVERY))?;
+        let log = OpenOptions::new().append(true).create(true).open(self.log())?;
+        let (data, began) = (self.folder.join("data"), Instant::now());
+        let mut server = alone(&self.programs.join("gpuaas"), &self.folder);
+        server
+            .args(["server", "--data-dir", data.as_str(), "--ready-file", self.ready_file().as_str()])
+            .args(["--listen", &format!("{}:{}", self.gateway, PORTS.0)])
+            .args(["--channel-listen", &format!("{}:{}", self.gateway, PORTS.1)])
+            .args(["--packages-dir", self.packages.as_str()])
+            .env("NOTIFY_SOCKET", &socket)
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let process = self.process.insert(server.spawn().context("starting gpuaas server")?);
+        let mut notice = [0; 4096];
+        loop {
+            match notices.recv(&mut notice) {
+                Ok(length) if String::from_utf8_lossy(&notice[..length]).lines().any(|line| line == "READY=1") => {
+                    return Ok(());
+                }
+                Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    return Err(error).context("its notices");
+                }
+                _ => {}
+            }
+            if let Some(status) = process.try_wait()? {
+                bail!("gpuaas server ended with {status}; its log: {}", self.log());
+            }
+            ensure!(began.elapsed() < START_MAX, "gpuaas server does not become ready; its log: {}", self.log());
+        }
+    }
+
+    /// Ends it by SIGKILL, if it runs.
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+        if let Some(mut process) = self.process.take() {
+            process.kill().and_then(|()| process.wait()).context("killing gpuaas server")?;
+        }
+        Ok(())
+    }
+
+    /// Its process, while it runs.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
+    /// Where its API is.
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}:{}", self.gateway, PORTS.0)
+    }
+
+    /// What it said, over all its lives.
+    pub(crate) fn log(&self) -> Utf8PathBuf {
+        self.evidence.join("control-plane.log")
+    }
+
+    /// A folder of its own that goes with it.
+    pub(super) fn folder(&self) -> &Utf8Path {
+        &self.folder
+    }
+
+    pub(super) fn kubectl(&self) -> anyhow::Result<&Utf8Path> {
+        self.kubectl.as_deref().context("the story names no need of kubectl")
+    }
+
+    fn ready_file(&self) -> Utf8PathBuf {
+        self.folder.join("ready.json")
+    }
+
+    /// A command of `gpuaas` as the platform's admin, in [`PROJECT`], that prints JSON.
+    pub(super) fn gpuaas_command(&self, words: &[&str]) -> Command {
+        let mut command = alone(&self.programs.join("gpuaas"), &self.folder);
+        command
+            .args(words)
+            .args(["--output", "json"])
+            .env("GPUAAS_READY_FILE", self.ready_file())
+            .env("GPUAAS_PROJECT", PROJECT);
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> anyhow::Result<Output> {
+        self.gpuaas_command(words).output().with_context(|| format!("running gpuaas {}", words.join(" ")))
+    }
+
+    /// Runs a command of `gpuaas` that must succeed; returns what it prints.
+    pub(crate) fn gpuaas<T: DeserializeOwned>(&self, words: &[&str]) -> anyhow::Result<T> {
+        let output = self.run(words)?;
+        ensure!(output.status.success(), told(words, &output));
+        printed(words, &output)
+    }
+
+    /// Runs a command of `gpuaas` that must be refused.
+    pub(crate) fn refused(&self, words: &[&str]) -> anyhow::Result<Refused> {
+        let output = self.run(words)?;
+        ensure!(!output.status.success(), "gpuaas {} was not refused", words.join(" "));
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Ok(Refused { status: output.status.code().context("it was killed")?, said })
+    }
+
+    /// Begins an operation by a command of `gpuaas`.
+    pub(crate) fn begin(&self, words: &[&str]) -> anyhow::Result<Operation> {
+        Ok(self.gpuaas::<Started>(words)?.operation)
+    }
+
+    /// Follows an operation to its end, however that is, also past lives of the control plane.
+    pub(crate) fn ended(&self, operation: &Operation) -> anyhow::Result<OperationDetail> {
+        let longest = format!("{}s", OPERATION_MAX.as_secs());
+        let words = ["operation", "watch", &operation.id, "--timeout", &longest];
+        let output = self.run(&words)?;
+        // One that did not succeed ends the command with 1, and is printed all the same.
+        ensure!(matches!(output.status.code(), Some(0 | 1)), told(&words, &output));
+        printed(&words, &output).with_context(|| told(&words, &output))
+    }
+
+    /// Carries an operation out that must succeed.
+    pub(crate) fn succeeded(&self, words: &[&str]) -> anyhow::Result<OperationDetail> {
+        let detail = self.ended(&self.begin(words)?)?;
+        ensure!(detail.operation.state == "succeeded", evidence::of_operation(self, &detail));
+        Ok(detail)
+    }
+
+    /// Registers a node under its own name; returns what brings it in.
+    pub(crate) fn register(&self, node: &Node) -> anyhow::Result<Enrollment> {
+        Ok(self.gpuaas::<RegisteredNode>(&["node", "register", node.name().as_str()])?.enrollment)
+    }
+
+    /// Runs in the node what an operator runs there; returns what it said.
+    pub(crate) fn enroll(&self, node: &Node, enrollment: &Enrollment) -> anyhow::Result<String> {
+        let said = node.says(&["sh", "-c", &enrollment.command])?;
+        let shown: gpuaas_api_types::Node = self.gpuaas(&["node", "show", node.name().as_str()])?;
+        ensure!(shown.state == "active", "it is {} when the line has ended: {said}", shown.state);
+        Ok(said)
+    }
+
+    /// Registers a node and brings it in.
+    pub(crate) fn bring_in(&self, node: &Node) -> anyhow::Result<()> {
+        self.enroll(node, &self.register(node)?).map(drop)
+    }
+
+    /// Gives a node to [`PROJECT`].
+    pub(crate) fn allocate(&self, node: &Node) -> anyhow::Result<Allocation> {
+        let words = ["allocation", "create", "--node", node.name().as_str(), "--wait", "--timeout", "60s"];
+        let allocation: Allocation = self.gpuaas(&words)?;
+        let Allocation { state, detail, .. } = &allocation;
+        ensure!(state == "active", "it is {state}: {}", detail.as_deref().unwrap_or_default());
+        Ok(allocation)
+    }
+}
+
+/// A program to which nothing of this process' environment says which control plane, cluster or proxy to speak to.
+pub(super) fn alone(program: &Utf8Path, home: &Utf8Path) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy().to_ascii_lowercase();
+        let ours = text.starts_with("gpuaas_") && name != inventory::MARK;
+        if ours || text.ends_with("_proxy") || text == "kubeconfig" {
+            command.env_remove(&name);
+        }
+    }
+    command.env("HOME", home).env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
+    command
+}
+
+fn printed<T: DeserializeOwned>(words: &[&str], output: &Output) -> anyhow::Result<T> {
+    serde_json::from_slice(&output.stdout).with_context(|| format!("gpuaas {} printed something else", words.join(" ")))
+}
+
+fn told(words: &[&str], output: &Output) -> String {
+    let (said, shown) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    format!("gpuaas {} ended with {}:\n{said}{shown}", words.join(" "), output.status)
+}
