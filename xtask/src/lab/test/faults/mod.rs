@@ -77,8 +77,9 @@ const CELLS: &[Cell] = &[
     cell("package-removed", removed::package),
 ];
 
-/// Plays the cells of these names; all of them where none is named.
-pub(super) fn tell(lab: &Lab, given: &Prepared, only: &[String]) -> anyhow::Result<()> {
+/// Plays the cells that are wanted by name; all of them where none is.
+pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
+    let only = given.wanted();
     let cells = CELLS.iter().filter(|cell| only.is_empty() || only.iter().any(|name| name == cell.name));
     let mut world = World::open(lab, given)?;
     let mut table = Table::begin();

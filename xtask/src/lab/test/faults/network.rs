@@ -12,7 +12,7 @@ use super::{
 };
 use crate::lab::{
     node::Node,
-    test::control_plane::{ControlPlane, Site},
+    test::{control_plane::ControlPlane, site::Site},
 };
 
 /// A name that the lab's DNS server does not know.

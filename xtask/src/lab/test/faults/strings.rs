@@ -13,7 +13,7 @@ use super::{
 };
 use crate::lab::{
     node::Node,
-    test::control_plane::{ControlPlane, Site},
+    test::{control_plane::ControlPlane, site::Site},
 };
 
 /// How enrollment strings begin.
