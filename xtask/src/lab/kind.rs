@@ -59,6 +59,9 @@ pub(super) trait Kind: Send + Sync {
     /// Makes what a node keeps over its boots, saying in the journal what is made next.
     fn lay(&self, plan: &Plan, journal: &mut Journal) -> anyhow::Result<()>;
 
+    /// Removes all of that; the node is off.
+    fn wipe(&self, plan: &Plan) -> anyhow::Result<()>;
+
     /// The process of one boot, in the node's cgroup from its first instruction on. It ends with the boot, and tells `NOTIFY_SOCKET` as
     /// `sd_notify` does: `READY=1` when the node has booted, and before that [`LEADER`] if the node's first process is one of this machine's.
     fn boot(&self, plan: &Plan, notify: &Utf8Path) -> anyhow::Result<Command>;

@@ -136,6 +136,18 @@ fn carry_out(chore: Chore) -> anyhow::Result<()> {
     }
 }
 
+/// Whether this machine and this user can hold a lab, and if not why. Root has missing packages installed by it.
+pub(crate) fn can_hold() -> anyhow::Result<()> {
+    ensure!(rustix::process::geteuid().is_root(), Refusal::NotRoot(String::new()));
+    packages::ensure()?;
+    probe::machine().map(drop)
+}
+
+/// Plays these acts of `test`; returns how many of their checks held.
+pub(crate) fn play(acts: &[&str]) -> anyhow::Result<u32> {
+    test::run(&test::Options::of(acts))
+}
+
 /// The lab's turn, or the life of the process that has it: without that one, this one ends too.
 fn turn(within: Option<i32>) -> anyhow::Result<Option<Turn>> {
     match within {

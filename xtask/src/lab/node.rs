@@ -18,7 +18,6 @@ use super::{
     refusal::Refusal,
     state::{Journal, State},
     supervisor::console_of,
-    thing::Thing,
 };
 
 /// Longest boot.
@@ -172,15 +171,13 @@ impl Node {
         Ok(())
     }
 
-    /// Makes it anew, as a reimage does: nothing that was written on it is left, and it has another machine id. Name and address stay.
-    pub(crate) fn remake(&self) -> anyhow::Result<Condition> {
+    /// Switches it off if it is on, makes it anew with nothing of what it had, as another machine of the same name and address, and boots it.
+    pub(crate) fn reimage(&self) -> anyhow::Result<Condition> {
         if !matches!(self.condition()?.power, Power::Off(_)) {
-            self.power_cut()?;
+            self.switch_off()?;
         }
-        for thing in [Thing::Mounts(self.root()), Thing::Tree(place::data_of(&self.plan.name))] {
-            thing.remove().with_context(|| thing.describe())?;
-        }
-        self.kind.lay(&self.plan, &mut Journal::again()?)?;
+        self.kind.wipe(&self.plan).with_context(|| format!("wiping {}", self.plan.name))?;
+        self.kind.lay(&self.plan, &mut Journal::go_on()?)?;
         self.start()
     }
 

@@ -47,6 +47,11 @@ impl Kind for Nspawn {
         tree::lay(plan, &shared, journal)
     }
 
+    fn wipe(&self, plan: &Plan) -> anyhow::Result<()> {
+        Thing::Mounts(place::root_of(&plan.name)).remove()?;
+        Thing::Tree(place::data_of(&plan.name)).remove()
+    }
+
     fn boot(&self, plan: &Plan, notify: &Utf8Path) -> anyhow::Result<Command> {
         let words = words(plan);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();

@@ -64,7 +64,7 @@ impl Journal {
     }
 
     /// Goes on with that of the lab that is there.
-    pub(super) fn again() -> anyhow::Result<Self> {
+    pub(super) fn go_on() -> anyhow::Result<Self> {
         let path = place::state_file();
         let file = OpenOptions::new().append(true).open(&path).with_context(|| path.to_string())?;
         Ok(Self { file })

@@ -104,9 +104,19 @@ fn remove_tree(folder: &Utf8Path) -> anyhow::Result<()> {
     if let Some(mount) = mounts::below(folder)?.first() {
         bail!("{folder} is not removed: {} is still mounted", mount.point);
     }
-    let mut remove = Command::new("rm");
-    remove.args(["--recursive", "--force", "--one-file-system", "--", folder.as_str()]);
-    shell::capture(&mut remove).map(drop)
+    let remove = || {
+        let mut remove = Command::new("rm");
+        remove.args(["--recursive", "--force", "--one-file-system", "--", folder.as_str()]);
+        shell::capture(&mut remove).map(drop)
+    };
+    // Whoever is root in a node may have made a file immutable; then, and only then, is every file asked.
+    remove().or_else(|_| {
+        let mut soften = Command::new("chattr");
+        soften.args(["-R", "-f", "-i", "-a", "--", folder.as_str()]);
+        // It fails at links, which have no such attribute.
+        let _ = soften.status();
+        remove()
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Runs the tests and counts them by kind.
 
+mod booted;
 mod disk;
 mod watched;
 
@@ -41,7 +42,7 @@ pub(crate) struct Options {
     full: bool,
 }
 
-/// Lint first, tests, and the demo last.
+/// Lint first, tests, the demo, and booted machines last.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let began = Instant::now();
     disk::require_room()?;
@@ -71,6 +72,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         fuzz_api::run_bounded()?;
         eprintln!("==> demo --once");
         demo::run(&demo::Options::once())?;
+        match booted::run()? {
+            Ok(held) => *counts.passed.entry(booted::KIND).or_default() += held,
+            Err(why) => counts.figures.push(format!("{}: NOT RUN: {why}", booted::KIND)),
+        }
+    } else {
+        counts.figures.push(format!("{}: NOT RUN: left out of the quick run", booted::KIND));
     }
     counts.print();
     eprintln!("==> all of it took {:.0} s", began.elapsed().as_secs_f64());

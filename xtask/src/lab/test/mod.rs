@@ -15,7 +15,10 @@ mod faults;
 mod figures;
 mod following;
 mod ground;
+mod left;
+mod lifecycle;
 mod prepare;
+mod rke2;
 mod site;
 
 use std::{collections::BTreeSet, time::Instant};
@@ -41,6 +44,13 @@ use prepare::{Part, Prepared, Sources};
 const STORIES: &[Story] = &[
     Story { name: "ground", nodes: 3, needs: &[], tell: ground::tell },
     Story { name: "contract", nodes: 1, needs: &[Part::Contract], tell: contract::tell },
+    Story { name: "lifecycle", nodes: 2, needs: &[Part::Packages, Part::PackagesNewer], tell: lifecycle::tell },
+    Story {
+        name: "rke2",
+        nodes: 3,
+        needs: &[Part::Programs, Part::Packages, Part::Release, Part::Kubectl],
+        tell: rke2::tell,
+    },
 ];
 
 /// What is told when it is asked for by name alone: it takes longer, or is no test.

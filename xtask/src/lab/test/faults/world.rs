@@ -106,7 +106,7 @@ impl<'a> World<'a> {
         if machine.use_ == Use::Running {
             self.running = None;
         }
-        machine.node.remake()?;
+        machine.node.reimage()?;
         machine.trace = trace(&machine.node)?;
         machine.use_ = Use::Taken;
         Ok(machine.node.clone())
