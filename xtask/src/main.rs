@@ -7,6 +7,7 @@ mod fuzz_api;
 mod lab;
 mod lint;
 mod mutants;
+mod package;
 mod release;
 mod shell;
 mod test;
@@ -30,6 +31,8 @@ enum Chore {
     Components(components::ComponentsOptions),
     /// Packages the stand-in distribution as a release directory, and says where it is.
     Release(release::ReleaseChore),
+    /// Makes the packages and archives that machines install, and says where they are.
+    Package(package::Options),
     /// The main job on this machine: a cluster on sandbox nodes, delivered to kubectl.
     Demo(demo::Options),
     /// Real nodes on this machine: each a booted systemd with its own network. Needs root.
@@ -51,6 +54,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Lint => lint::run(),
         Chore::Components(options) => components::run(&options),
         Chore::Release(chore) => release::run(&chore),
+        Chore::Package(options) => package::run(&options),
         Chore::Demo(options) => demo::run(&options),
         Chore::Lab(chore) => lab::run(chore),
         Chore::FuzzApi(options) => fuzz_api::run(&options),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use camino::Utf8Path;
 use gpuaas_host::Host;
+use gpuaas_model::Code;
 use gpuaas_trust::{EnrollmentString, NodeKey, pinned_client_config, sha256_hex};
 use gpuaas_wire::session::{BODY_BYTES_MAX, EnrollRequest, EnrollResponse};
-use http::{Method, Request, header};
+use http::{Method, Request, StatusCode, header};
 use http_body_util::Full;
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
@@ -24,22 +25,38 @@ use crate::{
 const STRING_BYTES_MAX: u64 = 16 * 1_024;
 const ENROLL_PATH: &str = "/api/v1/enroll";
 
-/// The identity that is kept, or a new one for the enrollment string at hand.
-pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<State, AgentError> {
-    let string = match std::env::var("GPUAAS_ENROLL") {
-        Ok(string) => Some(string),
+/// An identity, and whether it was made just now.
+pub(crate) struct Redeemed {
+    pub(crate) state: State,
+    pub(crate) is_new: bool,
+}
+
+/// The identity that is kept, or a new one for the enrollment string at hand. A string that was redeemed here is not redeemed again.
+pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<Redeemed, AgentError> {
+    let text = match std::env::var("GPUAAS_ENROLL") {
+        Ok(text) => Some(text),
         Err(_) => from_file(host, &options.enroll_file).await?,
     };
     let kept = state::load(host).await?;
-    match (string, kept) {
-        (None, Some(kept)) => Ok(kept),
-        (None, None) => Err(AgentError::NotEnrolled(options.enroll_file.to_string())),
-        (Some(string), kept) => {
-            let state = enroll(host, &EnrollmentString::decode(&string)?, kept).await?;
-            host.remove(&options.enroll_file).await?;
-            Ok(state)
+    let Some(text) = text else {
+        let state = kept.ok_or_else(|| AgentError::NotEnrolled(options.enroll_file.to_string()))?;
+        return Ok(Redeemed { state, is_new: false });
+    };
+    let (string, sha256) = (EnrollmentString::decode(&text)?, sha256_hex(text.trim().as_bytes()));
+    let redeemed = match kept {
+        Some(state) if state.identity.enrolled_by.as_deref() == Some(&sha256) => Redeemed { state, is_new: false },
+        Some(state) if !is_of(&string, &state.identity) => {
+            return Err(AgentError::AlreadyEnrolled(state.identity.described()));
         }
-    }
+        kept => Redeemed { state: enroll(host, &string, sha256, kept).await?, is_new: true },
+    };
+    host.remove(&options.enroll_file).await?;
+    Ok(redeemed)
+}
+
+/// Whether the string is for the node that this machine is already.
+fn is_of(string: &EnrollmentString, identity: &Identity) -> bool {
+    string.node == identity.node && string.control_plane == identity.control_plane
 }
 
 async fn from_file(host: &Arc<dyn Host>, path: &Utf8Path) -> Result<Option<String>, AgentError> {
@@ -47,7 +64,12 @@ async fn from_file(host: &Arc<dyn Host>, path: &Utf8Path) -> Result<Option<Strin
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-async fn enroll(host: &Arc<dyn Host>, string: &EnrollmentString, kept: Option<State>) -> Result<State, AgentError> {
+async fn enroll(
+    host: &Arc<dyn Host>,
+    string: &EnrollmentString,
+    sha256: String,
+    kept: Option<State>,
+) -> Result<State, AgentError> {
     // A key that was made for an enrollment whose answer got lost is used again.
     let key = match kept {
         Some(kept) => kept.key,
@@ -63,7 +85,7 @@ async fn enroll(host: &Arc<dyn Host>, string: &EnrollmentString, kept: Option<St
         clock: Some(now()),
     };
     let response = post(string, &request).await?;
-    let identity = checked(string, response)?;
+    let identity = Identity { enrolled_by: Some(sha256), ..checked(string, response)? };
     state::keep(host, &identity).await?;
     tracing::info!(node = %identity.node, "enrolled");
     Ok(State { identity, key })
@@ -85,19 +107,23 @@ async fn post(string: &EnrollmentString, request: &EnrollRequest) -> Result<Enro
         .map_err(|error| AgentError::State(error.to_string()))?;
     let (status, body) = request_once(stream, http, BODY_BYTES_MAX).await?;
     if !status.is_success() {
-        return Err(AgentError::Refused(format!("{status}: {}", problem(&body))));
+        return Err(refusal(status, &body));
     }
     serde_json::from_slice(&body).map_err(|error| AgentError::Refused(format!("its answer makes no sense: {error}")))
 }
 
-/// The sentences of a problem document, or the start of whatever else came back.
-fn problem(body: &[u8]) -> String {
+/// What a problem document says, or the start of whatever else came back.
+fn refusal(status: StatusCode, body: &[u8]) -> AgentError {
     let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |name: &str| value.get(name).and_then(serde_json::Value::as_str);
-    match (text("detail"), text("next")) {
-        (Some(detail), Some(next)) => format!("{detail} ({}); {next}", text("code").unwrap_or_default()),
-        (Some(detail), None) => detail.to_owned(),
-        _ => String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned(),
+    let code = text("code").and_then(|code| code.parse::<Code>().ok());
+    match (text("detail"), code) {
+        (Some(detail), Some(code)) => AgentError::EnrollmentRefused {
+            code,
+            detail: detail.to_owned(),
+            next: text("next").unwrap_or_default().to_owned(),
+        },
+        _ => AgentError::Refused(format!("{status}: {}", String::from_utf8_lossy(&body[..body.len().min(200)]))),
     }
 }
 
@@ -120,5 +146,8 @@ fn checked(string: &EnrollmentString, response: EnrollResponse) -> Result<Identi
         authority: response.authority,
         certificate: response.certificate,
         key_set,
+        name: Some(string.name.clone()),
+        url: Some(string.url.clone()),
+        enrolled_by: None,
     })
 }

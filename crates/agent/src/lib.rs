@@ -29,7 +29,7 @@ mod tunnel;
 mod version;
 
 pub use error::AgentError;
-pub use options::Options;
+pub use options::{Options, Verb};
 
 use std::sync::Arc;
 
@@ -38,10 +38,22 @@ use gpuaas_host::{
     sandbox::{SandboxEnvironment, SandboxHost},
 };
 
-/// Enrolls if need be, then serves the control plane until it is told to end.
+/// Enrolls if need be, then serves the control plane until it is told to end; or does what the options say instead.
 pub async fn run(options: Options) -> Result<(), AgentError> {
     let environment = SandboxEnvironment::from_process()?.ok_or(AgentError::NoHost)?;
     let host: Arc<dyn Host> = Arc::new(SandboxHost::new(environment));
-    let state = enroll::identity(&host, &options).await?;
-    dial::run(host, state).await
+    match options.verb {
+        None => dial::run(host.clone(), enroll::identity(&host, &options).await?.state).await,
+        Some(Verb::Enroll) => {
+            let redeemed = enroll::identity(&host, &options).await?;
+            let how = if redeemed.is_new { "enrolled" } else { "already enrolled" };
+            println!("{how} as {}", redeemed.state.identity.described());
+            Ok(())
+        }
+        Some(Verb::Status) => {
+            let kept = state::load(&host).await?.ok_or_else(|| AgentError::NotEnrolled(options.enroll_file.to_string()))?;
+            print!("{}", kept.identity.lines());
+            Ok(())
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
-use gpuaas_host::{Host, JournalFrom};
+use gpuaas_host::{Host, JournalFrom, notify_ready, notify_status};
 use gpuaas_model::Code;
 use gpuaas_trust::{Envelope, SignedKeySet};
 use gpuaas_wire::{
@@ -62,6 +62,10 @@ impl Service {
     }
 
     async fn hello(&self) -> Result<Answer, Refusal> {
+        if matches!(self.connection, ConnectionKind::Control) {
+            // Whoever asks has let this node in. Not every init wants to know.
+            let _ = notify_status(&format!("connected to {}", self.channel)).and_then(|()| notify_ready());
+        }
         let facts = self.host.facts().await.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;
         Ok(json(&Hello {
             agent_version: version::version().to_owned(),

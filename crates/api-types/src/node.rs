@@ -103,6 +103,8 @@ pub struct RegisterNode {
 pub struct Enrollment {
     /// The string; works once, for this node, for fifteen minutes.
     pub string: String,
+    /// What root runs on the machine; the string is in it.
+    pub command: String,
 }
 
 /// A registered machine and the string that brings it in.

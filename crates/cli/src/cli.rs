@@ -193,6 +193,9 @@ pub(crate) struct Server {
     /// Where artifacts lie; in the data directory when absent
     #[arg(long, env = "GPUAAS_ARTIFACTS_DIR", hide_env_values = true, value_name = "DIR")]
     pub(crate) artifacts_dir: Option<PathBuf>,
+    /// Packages that machines are brought in with, as `cargo xtask package` makes them; those that came with this program when absent
+    #[arg(long, env = "GPUAAS_PACKAGES_DIR", hide_env_values = true, value_name = "DIR")]
+    pub(crate) packages_dir: Option<PathBuf>,
     /// Authorities, PEM, that servers of releases must prove themselves by
     #[arg(
         long,

@@ -16,5 +16,5 @@ mod unit;
 pub use error::{HostError, no_room};
 pub use file::{Changed, FileSpec};
 pub use host::{Command, CommandEnd, Facts, Host, Process};
-pub use ready::notify_ready;
+pub use ready::{notify_ready, notify_status};
 pub use unit::{JournalFrom, JournalLine, UnitStatus};

@@ -87,6 +87,8 @@ text_enum! {
         EnrollmentForeign = "enrollment_foreign",
         /// That is no enrollment token.
         EnrollmentInvalid = "enrollment_invalid",
+        /// This control plane has no packages to bring machines in with.
+        PackagesMissing = "packages_missing",
         /// The node's clock is further from the control plane's than the named limit.
         ClockSkewed = "clock_skewed",
         /// A node's certificate has expired: it may be renewed, and does nothing else.
@@ -178,7 +180,7 @@ impl Code {
             Self::Unauthenticated => 401,
             Self::Forbidden | Self::EnrollmentForeign | Self::CertificateExpired => 403,
             Self::RateLimited => 429,
-            Self::NotFound => 404,
+            Self::NotFound | Self::PackagesMissing => 404,
             Self::MethodNotAllowed => 405,
             Self::BodyTooSlow => 408,
             Self::NameTaken

@@ -11,6 +11,7 @@ mod code;
 mod event;
 mod fault;
 mod id;
+mod install;
 mod member;
 mod name;
 mod node;
@@ -34,6 +35,7 @@ pub use id::{
     AccessGrantId, AllocationId, ArtifactId, CorrelationId, EnrollmentId, IdParseError, MemberId, NodeId, OperationId,
     ProjectId, ReplicaId, SecretId, ServiceAccountId, StepId, TaskId, TokenId, WorkloadId,
 };
+pub use install::InstallFault;
 pub use member::{MemberEvent, MemberState, MemberStateName};
 pub use name::{Name, NameError};
 pub use node::{Connectivity, NodeEvent, NodeState};

@@ -2,10 +2,10 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
-use gpuaas_api::Paces;
+use gpuaas_api::{Paces, SUMS_FILE};
 use gpuaas_app_rke2::Deadlines;
 use gpuaas_artifacts::{ArtifactStore, SYSTEM_CA_BUNDLE, Users};
 use gpuaas_store::StoreOptions;
@@ -42,6 +42,8 @@ pub struct ServerOptions {
     pub sealing_key_file: Option<PathBuf>,
     /// Where artifacts lie; in the data directory when absent. Replicas share it.
     pub artifacts_dir: Option<PathBuf>,
+    /// Where the packages lie that machines are brought in with, as `cargo xtask package` makes them; none are handed out when absent.
+    pub packages_dir: Option<PathBuf>,
     /// The authorities, PEM, that servers of releases must prove themselves by.
     pub release_ca_bundle: PathBuf,
     /// How often one may ask.
@@ -64,6 +66,7 @@ impl ServerOptions {
             store_url: None,
             sealing_key_file: None,
             artifacts_dir: None,
+            packages_dir: None,
             release_ca_bundle: SYSTEM_CA_BUNDLE.into(),
             paces: Paces::USUAL,
             rke2_deadlines: Deadlines::default(),
@@ -75,6 +78,7 @@ impl ServerOptions {
         let mut problems: Vec<ServerError> = Vec::new();
         problems.extend(data_dir::look_at(&self.data_dir).err());
         problems.extend(data_dir::look_at_key(self).err());
+        problems.extend(self.packages_dir.as_deref().and_then(packages_problem));
         problems
     }
 
@@ -106,6 +110,12 @@ impl ServerOptions {
         let name = self.public_url.as_deref().and_then(host);
         name.map_or_else(|| bound.to_string(), |name| format!("{name}:{}", bound.port()))
     }
+}
+
+/// What is wrong with a folder of packages that was named.
+fn packages_problem(folder: &Path) -> Option<ServerError> {
+    let sums = folder.join(SUMS_FILE);
+    std::fs::metadata(&sums).err().map(|source| ServerError::Packages { folder: folder.to_owned(), source })
 }
 
 /// The host of a URL.

@@ -128,6 +128,7 @@ fn kind(binary: &str, name: &str) -> &'static str {
         }
         () if binary.contains("sandbox_contract") => "host contract",
         () if says("replicas::") => "replicas",
+        () if binary.contains("platform") && name.starts_with("install::") => "installation",
         () if binary.contains("platform") && name.starts_with("kills::") => "crash cells",
         () if binary.contains("platform") && name.starts_with("roles::") => "roles × routes",
         () if says("property") || says("random") => "property",

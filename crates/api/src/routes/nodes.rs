@@ -6,7 +6,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use gpuaas_api_types::{List, Node, Ping, RegisterNode, RegisteredNode};
+use gpuaas_api_types::{Enrollment, List, Node, Ping, RegisterNode, RegisteredNode};
 use gpuaas_engine::commands::{node, ping};
 use gpuaas_model::Code;
 use gpuaas_store::{NodeFilter, NodeRecord};
@@ -85,7 +85,7 @@ pub(crate) async fn register_node(
     Body(ask): Body<RegisterNode>,
 ) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
     let registered = node::register(&state.engine, &caller, name(&ask.name)?, ask.region, ask.labels).await?;
-    Ok((StatusCode::CREATED, shown(registered)))
+    Ok((StatusCode::CREATED, shown(&state, registered)))
 }
 
 /// A node.
@@ -124,7 +124,7 @@ pub(crate) async fn issue_enrollment(
     IfMatch(seen): IfMatch,
 ) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
     let id = find(&state, &key).await?.id;
-    Ok((StatusCode::CREATED, shown(node::issue_enrollment(&state.engine, &caller, id, &seen).await?)))
+    Ok((StatusCode::CREATED, shown(&state, node::issue_enrollment(&state.engine, &caller, id, &seen).await?)))
 }
 
 /// Sends a signed no-op and waits for its result.
@@ -165,15 +165,16 @@ pub(crate) async fn reset_node(
     IfMatch(seen): IfMatch,
 ) -> Result<Json<RegisteredNode>, ApiProblem> {
     let id = find(&state, &key).await?.id;
-    Ok(shown(node::reset(&state.engine, &caller, id, &seen).await?))
+    Ok(shown(&state, node::reset(&state.engine, &caller, id, &seen).await?))
 }
 
 async fn find(state: &ApiState, key: &str) -> Result<NodeRecord, ApiProblem> {
     lookup::node(&mut state.engine.store().read().await?, key).await
 }
 
-fn shown((record, string): (NodeRecord, SecretText)) -> Json<RegisteredNode> {
-    let enrollment = gpuaas_api_types::Enrollment { string: string.expose().to_owned() };
+fn shown(state: &ApiState, (record, string): (NodeRecord, SecretText)) -> Json<RegisteredNode> {
+    let command = state.install.command(&state.engine.endpoints().api_url, &string);
+    let enrollment = Enrollment { string: string.expose().to_owned(), command };
     Json(RegisteredNode { node: convert::node(record), enrollment })
 }
 

@@ -15,7 +15,7 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Register a machine and print the string that brings it in
+    /// Register a machine and print the line that brings it in
     Register {
         /// 1 to 63 of a-z, 0-9 and -
         name: String,
@@ -43,7 +43,7 @@ pub(crate) enum Verb {
         #[arg(long)]
         etag: bool,
     },
-    /// Issue a new enrollment string; earlier ones stop working
+    /// Print a new line that brings the machine in; earlier ones stop working
     Enroll {
         /// Name or id
         node: String,
@@ -99,11 +99,13 @@ fn pairs(labels: &[String]) -> Result<BTreeMap<String, String>, ClientError> {
 
 fn enrolling(format: Format, registered: &RegisteredNode) -> anyhow::Result<()> {
     if format == Format::Table {
-        eprintln!(
-            "Node {} is {}. Its agent takes this string once, within 15 minutes:",
-            registered.node.name, registered.node.state
-        );
-        println!("{}", registered.enrollment.string);
+        let (node, command) = (&registered.node, &registered.enrollment.command);
+        eprintln!("Node {} is {}. On the machine, as root, once within 15 minutes:\n", node.name, node.state);
+        println!("  {command}");
+        if output::is_watched() {
+            output::copy(command);
+            eprintln!("\n(copied to the clipboard, where the terminal allows it)");
+        }
         return Ok(());
     }
     output::one(format, registered, |_| String::new(), &registered.node.name)

@@ -16,6 +16,7 @@ mod health;
 mod hostile;
 mod hostile_nodes;
 mod idempotency;
+mod install;
 mod keys;
 mod kills;
 mod kubectl;
