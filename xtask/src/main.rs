@@ -28,7 +28,7 @@ enum Chore {
     /// Checks form: rustfmt, clippy, dependencies, layers, file sizes, purity, uncovered API operations.
     Lint,
     /// Builds (or finds, or downloads) the genuine Kubernetes components, and says where they are.
-    Components(components::ComponentsOptions),
+    Components(components::ComponentsChore),
     /// Packages the stand-in distribution as a release directory, and says where it is.
     Release(release::ReleaseChore),
     /// Makes the packages and archives that machines install, and says where they are.
@@ -52,7 +52,7 @@ enum Chore {
 fn main() -> anyhow::Result<()> {
     match Menu::parse().chore {
         Chore::Lint => lint::run(),
-        Chore::Components(options) => components::run(&options),
+        Chore::Components(chore) => components::run(&chore),
         Chore::Release(chore) => release::run(&chore),
         Chore::Package(options) => package::run(&options),
         Chore::Demo(options) => demo::run(&options),

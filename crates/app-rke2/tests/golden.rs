@@ -108,11 +108,16 @@ fn golden_configurations_are_what_is_written_on_nodes() {
         "cluster_cidr": "10.52.0.0/16", "service_cidr": "10.53.0.0/16",
     });
     let all = workload(all, pending());
+    // Seed 003: nodes register at a name that stays when the server's machine does not.
+    let named = json!({ "registration_address": "rke2.example", "tls_san": ["10.9.0.1", "rke2.example"] });
+    let named = workload(named, pending());
     settings().bind(|| {
         assert_snapshot!("config_server", config_of("server-1/configure", &plain));
         assert_snapshot!("config_agent", config_of("agent-2/configure", &plain));
         assert_snapshot!("config_server_all_settings", config_of("server-1/configure", &all));
         assert_snapshot!("config_agent_all_settings", config_of("agent-1/configure", &all));
+        assert_snapshot!("config_server_registration_address", config_of("server-1/configure", &named));
+        assert_snapshot!("config_agent_registration_address", config_of("agent-1/configure", &named));
     });
 }
 

@@ -48,9 +48,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     disk::require_room()?;
     lint::run()?;
     // Tests that deploy need genuine Kubernetes parts: minutes once, then they lie in the cache.
-    let components = components::ensure(&components::ComponentsOptions { download: false, dir: None })?;
+    let components = components::ensure(
+        &components::ComponentsOptions { download: false, dir: None },
+        components::Part::ControlPlane,
+    )?;
     let genuine = components.dir.clone();
-    let release_options = release::ReleaseOptions { components, rke2: None, profile: "dev".to_owned(), out: None };
+    let release_options =
+        release::ReleaseOptions { components, node: None, rke2: None, profile: "dev".to_owned(), out: None };
     let release = release::build(&release_options)?;
     let mut counts = Counts::default();
     let arguments = ["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"];
