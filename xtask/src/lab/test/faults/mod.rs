@@ -23,8 +23,9 @@ mod world;
 use std::time::Instant;
 
 use anyhow::ensure;
+use camino::Utf8Path;
 
-use super::prepare::Prepared;
+use super::{check, evidence, prepare::Prepared};
 use crate::lab::node::Lab;
 use table::{Table, Told};
 use world::World;
@@ -87,9 +88,21 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
         let began = Instant::now();
         let told = (cell.play)(&mut world);
         table.row(cell.name, began.elapsed(), &told);
-        world.settle()?;
+        match told {
+            Ok(_) => check::count(1),
+            Err(_) => gather(lab, &given.evidence().join(cell.name)),
+        }
+        world.settle();
     }
     table.end()
+}
+
+/// Keeps what the nodes have to say of a cell that failed, before they are made anew.
+fn gather(lab: &Lab, folder: &Utf8Path) {
+    match std::fs::create_dir_all(folder) {
+        Ok(()) => evidence::gather(lab, folder),
+        Err(error) => eprintln!("    {folder}: {error}"),
+    }
 }
 
 /// Names that no cell has are a mistake.

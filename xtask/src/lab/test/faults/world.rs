@@ -106,26 +106,28 @@ impl<'a> World<'a> {
         if machine.use_ == Use::Running {
             self.running = None;
         }
+        if machine.node.condition()?.power == Power::On {
+            machine.node.power_cut()?;
+        }
         machine.node.reimage()?;
         machine.trace = trace(&machine.node)?;
         machine.use_ = Use::Taken;
         Ok(machine.node.clone())
     }
 
-    /// Sees to what a cell left: what is as it was goes on, everything else ends.
-    pub(super) fn settle(&mut self) -> anyhow::Result<()> {
+    /// Sees to what a cell left: what is as it was goes on, everything else ends. A node of which nothing is heard is told by who wants it next.
+    pub(super) fn settle(&mut self) {
         for machine in self.machines.iter_mut().filter(|machine| machine.use_ == Use::Taken) {
-            let is_on = machine.node.condition()?.power == Power::On;
+            let is_on = machine.node.condition().is_ok_and(|now| now.power == Power::On);
             if is_on && trace(&machine.node).is_ok_and(|now| now == machine.trace) {
                 machine.use_ = Use::Idle;
                 continue;
             }
             machine.use_ = Use::Spent;
-            if is_on {
-                machine.node.power_cut()?;
+            if is_on && let Err(error) = machine.node.power_cut() {
+                eprintln!("    {}: {error:#}", machine.node.name());
             }
         }
-        Ok(())
     }
 
     /// Lets a workload run on for a later cell.
@@ -173,7 +175,7 @@ impl<'a> World<'a> {
     pub(super) fn enrolled_on(&mut self, node: Rc<Node>, tag: &str) -> anyhow::Result<Member> {
         let (name, enrollment) = self.line(tag)?;
         in_shell(&node, &enrollment.command)?.well_with(&["connected to "])?;
-        ensure!(self.shown(&name)?.state == "active", "{name} is {} when its line has ended", self.shown(&name)?.state);
+        self.connects(&name)?;
         Ok(Member { node, name, enrollment })
     }
 
@@ -201,6 +203,19 @@ impl<'a> World<'a> {
     /// A node as the control plane shows it.
     pub(super) fn shown(&self, name: &str) -> anyhow::Result<Shown> {
         self.platform.gpuaas(&["node", "show", name])
+    }
+
+    /// Waits until a node is active and connected: its agent knows a moment before the rows do.
+    pub(super) fn connects(&self, name: &str) -> anyhow::Result<()> {
+        let look = || {
+            let now = self.shown(name)?;
+            Ok((now.state == "active" && now.connectivity == "connected").then_some(()))
+        };
+        // Mostly it is there, and nothing is followed.
+        match look()? {
+            Some(()) => Ok(()),
+            None => self.platform.until(&format!("{name} is active and connected"), PATIENCE, look),
+        }
     }
 
     /// Begins a deployment.
