@@ -38,7 +38,7 @@ pub(super) fn ensure() -> anyhow::Result<()> {
 /// Makes sure that the library is there by which programs see another time, and says where.
 pub(super) fn faketime() -> anyhow::Result<Utf8PathBuf> {
     let library = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
-    installed(&[(&library, "libfaketime")])?;
+    installed(&[(library.as_str(), "libfaketime")])?;
     Ok(library.into())
 }
 

@@ -130,7 +130,7 @@ fn block(world: &mut World<'_>, of: &Block) -> anyhow::Result<Told> {
     let (source, evidence) = told.map(|told| (said(told.evidence_source.as_ref()), said(told.evidence.as_ref()))).unwrap_or_default();
     ensure!(source == format!("preflight {}", of.check) && evidence.contains(of.evidence), "{source}: {evidence}");
     let resume = format!("gpuaas workload resume {workload}");
-    ensure!(told.is_some_and(|told| told.command.as_deref() == Some(&resume)), "it does not say how to go on: {told:?}");
+    ensure!(told.is_some_and(|told| told.command.as_deref() == Some(resume.as_str())), "it does not say how to go on: {told:?}");
     let installed = in_shell(&member.node, "ls /usr/local/bin/rke2 /usr/local/lib/systemd/system/rke2-server.service 2>/dev/null")?.out;
     ensure!(installed.is_empty(), "something was installed: {installed}");
     says(&member.node, of.fix)?;

@@ -112,9 +112,9 @@ pub(super) fn at_two_machines_at_once(world: &mut World<'_>) -> anyhow::Result<T
     let (one, other) = (world.machine()?, world.machine()?);
     let (name, enrollment) = world.line("one-of-two")?;
     let timed = format!("b=$(date +%s%3N); {}; s=$?; echo $b $(date +%s%3N) >/tmp/ran; exit $s", enrollment.command);
-    let (first, second): (&Node, &Node) = (&one, &other);
+    let (first, second, timed): (&Node, &Node, &str) = (&one, &other, &timed);
     let ends = std::thread::scope(|scope| {
-        let runs = [first, second].map(|node| scope.spawn(|| in_shell(node, &timed)));
+        let runs = [first, second].map(|node| scope.spawn(move || in_shell(node, timed)));
         runs.map(|run| run.join().map_err(|_| anyhow::anyhow!("a run panicked")))
     });
     let [first_said, second_said] = ends;

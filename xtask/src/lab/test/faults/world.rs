@@ -88,7 +88,7 @@ impl<'a> World<'a> {
     pub(super) fn open(lab: &'a Lab, given: &'a Prepared) -> anyhow::Result<Self> {
         let platform = ControlPlane::start(lab, given)?;
         platform.gpuaas::<serde_json::Value>(&["artifact", "import", "rke2", given.path(Part::Release)?.as_str()])?;
-        let machine = |node: Node| Ok(Machine { trace: trace(&node)?, node: Rc::new(node), use_: Use::Idle });
+        let machine = |node: Node| anyhow::Ok(Machine { trace: trace(&node)?, node: Rc::new(node), use_: Use::Idle });
         let machines = lab.nodes()?.into_iter().map(machine).collect::<anyhow::Result<_>>()?;
         Ok(Self { lab, given, platform, machines, running: None, lines: 0 })
     }

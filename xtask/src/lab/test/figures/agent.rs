@@ -35,8 +35,8 @@ pub(super) fn idle(node: &Node) -> anyhow::Result<[Figure; 2]> {
 /// Memory after many no-ops, each signed, sent, written down and answered.
 pub(super) fn after_tasks(platform: &ControlPlane, node: &Node) -> anyhow::Result<[Figure; 2]> {
     let agent = agent_of(node)?;
-    let words = ["node", "ping", node.name().as_str(), "--count", &TASKS.to_string()];
-    let pings: Vec<Ping> = platform.gpuaas(&words)?;
+    let count = TASKS.to_string();
+    let pings: Vec<Ping> = platform.gpuaas(&["node", "ping", node.name().as_str(), "--count", &count])?;
     anyhow::ensure!(pings.len() == TASKS as usize, "{} of {TASKS} were answered", pings.len());
     let trips = pings.iter().map(|ping| ping.round_trip_us as f64 / 1_000.0).collect();
     anyhow::ensure!(agent_of(node)? == agent, "the agent was started again meanwhile");
