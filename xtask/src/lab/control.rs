@@ -132,10 +132,18 @@ async fn say(write: &mut OwnedWriteHalf, what: &impl Serialize) -> std::io::Resu
     write.write_all(line.as_bytes()).await
 }
 
-/// A supervisor, for whoever asks it something.
-pub(super) struct Supervisor<'a>(pub(super) &'a NodeName);
+/// A node's supervisor, for whoever asks it something.
+pub(super) struct Supervisor {
+    node: String,
+    socket: Utf8PathBuf,
+}
 
-impl Supervisor<'_> {
+impl Supervisor {
+    /// That of this node, whether it lives or not.
+    pub(super) fn of(node: &NodeName) -> Self {
+        Self { node: node.to_string(), socket: socket_of(node) }
+    }
+
     /// The node's condition.
     pub(super) fn condition(&self) -> anyhow::Result<Condition> {
         self.watch(SILENCE_MAX, |_| true)
@@ -145,33 +153,65 @@ impl Supervisor<'_> {
     pub(super) fn ask(&self, request: Request) -> anyhow::Result<()> {
         let mut line = String::new();
         self.send(request)?.read_line(&mut line).context("the supervisor's answer")?;
-        ensure!(!line.is_empty(), "the supervisor of {} did not take it", self.0);
+        ensure!(!line.is_empty(), "the supervisor of {} did not take it", self.node);
         Ok(())
     }
 
-    /// The first condition that is looked for, or the last one before the time was over.
+    /// The first condition that is looked for; an error where none comes within that time.
     pub(super) fn watch(&self, longest: Duration, is_it: impl Fn(&Condition) -> bool) -> anyhow::Result<Condition> {
         let began = Instant::now();
         let mut lines = self.send(Request::Watch)?;
         loop {
             let mut line = String::new();
-            let read = lines.read_line(&mut line).with_context(|| format!("the supervisor of {} is silent", self.0))?;
-            ensure!(read > 0, "the supervisor of {} has ended", self.0);
+            let read =
+                lines.read_line(&mut line).with_context(|| format!("the supervisor of {} is silent", self.node))?;
+            ensure!(read > 0, "the supervisor of {} has ended", self.node);
             let condition: Condition = serde_json::from_str(&line).context("what the supervisor says")?;
             if is_it(&condition) {
                 return Ok(condition);
             }
             if began.elapsed() > longest {
-                bail!("{} is {} after {} s", self.0, condition.words(), longest.as_secs());
+                bail!("{} is {} after {} s", self.node, condition.words(), longest.as_secs());
             }
         }
     }
 
     fn send(&self, request: Request) -> anyhow::Result<BufReader<UnixStream>> {
-        let path = socket_of(self.0);
-        let mut stream = UnixStream::connect(&path).with_context(|| format!("{} has no supervisor", self.0))?;
+        let stream = UnixStream::connect(&self.socket);
+        let mut stream = stream.with_context(|| format!("{} has no supervisor", self.node))?;
         stream.set_read_timeout(Some(SILENCE_MAX))?;
         stream.write_all(format!("{}\n", serde_json::to_string(&request)?).as_bytes())?;
         Ok(BufReader::new(stream))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_watches_is_told_of_every_change_and_a_request_is_taken_before_it_is_answered() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = Utf8PathBuf::from_path_buf(folder.path().join("control")).expect("a text");
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let booting = Condition { power: Power::Booting, boots: 1, leader: None, boot_ms: None };
+        let (condition, watched) = watch::channel(booting.clone());
+        let (sender, mut requests) = mpsc::channel(1);
+        let listener = runtime.block_on(async { UnixListener::bind(&socket) }).expect("a socket");
+        runtime.spawn(serve(listener, watched, sender));
+        let supervisor = Supervisor { node: "node-1".to_owned(), socket };
+        assert_eq!(supervisor.condition().expect("it answers"), booting);
+        supervisor.ask(Request::Cut).expect("it takes it");
+        assert_eq!(requests.try_recv(), Ok(Request::Cut));
+        let changed =
+            std::thread::spawn(move || supervisor.watch(Duration::from_secs(60), |now| now.power == Power::On));
+        condition.send_modify(|now| (now.power, now.leader) = (Power::On, Some(7)));
+        assert_eq!(changed.join().expect("it ends").expect("it is told").leader, Some(7));
+    }
+
+    #[test]
+    fn a_supervisor_that_is_gone_is_named() {
+        let supervisor = Supervisor { node: "node-1".to_owned(), socket: "/run/gpuaas-lab-never".into() };
+        assert!(supervisor.condition().expect_err("nobody is there").to_string().contains("node-1 has no supervisor"));
     }
 }

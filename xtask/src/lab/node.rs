@@ -88,7 +88,7 @@ impl Node {
 
     /// How it fares.
     pub(crate) fn condition(&self) -> anyhow::Result<Condition> {
-        Supervisor(&self.plan.name).condition()
+        Supervisor::of(&self.plan.name).condition()
     }
 
     /// Runs a command inside as root, within [`RUN_MAX`], and returns how it ended and what it wrote.
@@ -160,14 +160,14 @@ impl Node {
     /// Switches it off from inside, in order, and waits until it is off.
     pub(crate) fn switch_off(&self) -> anyhow::Result<()> {
         let _ = self.run(&["systemctl", "poweroff"])?;
-        Supervisor(&self.plan.name).watch(OFF_MAX, |now| matches!(now.power, Power::Off(_)))?;
+        Supervisor::of(&self.plan.name).watch(OFF_MAX, |now| matches!(now.power, Power::Off(_)))?;
         Ok(())
     }
 
     /// Ends every process of it at once; what they had not written is lost. The disk's own caches are not.
     pub(crate) fn power_cut(&self) -> anyhow::Result<()> {
-        Supervisor(&self.plan.name).ask(Request::Cut)?;
-        Supervisor(&self.plan.name).watch(OFF_MAX, |now| matches!(now.power, Power::Off(_)))?;
+        Supervisor::of(&self.plan.name).ask(Request::Cut)?;
+        Supervisor::of(&self.plan.name).watch(OFF_MAX, |now| matches!(now.power, Power::Off(_)))?;
         Ok(())
     }
 
@@ -187,7 +187,7 @@ impl Node {
         if before.power == Power::On {
             return Ok(before);
         }
-        Supervisor(&self.plan.name).ask(Request::Start)?;
+        Supervisor::of(&self.plan.name).ask(Request::Start)?;
         self.await_boot_after(if before.power == Power::Booting { before.boots - 1 } else { before.boots })
     }
 
@@ -199,7 +199,7 @@ impl Node {
             why,
             console: console_of(&self.plan.name).into_string(),
         };
-        match Supervisor(&self.plan.name).watch(BOOT_MAX, is_done) {
+        match Supervisor::of(&self.plan.name).watch(BOOT_MAX, is_done) {
             Ok(now) if now.power == Power::On => Ok(now),
             Ok(now) => Err(not_booted(now.words()).into()),
             Err(error) => Err(not_booted(format!("{error:#}")).into()),

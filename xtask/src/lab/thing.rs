@@ -8,7 +8,7 @@ use anyhow::{Context, bail, ensure};
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
-use super::{cgroups, hosts_file, mounts, network, place, rootfs};
+use super::{cgroups, hosts_file, mounts, network, nspawn, place, rootfs};
 use crate::shell;
 
 /// One thing. Their order is the order of removal: nothing is used any more when its turn comes.
@@ -55,6 +55,20 @@ impl Thing {
         }
     }
 
+    /// Of a folder or of mounts: whether there is anything of it.
+    pub(super) fn is_there(&self) -> bool {
+        match self {
+            Self::Mounts(folder) => mounts::below(folder).is_ok_and(|mounts| !mounts.is_empty()),
+            Self::Tree(folder) | Self::Folder(folder) => folder.exists(),
+            Self::Supervisors(_)
+            | Self::Processes(_)
+            | Self::Rule(_)
+            | Self::HostsFile
+            | Self::Link(_)
+            | Self::Cgroup(_) => true,
+        }
+    }
+
     /// For people.
     pub(super) fn describe(&self) -> String {
         match self {
@@ -84,15 +98,11 @@ pub(super) fn found() -> anyhow::Result<BTreeSet<Thing>> {
         found.insert(Thing::HostsFile);
     }
     found.extend(network::links()?.into_iter().map(Thing::Link));
-    for folder in
-        [Utf8PathBuf::from(place::RUN), Utf8PathBuf::from(place::DATA)].into_iter().chain(rootfs::unfinished()?)
-    {
-        if !mounts::below(&folder)?.is_empty() {
-            found.insert(Thing::Mounts(folder.clone()));
-        }
-        if folder.exists() {
-            found.insert(Thing::Tree(folder));
-        }
+    found.extend(nspawn::traces());
+    let folders = [place::RUN, place::DATA].map(Utf8PathBuf::from).into_iter().chain(rootfs::unfinished()?);
+    for folder in folders {
+        let things = [Thing::Mounts(folder.clone()), Thing::Tree(folder)];
+        found.extend(things.into_iter().filter(Thing::is_there));
     }
     Ok(found)
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, bail, ensure};
 
 use super::{
     cgroups,
-    control::{Condition, Power},
+    control::Power,
     dns,
     kind::{self, Kind, Plan},
     name::NodeName,
@@ -49,7 +49,7 @@ pub(super) fn run(nodes: u8) -> anyhow::Result<()> {
     let began = Instant::now();
     let state = make(&shape)?;
     for name in &shape.nodes {
-        report(&Node::of(&state, name)?, None)?;
+        report(&Node::of(&state, name)?)?;
     }
     println!("  {} nodes on {} in {:.1} s", shape.nodes.len(), shape.subnet, began.elapsed().as_secs_f64());
     Ok(())
@@ -70,7 +70,7 @@ fn again(state: &State, names: &[NodeName]) -> anyhow::Result<()> {
             println!("  {name} is {}: starting it", before.words());
             node.start()?;
         }
-        report(&node, Some(before))?;
+        report(&node)?;
     }
     Ok(())
 }
@@ -154,8 +154,8 @@ fn start(plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
 }
 
 /// Says how a node came up, and which units of it did not.
-fn report(node: &Node, known: Option<Condition>) -> anyhow::Result<()> {
-    let condition = known.map_or_else(|| node.condition(), Ok)?;
+fn report(node: &Node) -> anyhow::Result<()> {
+    let condition = node.condition()?;
     let booted = condition.boot_ms.map_or_else(String::new, |ms| format!("booted in {:.1} s", ms as f64 / 1_000.0));
     let state = node.run(&["systemctl", "is-system-running", "--wait"])?;
     let state = String::from_utf8_lossy(&state.stdout).trim().to_owned();

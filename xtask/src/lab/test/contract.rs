@@ -66,12 +66,8 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     check(&format!("the host contract's {cases} cases hold on a booted machine"), || {
         let passed = run(node, &test)?;
         ensure!(usize::try_from(passed)? == cases, "{passed} of {cases} cases passed, and the others were not run");
-        count(passed);
-        Ok(())
-    })?;
-    check("the node is whole behind them", || {
-        let failed = node.says(&["systemctl", "list-units", "--failed", "--plain", "--no-legend"])?;
-        ensure!(failed.is_empty(), "failed units: {failed}");
+        // It is counted itself.
+        count(passed - 1);
         Ok(())
     })
 }

@@ -75,7 +75,7 @@ fn ends_with_residue(control_plane: &ControlPlane, spoiled: &Node) -> anyhow::Re
     let shown: WorkloadDetail = control_plane.gpuaas(&["workload", "show", WORKLOAD])?;
     let member = shown.members.iter().find(|member| member.node_name == spoiled.name().as_str());
     let step = format!("{}/residue", member.context("it is a member")?.name);
-    let failed: Vec<&Step> = detail.steps.iter().filter(|step| step.fault.is_some()).collect();
+    let failed: Vec<&Step> = detail.steps.iter().filter(|step| step.state == "failed").collect();
     ensure!(failed.len() == 1 && failed[0].key == step, "other steps than {step} failed: {}", why());
     let fault = failed[0].fault.as_ref().context("it has a fault")?;
     ensure!(fault.code == FAULT, "the fault is {}: {}", fault.code, why());
