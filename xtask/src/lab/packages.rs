@@ -64,7 +64,10 @@ fn installed(needed: &[(&str, &'static str)]) -> anyhow::Result<()> {
         lacking if lacking.is_empty() => Ok(()),
         lacking => {
             let refusal = refusal(&lacking);
-            Err(ran.map_or_else(|error| error.context(refusal.to_string()), |()| refusal.into()))
+            Err(match ran {
+                Err(error) => error.context(refusal),
+                Ok(()) => refusal.into(),
+            })
         }
     }
 }

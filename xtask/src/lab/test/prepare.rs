@@ -111,7 +111,7 @@ impl Part {
                 Sources { artifacts: Some(folder), .. } => {
                     folder.canonicalize_utf8().with_context(|| folder.to_string())
                 }
-                Sources { release: None, artifacts: None } => printed_by(&["release"]),
+                Sources { release: None, artifacts: None, .. } => printed_by(&["release"]),
             },
             Self::Kubectl => Ok(printed_by(&["components"])?.join("kubectl")),
             Self::Contract => contract::build(),

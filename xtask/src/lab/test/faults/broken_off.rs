@@ -11,7 +11,7 @@ use gpuaas_api_types::{Operation, OperationDetail};
 use super::{
     said::fault,
     table::Told,
-    world::{DEPLOYMENT_MAX, Member, PATIENCE, World, in_shell, says},
+    world::{Member, World, in_shell, says},
 };
 use crate::lab::node::Node;
 
