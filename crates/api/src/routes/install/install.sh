@@ -497,7 +497,7 @@ remove() {
         was_there=yes
         [ -n "$root" ] || systemctl disable --now $unit >/dev/null 2>&1
     fi
-    rm -rf "$units/multi-user.target.wants/$unit" "$units/$unit" "$programs/gpuaas-agent" "$share" "$state" \
+    rm -rf "$units/multi-user.target.wants/$unit" "${units:?}/$unit" "$programs/gpuaas-agent" "$share" "$state" \
         2>"$work/said" || explain_failure 'not everything could be removed'
     remove_fixes
     if [ -z "$root" ] && has systemctl; then
@@ -533,5 +533,4 @@ main() {
 }
 
 main "$@"
-exit
 }
