@@ -19,6 +19,7 @@ mod idempotency;
 mod keys;
 mod kills;
 mod kubectl;
+mod machines;
 mod nodes;
 mod operations;
 mod placements;
