@@ -27,7 +27,8 @@ mod watched {
     use futures::stream::BoxStream;
     use gpuaas_crash_points::{Point, reach};
     use gpuaas_host::{
-        Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Process, UnitStatus,
+        Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Listener, Process,
+        UnitStatus, survey::Tree,
     };
     use gpuaas_model::TaskType;
     use tokio::io::{AsyncRead, AsyncWrite};
@@ -126,6 +127,24 @@ mod watched {
         }
         async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError> {
             self.host.mounts(prefixes).await
+        }
+        fn tree(&self) -> Tree {
+            self.host.tree()
+        }
+        async fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.set_sysctl(name, value).await)
+        }
+        async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.load_module(name).await)
+        }
+        async fn links(&self) -> Result<Vec<String>, HostError> {
+            self.host.links().await
+        }
+        async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
+            self.host.listeners().await
+        }
+        async fn firewall_rules(&self, words: &[String]) -> Result<Option<Vec<String>>, HostError> {
+            self.host.firewall_rules(words).await
         }
     }
 }

@@ -199,7 +199,9 @@ impl Runner {
             let message = format!("the task has fence {}, and {} was seen", statement.fence, ledger.fence());
             return Err(refuse(Code::FenceTooLow, message));
         }
-        let known = |entry: &Entry| entry.task_type.as_str() == statement.task_type && entry.schema == statement.schema;
+        let known = |entry: &Entry| {
+            entry.task_type.as_str() == statement.task_type && entry.schemas.contains(&statement.schema)
+        };
         let position = self.catalog.iter().position(known).ok_or_else(|| {
             refuse(
                 Code::TaskUnknown,

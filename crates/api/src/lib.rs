@@ -25,6 +25,7 @@ mod refusal_flood;
 mod refusals;
 mod routes;
 mod shown;
+mod shown_node;
 mod state;
 mod streams;
 mod unread;

@@ -17,6 +17,7 @@ pub mod journals;
 pub mod restarts;
 pub mod starts;
 pub mod stops;
+pub mod survey;
 
 pub use bench::{Bench, PATIENCE};
 
@@ -86,6 +87,9 @@ macro_rules! host_contract {
             inventory: listeners_are_told_at_the_nodes_address_and_at_every_address;
             inventory: paths_are_told_as_they_are;
             inventory: a_host_says_what_it_is;
+            survey: a_host_reads_its_own_files;
+            survey: a_kernel_parameter_is_set_once_and_read_back;
+            survey: a_module_that_is_there_is_not_loaded_again;
             clients: of_two_starts_at_once_one_starts_it;
             clients: a_start_goes_on_when_its_client_is_gone;
             clients: units_do_not_notice_that_an_agent_went_and_another_came;

@@ -11,6 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{
     error::HostError,
     file::{Changed, FileSpec},
+    inventory::Listener,
+    survey::{self, Tree},
     unit::{JournalFrom, JournalLine, UnitStatus},
 };
 
@@ -115,4 +117,24 @@ pub trait Host: Send + Sync {
     async fn processes(&self, prefixes: &[String]) -> Result<Vec<Process>, HostError>;
     /// Mounts of the node under one of the prefixes.
     async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError>;
+
+    /// Every socket of the node's own that waits for whoever comes.
+    async fn listeners(&self) -> Result<Vec<Listener>, HostError>;
+    /// Names of the node's own network links, sorted.
+    async fn links(&self) -> Result<Vec<String>, HostError>;
+    /// Chains and rules of the node's own packet filter that hold one of the words; `None` when the node has no program that lists them.
+    async fn firewall_rules(&self, words: &[String]) -> Result<Option<Vec<String>>, HostError>;
+
+    /// Where the node's own files lie, for whoever only reads what the machine tells of itself.
+    fn tree(&self) -> Tree {
+        Tree::of_this_machine()
+    }
+    /// Sets a kernel parameter that there is, until the next boot.
+    async fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError> {
+        self.tree().set_sysctl(name, value)
+    }
+    /// Loads a kernel module, until the next boot.
+    async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
+        survey::load_module(self, name).await
+    }
 }

@@ -9,12 +9,15 @@
 mod error;
 mod file;
 mod host;
+mod inventory;
 mod ready;
 pub mod sandbox;
+pub mod survey;
 mod unit;
 
 pub use error::{HostError, no_room};
 pub use file::{Changed, FileSpec};
 pub use host::{Command, CommandEnd, Facts, Host, Process};
+pub use inventory::{Listener, Protocol};
 pub use ready::{notify_ready, notify_status};
 pub use unit::{JournalFrom, JournalLine, UnitStatus};

@@ -67,6 +67,8 @@ text_enum! {
         ReplicaVersionsDiffer = "replica_versions_differ",
         /// The node is already allocated or not fit for it.
         NodeUnavailable = "node_unavailable",
+        /// There is no safe fix of that name.
+        FixUnknown = "fix_unknown",
         /// The node has no channel now.
         NodeUnreachable = "node_unreachable",
         /// The artifact's bytes are not those of its digest.
@@ -210,6 +212,7 @@ impl Code {
             | Self::VersionUnknown
             | Self::ConfigRefused
             | Self::AgentTooOld
+            | Self::FixUnknown
             | Self::ArtifactDigestMismatch
             | Self::ArtifactTruncated
             | Self::ArtifactUnsafePath

@@ -7,9 +7,11 @@
 
 mod allocation;
 mod audit;
+mod check;
 mod code;
 mod event;
 mod fault;
+mod fix;
 mod id;
 mod install;
 mod member;
@@ -28,9 +30,11 @@ mod workload;
 
 pub use allocation::{AllocationEvent, AllocationState};
 pub use audit::{ActorType, AuditAction, AuditResult};
+pub use check::Check;
 pub use code::{Code, Coded, ExitStatus, Reason};
 pub use event::{EventKind, StreamName};
 pub use fault::{Evidence, Fault, FaultClass, NextAction};
+pub use fix::FixKind;
 pub use id::{
     AccessGrantId, AllocationId, ArtifactId, CorrelationId, EnrollmentId, IdParseError, MemberId, NodeId, OperationId,
     ProjectId, ReplicaId, SecretId, ServiceAccountId, StepId, TaskId, TokenId, WorkloadId,

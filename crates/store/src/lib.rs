@@ -50,7 +50,7 @@ pub use operation::OperationFilter;
 pub use page::Page;
 pub use record::{
     AccessGrantRecord, AllocationRecord, ArtifactRecord, AuditRecord, EnrollmentRecord, EventRecord, IdempotencyRecord,
-    LeaseRecord, MemberRecord, NewAudit, NewEvent, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord,
+    LeaseRecord, MachineChange, MemberRecord, NewAudit, NewEvent, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord,
     SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord,
     WorkloadRecord,
 };

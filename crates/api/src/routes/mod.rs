@@ -58,6 +58,8 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(nodes::get_node))
         .routes(routes!(nodes::issue_enrollment))
         .routes(routes!(nodes::ping_node))
+        .routes(routes!(nodes::inspect_node))
+        .routes(routes!(nodes::fix_node))
         .routes(routes!(nodes::reset_node))
         .routes(routes!(enroll::enroll))
         .routes(routes!(install::install_script))

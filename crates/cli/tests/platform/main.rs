@@ -20,6 +20,7 @@ mod install;
 mod keys;
 mod kills;
 mod kubectl;
+mod machines;
 mod nodes;
 mod operations;
 mod placements;

@@ -18,7 +18,8 @@ use async_trait::async_trait;
 use camino::{Utf8Path, Utf8PathBuf};
 use futures::stream::BoxStream;
 use gpuaas_host::{
-    Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Process, UnitStatus,
+    Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Listener, Process,
+    UnitStatus,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -200,5 +201,14 @@ impl Host for Disk {
     }
     async fn mounts(&self, _prefixes: &[String]) -> Result<Vec<String>, HostError> {
         absent("mounts")
+    }
+    async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
+        absent("listeners")
+    }
+    async fn links(&self) -> Result<Vec<String>, HostError> {
+        absent("links")
+    }
+    async fn firewall_rules(&self, _words: &[String]) -> Result<Option<Vec<String>>, HostError> {
+        absent("firewall")
     }
 }

@@ -4,6 +4,7 @@ mod client;
 mod environment;
 mod facts;
 mod files;
+mod own;
 mod program;
 pub mod protocol;
 
@@ -20,6 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{
     error::HostError,
     file::{Changed, FileSpec},
+    inventory::Listener,
+    survey::Tree,
     host::{Command, CommandEnd, Facts, Host, Process},
     unit::{JournalFrom, JournalLine, UnitStatus},
 };
@@ -158,5 +161,27 @@ impl Host for SandboxHost {
 
     async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError> {
         facts::mounts(&self.environment, prefixes)
+    }
+
+    async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
+        own::listeners(&self.environment)
+    }
+
+    /// It shares its machine's network and has no link of its own.
+    async fn links(&self) -> Result<Vec<String>, HostError> {
+        Ok(Vec::new())
+    }
+
+    /// It shares its machine's packet filter and has no rule of its own.
+    async fn firewall_rules(&self, _words: &[String]) -> Result<Option<Vec<String>>, HostError> {
+        Ok(Some(Vec::new()))
+    }
+
+    fn tree(&self) -> Tree {
+        Tree::of_sandbox(self.environment.root.clone())
+    }
+
+    async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
+        own::load_module(&self.tree(), name)
     }
 }
