@@ -12,7 +12,6 @@ tool (
 	github.com/containernetworking/plugins/plugins/main/bridge
 	github.com/containernetworking/plugins/plugins/main/loopback
 	github.com/containernetworking/plugins/plugins/meta/portmap
-	github.com/flannel-io/flannel
 	github.com/opencontainers/runc
 )
 

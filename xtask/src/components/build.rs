@@ -73,7 +73,7 @@ const BOOTED: &[Tool] = &[
     tool(NODE, "github.com/containernetworking/plugins/plugins/main/loopback", "loopback", 1, Linking::Plain),
     tool(NODE, "github.com/containernetworking/plugins/plugins/ipam/host-local", "host-local", 1, Linking::Plain),
     tool(NODE, "github.com/containernetworking/plugins/plugins/meta/portmap", "portmap", 1, Linking::Plain),
-    tool(NODE, "github.com/flannel-io/flannel", "flanneld", 30, Linking::Plain),
+    tool(NODE, "./flannel", "flanneld", 30, Linking::Plain),
     tool(NODE, "./coredns", "coredns", 15, Linking::Plain),
     tool(NODE, "github.com/opencontainers/runc", "runc", 15, Linking::StaticC),
 ];
@@ -118,6 +118,7 @@ pub(super) fn recipe_digest(root: &Utf8Path, part: Part) -> anyhow::Result<Strin
             "components/node/go.sum",
             "components/node/containerd/main.go",
             "components/node/coredns/main.go",
+            "components/node/flannel/main.go",
         ]);
     }
     for file in files {
