@@ -43,7 +43,8 @@ pub(crate) fn catalog() -> Vec<Entry> {
 
 /// The catalog as the hello tells it.
 pub(crate) fn support(catalog: &[Entry]) -> Vec<TaskSupport> {
-    let line = |entry: &Entry| TaskSupport { task: entry.task_type.to_string(), schemas: entry.schemas.clone().collect() };
+    let line =
+        |entry: &Entry| TaskSupport { task: entry.task_type.to_string(), schemas: entry.schemas.clone().collect() };
     catalog.iter().map(line).collect()
 }
 

@@ -34,8 +34,7 @@ pub(crate) fn node(record: NodeRecord) -> Node {
 }
 
 pub(crate) fn fixed(done: Done) -> FixedNode {
-    let applied =
-        |of: task::Applied| AppliedFix { name: of.name, before: of.before, now: of.now };
+    let applied = |of: task::Applied| AppliedFix { name: of.name, before: of.before, now: of.now };
     FixedNode {
         node: node(done.node),
         fix: done.kind.to_string(),

@@ -4,7 +4,8 @@ use gpuaas_wire::task::{HostWants, Preflight, Residue, Rke2Role};
 
 /// TCP ports that must be free on a server's own addresses: the supervisor and its balancer, the API, etcd with its metrics and what it listens
 /// on while it starts, and what every node has.
-const SERVER_PORTS: &[u16] = &[9_345, 6_443, 6_444, 2_379, 2_380, 2_381, 2_399, 2_400, 10_250, 10_248, 10_256, 10_257, 10_258, 10_259, 9_099];
+const SERVER_PORTS: &[u16] =
+    &[9_345, 6_443, 6_444, 2_379, 2_380, 2_381, 2_399, 2_400, 10_250, 10_248, 10_256, 10_257, 10_258, 10_259, 9_099];
 /// TCP ports that must be free on an agent's own addresses.
 const AGENT_PORTS: &[u16] = &[6_444, 10_250, 10_248, 10_256, 9_099];
 /// Canal's network between nodes.
@@ -36,7 +37,8 @@ const WRITE_P99_US_MAX: u32 = 10_000;
 /// 1,280 bytes, the least of IPv6, and 50 of VXLAN around them.
 const MTU_MIN: u32 = 1_330;
 /// Network links of canal, Calico, Cilium and kube-proxy.
-const LINKS: &[&str] = &["cni0", "flannel", "cali", "vxlan.calico", "vxlan-v6.calico", "cilium_", "kube-ipvs0", "nodelocaldns"];
+const LINKS: &[&str] =
+    &["cni0", "flannel", "cali", "vxlan.calico", "vxlan-v6.calico", "cilium_", "kube-ipvs0", "nodelocaldns"];
 /// What their chains, rules and tables are called.
 const FIREWALL_MARKS: &[&str] = &["KUBE-", "CNI-", "cali-", "flannel", "FLANNEL-", "CILIUM_", "kube-proxy"];
 /// Where RKE2 and its kubelet mount.

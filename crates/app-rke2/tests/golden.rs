@@ -7,7 +7,8 @@ use gpuaas_model::{
     AllocationId, Health, MemberId, MemberState, NodeId, OperationKind, ProjectId, SecretId, Timestamp, WorkloadId,
 };
 use gpuaas_planner::{
-    App, Learned, MemberView, NodeView, Plan, ReleaseView, SecretView, StepAction, StepKey, StepSpec, WorkloadView, check,
+    App, Learned, MemberView, NodeView, Plan, ReleaseView, SecretView, StepAction, StepKey, StepSpec, WorkloadView,
+    check,
 };
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -165,7 +166,10 @@ fn golden_wants_are_what_a_host_is_looked_at_for() {
     let pretty = |(_, params): (StepSpec, Value)| serde_json::to_string_pretty(&params).expect("JSON");
     settings().bind(|| {
         assert_snapshot!("preflight_server", pretty(rendered(OperationKind::Deploy, "server-1/preflight", &fresh)));
-        assert_snapshot!("preflight_agent_touched", pretty(rendered(OperationKind::Deploy, "agent-1/preflight", &touched)));
+        assert_snapshot!(
+            "preflight_agent_touched",
+            pretty(rendered(OperationKind::Deploy, "agent-1/preflight", &touched))
+        );
         assert_snapshot!("residue", pretty(rendered(OperationKind::Decommission, "server-1/residue", &uninstalled)));
     });
     // What nothing was uninstalled from keeps what only an uninstall deletes: it is somebody else's.
@@ -186,7 +190,8 @@ fn everything_that_blocks_is_told_at_once_with_the_command_that_mends_the_first(
     };
     let learn = |findings: Value| Rke2::default().learn(&step, &json!({ "passed": 1, "findings": findings }), &fresh);
     assert_eq!(learn(json!([finding("swap_on", "warning")])), Ok(Vec::new()), "a warning blocks nothing");
-    let fault = learn(json!([finding("swap_on", "warning"), finding("leftover", "blocking"), finding("noexec", "blocking")]));
+    let fault =
+        learn(json!([finding("swap_on", "warning"), finding("leftover", "blocking"), finding("noexec", "blocking")]));
     let fault = fault.expect_err("blocked");
     let evidence = fault.evidence.expect("what was seen");
     assert_eq!(evidence.text, "leftover is so (seen there); noexec is so (seen there)");

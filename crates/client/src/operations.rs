@@ -3,9 +3,9 @@
 use gpuaas_api_types::{
     AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry,
     CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
-    Deploy, Event, FixNode, FixedNode, ImportRelease, List, Member, Node, Operation, OperationDetail, Ping, PlacementOption, Preview,
-    Project, RegisterNode, RegisteredNode, Replica, ServiceAccount, SigningKey, Started, Task, Token, WhoAmI, Workload,
-    WorkloadDetail,
+    Deploy, Event, FixNode, FixedNode, ImportRelease, List, Member, Node, Operation, OperationDetail, Ping,
+    PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, ServiceAccount, SigningKey, Started,
+    Task, Token, WhoAmI, Workload, WorkloadDetail,
 };
 use serde_json::json;
 

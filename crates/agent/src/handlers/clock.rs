@@ -6,14 +6,8 @@ use gpuaas_host::{Command, Host, survey::Tree};
 use gpuaas_wire::task::ClockKeeping;
 
 /// Services that keep a clock, by the names that distributions give them.
-const KEEPERS: [&str; 6] = [
-    "chrony.service",
-    "chronyd.service",
-    "systemd-timesyncd.service",
-    "ntpsec.service",
-    "ntpd.service",
-    "ntp.service",
-];
+const KEEPERS: [&str; 6] =
+    ["chrony.service", "chronyd.service", "systemd-timesyncd.service", "ntpsec.service", "ntpd.service", "ntp.service"];
 /// Asks the kernel, which only a system call tells otherwise.
 const TIMEDATECTL: &str = "/usr/bin/timedatectl";
 const TIMEDATECTL_TIMEOUT: Duration = Duration::from_secs(5);

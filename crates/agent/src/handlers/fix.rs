@@ -113,20 +113,30 @@ mod tests {
             ("/proc/sys/fs/inotify/max_user_watches", "8192\n"),
         ]);
         let fixed = run(Fix { kind: FixKind::Inotify }, test_host::context(&host)).await.unwrap();
-        assert_eq!(fixed.applied.iter().map(|of| of.name.as_str()).collect::<Vec<_>>(), ["fs.inotify.max_user_watches"]);
+        assert_eq!(
+            fixed.applied.iter().map(|of| of.name.as_str()).collect::<Vec<_>>(),
+            ["fs.inotify.max_user_watches"]
+        );
         let file = std::fs::read_to_string(folder.path().join("etc/sysctl.d/60-gpuaas-inotify.conf")).unwrap();
-        assert!(file.contains("max_user_instances = 65536\n") && file.contains("max_user_watches = 524288\n"), "{file}");
+        assert!(
+            file.contains("max_user_instances = 65536\n") && file.contains("max_user_watches = 524288\n"),
+            "{file}"
+        );
     }
 
     #[tokio::test]
     async fn modules_that_cannot_be_loaded_are_not_asked_for_at_boot() {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         let dep = format!("/lib/modules/{}/modules.dep", release.trim());
-        let (folder, host) = sandbox(&[("/proc/modules", "overlay 1 0 - Live 0x0\n"), (&dep, "kernel/net/br_netfilter.ko:\n")]);
+        let (folder, host) =
+            sandbox(&[("/proc/modules", "overlay 1 0 - Live 0x0\n"), (&dep, "kernel/net/br_netfilter.ko:\n")]);
         let fixed = run(Fix { kind: FixKind::Modules }, test_host::context(&host)).await.unwrap();
         assert!(fixed.changed);
         let file = std::fs::read_to_string(folder.path().join("etc/modules-load.d/60-gpuaas.conf")).unwrap();
-        assert!(file.lines().any(|line| line == "overlay") && file.lines().any(|line| line == "br_netfilter"), "{file}");
+        assert!(
+            file.lines().any(|line| line == "overlay") && file.lines().any(|line| line == "br_netfilter"),
+            "{file}"
+        );
         for module in ["overlay", "br_netfilter"] {
             assert_eq!(survey::module_state(&host.tree(), module), survey::ModuleState::Present, "{module}");
         }

@@ -29,7 +29,9 @@ mod tests {
     #[test]
     fn a_name_that_is_begun_is_told_from_a_folder() {
         assert!(is_under("/run/netns/cni-0a1b", "/run/netns/cni-") && !is_under("/run/netns/mine", "/run/netns/cni-"));
-        assert!(is_under("/var/lib/kubelet", "/var/lib/kubelet") && is_under("/var/lib/kubelet/pods/x", "/var/lib/kubelet"));
+        assert!(
+            is_under("/var/lib/kubelet", "/var/lib/kubelet") && is_under("/var/lib/kubelet/pods/x", "/var/lib/kubelet")
+        );
         assert!(!is_under("/var/lib/kubelet2", "/var/lib/kubelet"));
     }
 }

@@ -159,8 +159,10 @@ mod tests {
         found.rules(Ok(Some(texts(&["filter: :KUBE-FIREWALL - [0:0]"]))));
         let told: Vec<&str> = found.report.items.iter().map(|item| item.what.as_str()).collect();
         assert_eq!(told, ["cali12ab", "cni0", "filter: :KUBE-FIREWALL - [0:0]"]);
-        let listener = |protocol, address: &str, process| Listener { protocol, address: address.parse().unwrap(), process };
-        let is_told = |protocol, address| is_on_one_of(&task().ports, &task().udp_ports, &listener(protocol, address, None));
+        let listener =
+            |protocol, address: &str, process| Listener { protocol, address: address.parse().unwrap(), process };
+        let is_told =
+            |protocol, address| is_on_one_of(&task().ports, &task().udp_ports, &listener(protocol, address, None));
         assert!(is_told(Protocol::Tcp, "0.0.0.0:6443") && is_told(Protocol::Udp, "10.4.0.7:8472"));
         assert!(!is_told(Protocol::Udp, "0.0.0.0:6443") && !is_told(Protocol::Tcp, "0.0.0.0:22"));
         let process = Process { pid: 812, program: "/usr/bin/socat".to_owned() };

@@ -107,9 +107,11 @@ fn disk_line(disk: &DataDisk) -> String {
         format!("{} on {} ({})", disk.folder, on.device, on.kind),
         format!("{} free of {}", bytes(on.free_bytes), bytes(on.size_bytes)),
     ];
-    parts.extend(disk.writes.iter().map(|writes| {
-        format!("{:.1} ms for 99 of 100 writes to reach it", f64::from(writes.p99_us) / 1_000.0)
-    }));
+    parts.extend(
+        disk.writes
+            .iter()
+            .map(|writes| format!("{:.1} ms for 99 of 100 writes to reach it", f64::from(writes.p99_us) / 1_000.0)),
+    );
     format!("disk        {}", parts.join(" · "))
 }
 
@@ -119,13 +121,16 @@ fn preflight_lines(preflight: &Preflight) -> Vec<String> {
     let warnings = preflight.findings.len() - blocking;
     let mut counts = vec![format!("✓ {} passed", preflight.passed)];
     counts.extend((blocking > 0).then(|| format!("✗ {blocking} blocking")));
-    counts.extend((warnings > 0).then(|| format!("! {warnings} {}", if warnings == 1 { "warning" } else { "warnings" })));
+    counts
+        .extend((warnings > 0).then(|| format!("! {warnings} {}", if warnings == 1 { "warning" } else { "warnings" })));
     let mut lines = vec![format!("preflight   {}", counts.join("   "))];
     for finding in &preflight.findings {
         let mark = if is_blocking(&finding) { "✗" } else { "!" };
         let fix = finding.command.as_ref().unwrap_or(&finding.fix);
         lines.push(format!("  {mark} {}.  Fix: {fix}   ({})", finding.detail, finding.check));
-        lines.extend(finding.evidence.iter().filter(|_| is_blocking(&finding)).map(|seen| format!("      seen: {seen}")));
+        lines.extend(
+            finding.evidence.iter().filter(|_| is_blocking(&finding)).map(|seen| format!("      seen: {seen}")),
+        );
     }
     lines
 }

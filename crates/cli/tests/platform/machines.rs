@@ -60,7 +60,9 @@ async fn a_new_node_is_inspected_once_by_itself_and_whenever_somebody_asks() {
 
     let words = platform.gpuaas(&["node", "show", "demo-1"]);
     let words = String::from_utf8(words.stdout).expect("text");
-    assert!(words.contains("connected ") && words.contains("\nmachine     Linux") && words.contains("\ndisk        /var"));
+    assert!(
+        words.contains("connected ") && words.contains("\nmachine     Linux") && words.contains("\ndisk        /var")
+    );
     assert!(words.contains("\npreflight   ✓ "), "{words}");
     let kinds = told(&client, &node).await;
     assert_eq!(kinds.iter().filter(|kind| *kind == "node.inspected").count(), 2, "{kinds:?}");
@@ -109,7 +111,8 @@ async fn a_finding_is_shown_with_its_fix_and_the_fix_takes_it_away() {
     let kinds = told(&client, &node).await;
     assert_eq!(kinds.iter().filter(|kind| *kind == "node.fixed").count(), 2, "{kinds:?}");
     let audit = client.list_audit(Some("node/demo-1".into()), None, None, 0).await.expect("records").items;
-    let fixes: Vec<_> = audit.iter().filter(|record| record.action == "node.fix").map(|record| &record.result).collect();
+    let fixes: Vec<_> =
+        audit.iter().filter(|record| record.action == "node.fix").map(|record| &record.result).collect();
     assert_eq!(fixes, ["accepted", "accepted", "refused", "refused"]);
 }
 
@@ -135,7 +138,8 @@ struct Listening(Child);
 impl Listening {
     fn at(platform: &Platform, node: u8, port: u16) -> Self {
         let root = std::fs::canonicalize(platform.node_file(node, "")).expect("a root");
-        let address = platform.ready()["nodes"][usize::from(node) - 1]["address"].as_str().expect("an address").to_owned();
+        let address =
+            platform.ready()["nodes"][usize::from(node) - 1]["address"].as_str().expect("an address").to_owned();
         let mut server = Command::new(GPUAAS);
         server.args(["server", "--lifeline", "--listen", &format!("{address}:{port}"), "--channel-listen"]);
         server.arg(format!("{address}:0")).arg("--data-dir").arg(platform.file("stranger"));
@@ -209,7 +213,7 @@ async fn what_an_uninstall_leaves_is_told_by_name_and_nothing_else_until_it_is_r
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_goes_back_by_an_operators_word_and_another_machine_is_told() {
-    let mut fleet = Fleet::start(1).await;
+    let fleet = Fleet::start(1).await;
     let client = fleet.client();
     let before = inspected(&client, "gpu-1").await;
     let refused = client.reset_node("gpu-1", false).await.map_err(code);
@@ -223,7 +227,10 @@ async fn a_node_goes_back_by_an_operators_word_and_another_machine_is_told() {
     .await;
     fleet.enroll_again(1, &reset.enrollment.string);
     let same = inspected(&client, "gpu-1").await;
-    assert_eq!((same.state.as_str(), &same.machine_id, same.machine_changed.is_none()), ("active", &before.machine_id, true));
+    assert_eq!(
+        (same.state.as_str(), &same.machine_id, same.machine_changed.is_none()),
+        ("active", &before.machine_id, true)
+    );
 
     let reset = client.reset_node("gpu-1", true).await.expect("vouched for");
     std::fs::write(fleet.node_file(1, "etc/machine-id"), format!("{}\n", "cd".repeat(16))).expect("written");

@@ -8,13 +8,7 @@ use gpuaas_wire::task::{Fix, Fixed, TaskSpec};
 use serde_json::json;
 
 use super::{audit, node_task};
-use crate::{
-    caller::Caller,
-    dispatch::TaskEnd,
-    engine::Engine,
-    error::CommandError,
-    record::platform_event,
-};
+use crate::{caller::Caller, dispatch::TaskEnd, engine::Engine, error::CommandError, record::platform_event};
 
 /// A fix writes a file and sets a few values; loading a module may wait for a device.
 const FIX_TIMEOUT: Duration = Duration::from_secs(60);
@@ -123,7 +117,9 @@ mod tests {
     fn a_fix_is_named_by_itself_or_by_its_finding() {
         assert_eq!(kind_of("inotify"), Ok(FixKind::Inotify));
         assert_eq!(kind_of("inotify_low"), Ok(FixKind::Inotify));
-        for (odd, next) in [("firewall_active", "on the machine"), ("rm -rf /", "inotify, forwarding, modules"), ("", "one of")] {
+        for (odd, next) in
+            [("firewall_active", "on the machine"), ("rm -rf /", "inotify, forwarding, modules"), ("", "one of")]
+        {
             let refused = kind_of(odd).unwrap_err();
             assert_eq!(refused.code(), Code::FixUnknown, "{odd}");
             assert!(refused.next().is_some_and(|said| said.contains(next)), "{odd}: {refused:?}");

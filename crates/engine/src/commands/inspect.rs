@@ -26,7 +26,7 @@ pub async fn inspect(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Resul
     let node = tx.node(id).await?;
     node_task::must_answer(&node)?;
     let purpose = node_task::purpose(caller.correlation);
-    let task = engine.begin_inspection(&mut tx, &node, purpose, Some(Measure::AnyDisk)).await?;
+    let task = engine.record_inspection(&mut tx, &node, purpose, Some(Measure::AnyDisk)).await?;
     let target = format!("node/{}", node.name);
     audit(&mut tx, caller, AuditAction::NodeInspect, target, None, json!({ "task": task.id })).await?;
     tx.commit().await?;
@@ -57,22 +57,26 @@ impl Engine {
         }
         let correlation = CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy);
         let purpose = node_task::purpose(correlation);
-        let task = self.begin_inspection(&mut tx, &node, purpose, Some(Measure::OwnDisk)).await?;
+        let task = self.record_inspection(&mut tx, &node, purpose, Some(Measure::OwnDisk)).await?;
         tx.commit().await?;
         self.end_inspection(&node, task).await.map(|_| ())
     }
 
     /// Asks a node now, without measuring anything.
-    pub(super) async fn inspect_quickly(&self, id: NodeId, correlation: CorrelationId) -> Result<NodeRecord, CommandError> {
+    pub(super) async fn inspect_quickly(
+        &self,
+        id: NodeId,
+        correlation: CorrelationId,
+    ) -> Result<NodeRecord, CommandError> {
         let mut tx = self.store().begin().await?;
         let node = tx.node(id).await?;
-        let task = self.begin_inspection(&mut tx, &node, node_task::purpose(correlation), None).await?;
+        let task = self.record_inspection(&mut tx, &node, node_task::purpose(correlation), None).await?;
         tx.commit().await?;
         self.end_inspection(&node, task).await
     }
 
     /// Records the task of an inspection. It is sent after the caller's commit.
-    pub(super) async fn begin_inspection(
+    pub(super) async fn record_inspection(
         &self,
         tx: &mut Tx,
         node: &NodeRecord,

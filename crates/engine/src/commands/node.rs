@@ -265,7 +265,9 @@ fn reset_event(node: &NodeRecord, vouched: bool) -> Result<NodeEvent, CommandErr
             format!("{name} is registered, and has nothing to go back from"),
             format!("get a new string for it: gpuaas node enroll {name}"),
         ),
-        NodeState::Retired => refuse(format!("{name} is retired"), "register the machine under another name".to_owned()),
+        NodeState::Retired => {
+            refuse(format!("{name} is retired"), "register the machine under another name".to_owned())
+        }
     }
 }
 

@@ -56,8 +56,10 @@ pub(super) fn result(node: &NodeRecord, end: TaskEnd) -> Result<serde_json::Valu
     let name = &node.name;
     match end {
         TaskEnd::Outcome(TaskOutcome::Succeeded { result }) => Ok(result),
-        TaskEnd::Interrupted => Err(CommandError::new(Code::HostFailed, format!("the agent of {name} died in the middle"))
-            .then("try again")),
+        TaskEnd::Interrupted => {
+            Err(CommandError::new(Code::HostFailed, format!("the agent of {name} died in the middle"))
+                .then("try again"))
+        }
         TaskEnd::Outcome(TaskOutcome::Failed { failure }) => Err(match failure.code {
             Code::TaskTimedOut => CommandError::new(Code::NodeUnreachable, format!("{name} did not answer"))
                 .then(format!("see its connectivity: gpuaas node show {name}")),
@@ -65,10 +67,13 @@ pub(super) fn result(node: &NodeRecord, end: TaskEnd) -> Result<serde_json::Valu
                 CommandError::new(code, format!("{name} refused it: {}", failure.message))
                     .then(format!("see its clock and its disk: gpuaas node show {name}"))
             }
-            Code::AnswerInvalid => CommandError::new(Code::AnswerInvalid, failure.message)
-                .then("see which version the node's agent has"),
-            Code::TaskUnknown => CommandError::new(Code::AgentTooOld, format!("the agent of {name} does not know that task"))
-                .then("upgrade the agent of that node"),
+            Code::AnswerInvalid => {
+                CommandError::new(Code::AnswerInvalid, failure.message).then("see which version the node's agent has")
+            }
+            Code::TaskUnknown => {
+                CommandError::new(Code::AgentTooOld, format!("the agent of {name} does not know that task"))
+                    .then("upgrade the agent of that node")
+            }
             _ => CommandError::new(Code::HostFailed, format!("{name}: {}", failure.message))
                 .then("see what the node says, and try again"),
         }),

@@ -8,13 +8,7 @@ use gpuaas_store::{AllocationRecord, StoreError, TaskRecord, Tx};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    dispatch::Purpose,
-    driver::STORE_RETRY,
-    engine::Engine,
-    error::CommandError,
-    record::Story,
-};
+use crate::{dispatch::Purpose, driver::STORE_RETRY, engine::Engine, error::CommandError, record::Story};
 
 /// Longer than an inspection with its grace, so that it need not be renewed.
 const PROVISION_LEASE_TTL: Duration = Duration::from_secs(90);
@@ -97,7 +91,7 @@ impl Engine {
             attempt: 1,
             correlation,
         };
-        let task = self.begin_inspection(&mut tx, &node, purpose, None).await?;
+        let task = self.record_inspection(&mut tx, &node, purpose, None).await?;
         tx.commit().await?;
         Ok(task)
     }

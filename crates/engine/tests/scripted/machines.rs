@@ -17,10 +17,8 @@ use crate::{
 async fn of_agent(schemas: &[u32]) -> (World, NodeId) {
     let world = World::new().await;
     let id = world.node("gpu-1").await;
-    let knows = |task: TaskType, schemas: &[u32]| TaskSupport {
-        task: task.as_str().to_owned(),
-        schemas: schemas.to_vec(),
-    };
+    let knows =
+        |task: TaskType, schemas: &[u32]| TaskSupport { task: task.as_str().to_owned(), schemas: schemas.to_vec() };
     change(&world, id, |node| {
         (node.state, node.connectivity) = (NodeState::Active, Connectivity::Connected);
         node.support = vec![knows(TaskType::Inspect, schemas), knows(TaskType::Fix, &[1])];
@@ -49,7 +47,8 @@ async fn told(world: &World, kind: EventKind) -> Vec<Value> {
 /// What an agent of the newest version says.
 fn inspection(writes: Option<WriteLatency>) -> Value {
     let mut said = older();
-    said["machine"] = json!({ "cpu_sockets": 2, "cpu_cores": 64, "data_disk": { "folder": "/var/lib", "writes": writes } });
+    said["machine"] =
+        json!({ "cpu_sockets": 2, "cpu_cores": 64, "data_disk": { "folder": "/var/lib", "writes": writes } });
     said["preflight"] = json!({ "passed": 30, "findings": [
         { "check": "inotify_low", "severity": "warning", "detail": "it is low", "fix": "raise it" },
     ] });

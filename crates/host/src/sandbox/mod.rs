@@ -21,9 +21,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{
     error::HostError,
     file::{Changed, FileSpec},
+    host::{Command, CommandEnd, Facts, Host, Process},
     inventory::Listener,
     survey::Tree,
-    host::{Command, CommandEnd, Facts, Host, Process},
     unit::{JournalFrom, JournalLine, UnitStatus},
 };
 use protocol::{Reply, Request};

@@ -97,7 +97,9 @@ mod tests {
         let own = format!("{:08X}", u32::from_ne_bytes([10, 0, 0, 7]));
         let mapped = format!("0000000000000000{:08X}{own}", u32::from_ne_bytes([0, 0, 0xff, 0xff]));
         let line = |at: &str, state: &str| {
-            format!("   0: {at}:192B 00000000:0000 {state} 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100")
+            format!(
+                "   0: {at}:192B 00000000:0000 {state} 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100"
+            )
         };
         let expected = (SocketAddr::from(([10, 0, 0, 7], 6_443)), 4_711);
         assert_eq!(socket(&line(&own, "0A"), "0A"), Some(expected));

@@ -22,7 +22,8 @@ pub fn cpus(tree: &Tree) -> Cpus {
     let (mut sockets, mut cores) = (BTreeSet::new(), BTreeSet::new());
     let folder = "/sys/devices/system/cpu";
     let numbers = tree.names(folder).into_iter().filter(|name| {
-        name.strip_prefix("cpu").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()) && !number.is_empty())
+        name.strip_prefix("cpu")
+            .is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()) && !number.is_empty())
     });
     for cpu in numbers {
         let id = |what: &str| tree.line(&format!("{folder}/{cpu}/topology/{what}"));

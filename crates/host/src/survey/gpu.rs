@@ -41,7 +41,8 @@ pub fn gpus(tree: &Tree) -> Vec<GpuFacts> {
 pub fn driver_version(tree: &Tree) -> Option<String> {
     let text = tree.own(&format!("{NVIDIA}/version"))?;
     // `NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 …`, or with `Open` and `for x86_64` in between.
-    let is_version = |word: &&str| word.split('.').count() >= 2 && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let is_version =
+        |word: &&str| word.split('.').count() >= 2 && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
 }
 
@@ -96,7 +97,10 @@ mod tests {
         files.extend(device("0000:60:00.0", "0x120000", "0x1002", "0x74a1"));
         files.extend(device("0000:00:02.0", "0x030000", "0x1a03", "0x2000"));
         files.extend(device("0000:01:00.0", "0x020000", "0x8086", "0x1572"));
-        files.push((format!("{NVIDIA}/gpus/0000:3b:00.0/information"), "Model: \t\t NVIDIA H200\nIRQ:   \t\t 5\n".into()));
+        files.push((
+            format!("{NVIDIA}/gpus/0000:3b:00.0/information"),
+            "Model: \t\t NVIDIA H200\nIRQ:   \t\t 5\n".into(),
+        ));
         files.push((NAMES[0].into(), LIST.into()));
         let (_folder, tree) = machine_of(files);
         let told: Vec<(String, Option<String>)> = gpus(&tree).into_iter().map(|gpu| (gpu.pci_id, gpu.model)).collect();

@@ -68,7 +68,10 @@ pub fn file_systems(tree: &Tree) -> Vec<FileSystemFacts> {
     }
     for mount in mounts(tree) {
         let is_disk = mount.device.starts_with("/dev/") && !mount.device.starts_with("/dev/loop");
-        if is_disk && told.len() < MachineFacts::FILE_SYSTEMS_MAX && !told.iter().any(|known| known.device == mount.device) {
+        if is_disk
+            && told.len() < MachineFacts::FILE_SYSTEMS_MAX
+            && !told.iter().any(|known| known.device == mount.device)
+        {
             let inside = tree.place(&mount.path);
             told.push(facts(mount, &inside));
         }

@@ -16,7 +16,8 @@ pub fn link_mtu(tree: &Tree, link: &str) -> u32 {
 /// Where packets go for which nothing else is known: over IPv4, or over IPv6 where that is all there is. Of several routes the cheapest. A
 /// sandbox has no routes of its own.
 pub fn default_route(tree: &Tree) -> Option<RouteFacts> {
-    let (_, gateway, link) = cheapest(tree, "/proc/net/route", v4).or_else(|| cheapest(tree, "/proc/net/ipv6_route", v6))?;
+    let (_, gateway, link) =
+        cheapest(tree, "/proc/net/route", v4).or_else(|| cheapest(tree, "/proc/net/ipv6_route", v6))?;
     Some(RouteFacts { gateway, mtu: link_mtu(tree, &link), link })
 }
 

@@ -13,7 +13,8 @@ const IPTABLES: [&str; 4] = ["/usr/sbin/iptables", "/sbin/iptables", "/usr/bin/i
 /// Where NetworkManager's settings lie.
 const NETWORK_MANAGER: [&str; 2] = ["/etc/NetworkManager/conf.d", "/usr/lib/NetworkManager/conf.d"];
 /// Signs of RKE2's policy for SELinux.
-const SELINUX_POLICIES: [&str; 2] = ["/usr/share/selinux/packages/rke2.pp", "/var/lib/selinux/targeted/active/modules/200/rke2"];
+const SELINUX_POLICIES: [&str; 2] =
+    ["/usr/share/selinux/packages/rke2.pp", "/var/lib/selinux/targeted/active/modules/200/rke2"];
 /// RKE2's rules for fapolicyd.
 const FAPOLICYD_RULES: &str = "/etc/fapolicyd/rules.d/80-rke2.rules";
 
@@ -32,7 +33,9 @@ pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
 fn firewalls(look: &Look<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut runs = |name: &str, stop: &str, evidence: &str| {
-        let detail = format!("{name} is active and decides about packets between nodes and pods besides the cluster's own rules");
+        let detail = format!(
+            "{name} is active and decides about packets between nodes and pods besides the cluster's own rules"
+        );
         let fix = format!("{stop}, or open the cluster's ports in it, UDP 8472 between nodes among them");
         found.push(seen(warning(Check::FirewallActive, detail, fix), evidence));
     };
@@ -75,7 +78,11 @@ fn leaves_pods_alone(look: &Look<'_>) -> bool {
 fn iptables(look: &Look<'_>) -> Option<Finding> {
     let fix = "install iptables";
     if !IPTABLES.iter().any(|path| look.tree.own_exists(path)) {
-        return Some(warning(Check::IptablesMissing, "the program iptables is not there, which sets the cluster's rules", fix));
+        return Some(warning(
+            Check::IptablesMissing,
+            "the program iptables is not there, which sets the cluster's rules",
+            fix,
+        ));
     }
     let why = look.rules.as_ref().err()?;
     Some(seen(warning(Check::IptablesMissing, "the packet filter's rules cannot be listed", fix), why))

@@ -57,9 +57,12 @@ fn modules(look: &Look<'_>, check: Check) -> Option<Finding> {
         _ => {
             let (missing, unknown) = (of(&[ModuleState::Missing]), of(&[ModuleState::Unknown]));
             let gone = format!("/lib/modules/{release} is not there to load them from");
-            let (names, why) = if missing.is_empty() { (unknown, gone) } else { (missing, "they are not installed".to_owned()) };
+            let (names, why) =
+                if missing.is_empty() { (unknown, gone) } else { (missing, "they are not installed".to_owned()) };
             let detail = format!("kernel modules are missing: {}; {why}", listed(&names));
-            let fix = format!("install them (kernel-modules-extra, linux-modules-extra-{release}), or reboot after an upgrade of the kernel");
+            let fix = format!(
+                "install them (kernel-modules-extra, linux-modules-extra-{release}), or reboot after an upgrade of the kernel"
+            );
             (!names.is_empty()).then(|| warning(check, detail, fix))
         }
     }
@@ -74,7 +77,8 @@ fn swap(look: &Look<'_>) -> Option<Finding> {
 fn cgroups(look: &Look<'_>) -> Option<Finding> {
     let is_v2 = look.tree.own_exists("/sys/fs/cgroup/cgroup.controllers");
     let finding = || {
-        let detail = "control groups are of version 1: the kubelet of newer Kubernetes refuses that unless it is told otherwise";
+        let detail =
+            "control groups are of version 1: the kubelet of newer Kubernetes refuses that unless it is told otherwise";
         warning(Check::CgroupV1, detail, "boot with systemd.unified_cgroup_hierarchy=1, or a newer system")
     };
     (!is_v2).then(finding)

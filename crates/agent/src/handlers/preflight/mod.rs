@@ -15,11 +15,7 @@ mod units;
 
 use std::collections::BTreeSet;
 
-use gpuaas_host::{
-    HostError,
-    Listener,
-    survey::Tree,
-};
+use gpuaas_host::{HostError, Listener, survey::Tree};
 use gpuaas_wire::task::{HostFacts, HostWants, MachineFacts, Preflight, PreflightReport, TaskFailure};
 
 use super::{inspect, mounts};

@@ -49,7 +49,8 @@ fn packets(look: &Look<'_>) -> Option<Option<Finding>> {
     let route = look.machine.default_route.as_ref().filter(|route| route.mtu > 0)?;
     let least = look.wants.mtu_min;
     Some((route.mtu < least).then(|| {
-        let detail = format!("packets of {} have {} bytes at most; the network of pods needs {least}", route.link, route.mtu);
+        let detail =
+            format!("packets of {} have {} bytes at most; the network of pods needs {least}", route.link, route.mtu);
         warning(Check::MtuSmall, detail, format!("raise it on every node alike: ip link set {} mtu 1500", route.link))
     }))
 }
@@ -57,7 +58,8 @@ fn packets(look: &Look<'_>) -> Option<Option<Finding>> {
 fn offload(look: &Look<'_>) -> Option<Finding> {
     let finding = || {
         let detail = "VMware's network cards may spoil the checksums of packets between pods of two nodes";
-        let fix = "where pings pass between pods and connections do not: ethtool -K flannel.1 tx-checksum-ip-generic off";
+        let fix =
+            "where pings pass between pods and connections do not: ethtool -K flannel.1 tx-checksum-ip-generic off";
         seen(warning(Check::ChecksumOffload, detail, fix), format!("the machine is a {}", look.machine.product))
     };
     look.machine.product.contains("VMware").then(finding)
@@ -85,7 +87,9 @@ fn local_resolver(look: &Look<'_>) -> Option<Finding> {
         return None;
     }
     let behind = look.tree.own(BEHIND_STUB).unwrap_or_default();
-    let has_others = behind.lines().any(|line| line.strip_prefix("nameserver").is_some_and(|rest| !is_local(&rest.trim().to_owned())));
+    let has_others = behind
+        .lines()
+        .any(|line| line.strip_prefix("nameserver").is_some_and(|rest| !is_local(&rest.trim().to_owned())));
     if has_others {
         return None;
     }
@@ -96,7 +100,10 @@ fn local_resolver(look: &Look<'_>) -> Option<Finding> {
     };
     let detail = format!("{what}: pods would ask 8.8.8.8");
     let fix = "name servers in /etc/resolv.conf that pods reach too";
-    Some(seen(warning(Check::ResolverLocal, detail, fix), format!("/etc/resolv.conf: {}", listed(&resolver.name_servers))))
+    Some(seen(
+        warning(Check::ResolverLocal, detail, fix),
+        format!("/etc/resolv.conf: {}", listed(&resolver.name_servers)),
+    ))
 }
 
 fn long_resolver(look: &Look<'_>) -> Vec<Finding> {
@@ -105,7 +112,8 @@ fn long_resolver(look: &Look<'_>) -> Vec<Finding> {
     let mut too_many = |what: &str, names: &[String], most: usize| {
         if names.len() > most {
             let detail = format!("/etc/resolv.conf names {} {what}; pods are given the first {most}", names.len());
-            found.push(seen(warning(Check::ResolverLong, detail, "leave those out that are not needed"), listed(names)));
+            found
+                .push(seen(warning(Check::ResolverLong, detail, "leave those out that are not needed"), listed(names)));
         }
     };
     too_many("name servers", &resolver.name_servers, NAME_SERVERS_MAX);

@@ -187,7 +187,11 @@ fn ports_that_are_taken_are_told_with_who_holds_them() {
         listener(Protocol::Tcp, "0.0.0.0:6443", Some(process)),
         listener(Protocol::Udp, "0.0.0.0:6443", None),
     ];
-    world.finds(Check::PortTaken, BLOCKING, &["6443 (tcp)", "0.0.0.0:6443, held by /usr/sbin/haproxy (812)", "ss -lntp"]);
+    world.finds(
+        Check::PortTaken,
+        BLOCKING,
+        &["6443 (tcp)", "0.0.0.0:6443, held by /usr/sbin/haproxy (812)", "ss -lntp"],
+    );
     world.listeners.clear();
     world.finds(Check::PortTaken, BLOCKING, &["6443 (tcp)"]);
     world.taken.clear();
@@ -265,12 +269,20 @@ fn a_small_machine_is_told() {
 fn kernel_parameters_that_are_low_are_told_with_the_fix_that_raises_them() {
     let world = World::in_order();
     world.file("/proc/sys/fs/inotify/max_user_instances", "128\n");
-    world.finds(Check::InotifyLow, WARNING, &["inotify.max_user_instances is 128; RKE2 wants 8192", "60-gpuaas-inotify"]);
+    world.finds(
+        Check::InotifyLow,
+        WARNING,
+        &["inotify.max_user_instances is 128; RKE2 wants 8192", "60-gpuaas-inotify"],
+    );
     assert_eq!(Check::InotifyLow.fix(), Some(FixKind::Inotify));
     world.file("/proc/sys/fs/inotify/max_user_instances", "65536\n");
     world.finds_nothing();
     world.file("/proc/sys/net/bridge/bridge-nf-call-iptables", "0\n");
-    world.finds(Check::ForwardingOff, WARNING, &["bridge-nf-call-iptables is 0", "/proc/sys/net/bridge/bridge-nf-call-iptables: 0"]);
+    world.finds(
+        Check::ForwardingOff,
+        WARNING,
+        &["bridge-nf-call-iptables is 0", "/proc/sys/net/bridge/bridge-nf-call-iptables: 0"],
+    );
     std::fs::remove_dir_all(world.place("/proc/sys/net/bridge")).unwrap();
     world.finds_nothing();
 }

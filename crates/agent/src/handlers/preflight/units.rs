@@ -19,7 +19,9 @@ pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
     if look.wants.units.is_empty() {
         return;
     }
-    report.take(look.wants.units.iter().flat_map(|unit| FOLDERS.iter().filter_map(move |folder| masked(look, folder, unit))));
+    report.take(
+        look.wants.units.iter().flat_map(|unit| FOLDERS.iter().filter_map(move |folder| masked(look, folder, unit))),
+    );
     report.take(overridden(look));
     report.take(environments(look).into_iter().filter_map(|(path, text)| proxy(look, &path, &text)));
 }
@@ -37,8 +39,16 @@ fn masked(look: &Look<'_>, folder: &str, unit: &str) -> Option<Finding> {
         None => {}
     }
     let text = look.tree.own(&path)?;
-    let how = if text.trim().is_empty() { "masked by an empty file" } else { "replaced by a file that wins over the release's" };
-    let finding = blocking(Check::UnitMasked, format!("{unit} is {how}"), format!("remove {path} and run systemctl daemon-reload"));
+    let how = if text.trim().is_empty() {
+        "masked by an empty file"
+    } else {
+        "replaced by a file that wins over the release's"
+    };
+    let finding = blocking(
+        Check::UnitMasked,
+        format!("{unit} is {how}"),
+        format!("remove {path} and run systemctl daemon-reload"),
+    );
     Some(seen(finding, format!("{path}, {} bytes", text.len())))
 }
 
@@ -56,7 +66,11 @@ fn overridden(look: &Look<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let detail = format!("files beside the units of {} change how they run: {}", look.who(), listed(&files));
-    vec![warning(Check::UnitOverridden, detail, "see that they say what you mean, or remove them; an uninstall leaves them")]
+    vec![warning(
+        Check::UnitOverridden,
+        detail,
+        "see that they say what you mean, or remove them; an uninstall leaves them",
+    )]
 }
 
 /// Environment files that there are, with what they say.
@@ -70,10 +84,12 @@ fn environments(look: &Look<'_>) -> Vec<(String, String)> {
 fn proxy(look: &Look<'_>, path: &str, text: &str) -> Option<Finding> {
     let value = |wanted: &str| {
         let lines = text.lines().filter_map(|line| line.trim().trim_start_matches("export ").split_once('='));
-        let mut of_name = lines.filter(|(name, _)| name.trim().trim_start_matches("CONTAINERD_").eq_ignore_ascii_case(wanted));
+        let mut of_name =
+            lines.filter(|(name, _)| name.trim().trim_start_matches("CONTAINERD_").eq_ignore_ascii_case(wanted));
         of_name.next_back().map(|(_, value)| value.trim().trim_matches(['"', '\'']).to_owned())
     };
-    let set = ["HTTPS_PROXY", "HTTP_PROXY"].into_iter().find(|name| value(name).is_some_and(|value| !value.is_empty()))?;
+    let set =
+        ["HTTPS_PROXY", "HTTP_PROXY"].into_iter().find(|name| value(name).is_some_and(|value| !value.is_empty()))?;
     let exempt = value("NO_PROXY").unwrap_or_default();
     let address: IpAddr = look.facts.addresses.first()?.parse().ok()?;
     if exempt.split(',').any(|entry| covers(entry.trim(), address)) {
