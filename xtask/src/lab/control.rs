@@ -105,9 +105,9 @@ pub(super) async fn serve(
                     }
                 }
                 Some(request) => {
-                    if requests.send(request).await.is_ok() {
-                        let _ = say(&mut write, &request).await;
-                    }
+                    let taken = requests.send(request).await;
+                    // Nobody is answered for a supervisor that takes nothing any more.
+                    let _ = if taken.is_ok() { say(&mut write, &request).await } else { Ok(()) };
                 }
                 None => {}
             }

@@ -64,10 +64,10 @@ fn installed(needed: &[(&str, &'static str)]) -> anyhow::Result<()> {
         lacking if lacking.is_empty() => Ok(()),
         lacking => {
             let refusal = refusal(&lacking);
-            Err(match ran {
-                Err(error) => error.context(refusal),
-                Ok(()) => refusal.into(),
-            })
+            match installed {
+                Err(error) => Err(error.context(refusal)),
+                Ok(()) => Err(refusal.into()),
+            }
         }
     }
 }
