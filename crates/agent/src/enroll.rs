@@ -18,6 +18,7 @@ use crate::{
     http_client::{connect, request_once},
     options::Options,
     state::{self, Identity, State},
+    version,
 };
 
 /// Longest enrollment string that is read.
@@ -80,7 +81,7 @@ async fn enroll(
         token: string.token.expose().to_owned(),
         csr: key.request_pem().map_err(|error| AgentError::State(error.to_string()))?,
         machine_id: host.facts().await?.machine_id,
-        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        agent_version: version::version().to_owned(),
         clock: Some(now()),
     };
     let response = post(string, &request).await?;

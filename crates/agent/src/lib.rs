@@ -26,6 +26,7 @@ mod service;
 pub mod simulation;
 mod state;
 mod tunnel;
+mod version;
 
 pub use error::AgentError;
 pub use options::{Options, Verb};

@@ -27,7 +27,7 @@ use crate::{
     dial::Dialer,
     observe,
     runner::{Accepted, Runner},
-    tunnel,
+    tunnel, version,
 };
 
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
@@ -68,7 +68,7 @@ impl Service {
         }
         let facts = self.host.facts().await.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;
         Ok(json(&Hello {
-            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            agent_version: version::version().to_owned(),
             protocols: vec![PROTOCOL],
             connection: self.connection.clone(),
             instance: self.dialer.instance.clone(),

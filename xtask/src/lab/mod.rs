@@ -110,6 +110,12 @@ pub(crate) fn run(chore: Chore) -> anyhow::Result<()> {
     outcome
 }
 
+/// Measures on booted nodes, as `cargo xtask bench lab` has it.
+pub(crate) fn measure(runs: u8, profile: &str) -> anyhow::Result<()> {
+    ensure!(rustix::process::geteuid().is_root(), Refusal::NotRoot(packages::advice()));
+    test::measure(runs, profile)
+}
+
 fn carry_out(chore: Chore) -> anyhow::Result<()> {
     ensure!(rustix::process::geteuid().is_root(), Refusal::NotRoot(packages::advice()));
     match chore {

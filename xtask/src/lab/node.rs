@@ -171,9 +171,11 @@ impl Node {
         Ok(())
     }
 
-    /// Switches it off, makes it anew with nothing of what it had, as another machine of the same name and address, and boots it.
+    /// Switches it off if it is on, makes it anew with nothing of what it had, as another machine of the same name and address, and boots it.
     pub(crate) fn reimage(&self) -> anyhow::Result<Condition> {
-        self.switch_off()?;
+        if !matches!(self.condition()?.power, Power::Off(_)) {
+            self.switch_off()?;
+        }
         self.kind.wipe(&self.plan).with_context(|| format!("wiping {}", self.plan.name))?;
         self.kind.lay(&self.plan, &mut Journal::go_on()?)?;
         self.start()

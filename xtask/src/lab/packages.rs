@@ -6,6 +6,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use camino::Utf8PathBuf;
+
 use super::refusal::Refusal;
 use crate::shell;
 
@@ -30,7 +32,18 @@ const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Makes sure that all of them are there; the caller is root.
 pub(super) fn ensure() -> anyhow::Result<()> {
-    let lacking = missing();
+    installed(&NEEDED)
+}
+
+/// Makes sure that the library is there by which programs see another time, and says where.
+pub(super) fn faketime() -> anyhow::Result<Utf8PathBuf> {
+    let library = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
+    installed(&[(library.as_str(), "libfaketime")])?;
+    Ok(library.into())
+}
+
+fn installed(needed: &[(&str, &'static str)]) -> anyhow::Result<()> {
+    let lacking = missing(needed);
     if lacking.is_empty() {
         return Ok(());
     }
@@ -45,9 +58,9 @@ pub(super) fn ensure() -> anyhow::Result<()> {
         apt
     };
     let install = [&["-qq", "install", "--yes", "--no-install-recommends"][..], &packages].concat();
-    let installed = shell::run("apt-get update", &mut apt(&["-qq", "update"]))
+    let ran = shell::run("apt-get update", &mut apt(&["-qq", "update"]))
         .and_then(|()| shell::run(&format!("installing {}", packages.join(", ")), &mut apt(&install)));
-    match missing() {
+    match missing(needed) {
         lacking if lacking.is_empty() => Ok(()),
         lacking => {
             let refusal = refusal(&lacking);
@@ -61,7 +74,7 @@ pub(super) fn ensure() -> anyhow::Result<()> {
 
 /// For a sentence: which packages root would install, if any.
 pub(super) fn advice() -> String {
-    match missing() {
+    match missing(&NEEDED) {
         lacking if lacking.is_empty() => String::new(),
         lacking => format!(". It would install {}", packages_of(&lacking).join(" ")),
     }
@@ -69,7 +82,7 @@ pub(super) fn advice() -> String {
 
 /// Names what is missing, and installs nothing.
 pub(super) fn named() -> Result<(), Refusal> {
-    let lacking = missing();
+    let lacking = missing(&NEEDED);
     if lacking.is_empty() { Ok(()) } else { Err(refusal(&lacking)) }
 }
 
@@ -77,8 +90,8 @@ pub(super) fn named() -> Result<(), Refusal> {
 pub(super) fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.iter().map(Into::into));
-    // A whole path stays what it is.
-    folders.map(|folder| folder.join(program)).any(|file| is_usable(&file))
+    // A whole path stays what it is, and need be no program.
+    folders.map(|folder| folder.join(program)).any(|file| if program.starts_with('/') { file.is_file() } else { is_program(&file) })
 }
 
 /// A command of a program that only root may have on its path.
@@ -94,24 +107,22 @@ pub(super) fn path() -> String {
     std::iter::once(own.as_str()).chain(SYSTEM_FOLDERS).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(":")
 }
 
-fn is_usable(file: &Path) -> bool {
-    let Ok(metadata) = file.metadata() else { return false };
-    let is_program = metadata.permissions().mode() & 0o111 != 0;
-    metadata.is_file() && (is_program || file.extension().is_some_and(|extension| extension == "gpg"))
+fn is_program(file: &Path) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-fn missing() -> Vec<(&'static str, &'static str)> {
-    NEEDED.into_iter().filter(|(file, _)| !is_there(file)).collect()
+fn missing<'n>(needed: &[(&'n str, &'static str)]) -> Vec<(&'n str, &'static str)> {
+    needed.iter().copied().filter(|(file, _)| !is_there(file)).collect()
 }
 
-fn packages_of(missing: &[(&'static str, &'static str)]) -> Vec<&'static str> {
-    let mut packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+fn packages_of(missing: &[(&str, &'static str)]) -> Vec<&'static str> {
+    let mut packages: Vec<&'static str> = missing.iter().map(|(_, package)| *package).collect();
     packages.sort_unstable();
     packages.dedup();
     packages
 }
 
-fn refusal(missing: &[(&'static str, &'static str)]) -> Refusal {
+fn refusal(missing: &[(&str, &'static str)]) -> Refusal {
     let programs: Vec<&str> = missing.iter().map(|(file, _)| *file).collect();
     Refusal::Packages { programs: programs.join(", "), packages: packages_of(missing).join(" ") }
 }
@@ -134,6 +145,6 @@ mod tests {
     #[test]
     fn programs_are_found_where_they_are_and_others_are_not() {
         assert!(is_there("sh") && is_there("/bin/sh"));
-        assert!(!is_there("gpuaas-never") && !is_there("/etc/hosts"));
+        assert!(is_there("/etc/hosts") && !is_there("gpuaas-never") && !is_there("/etc/gpuaas-never"));
     }
 }

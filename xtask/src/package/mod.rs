@@ -1,8 +1,8 @@
 //! Makes what machines install: Debian packages and archives of agent and control plane, their sums, and a signature over these.
 //!
 //! Guaranteed: `target/packages` holds one version, whole, or what it held before; everything in it is in `SHA256SUMS`; programs of the
-//! profile `dist` ask for no newer glibc than [`programs::GLIBC_MAX`], measured in the files themselves; archives of the same programs are
-//! the same bytes.
+//! profile `dist` ask for no newer glibc than [`programs::GLIBC_MAX`], measured in the files themselves; only those of `dev` hold what tests
+//! need; archives of the same programs are the same bytes.
 //!
 //! Deliberately absent: other architectures than this machine's, keys (the operator names one), and publishing.
 

@@ -1,6 +1,6 @@
 //! Builds the programs that are packaged, and measures on which machines they run.
 
-use std::{path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, bail, ensure};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -12,6 +12,9 @@ use crate::{shell, tools};
 pub(crate) const GLIBC_MAX: (u32, u32) = (2, 28);
 /// What links against an older glibc than this machine's: zig brings them all, cargo-zigbuild hands it to cargo.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
+
+/// What the tests' programs alone obey: an agent that is of another version than it is, a process that dies at a named point.
+const OF_TESTS: [&str; 2] = ["GPUAAS_AGENT_VERSION", "GPUAAS_CRASH_POINTS"];
 
 /// Programs that were built.
 pub(crate) struct Programs {
@@ -33,6 +36,8 @@ pub(crate) fn build(profile: &str) -> anyhow::Result<Programs> {
             GLIBC_MAX.0,
             GLIBC_MAX.1
         );
+        let of_tests = named_in(&fs::read(program).with_context(|| program.to_string())?);
+        ensure!(profile == "dev" || of_tests.is_empty(), "{program} is one for tests: it obeys {}", of_tests.join(", "));
     }
     Ok(programs)
 }
@@ -57,6 +62,11 @@ pub(crate) fn glibc_needed(program: &Utf8Path) -> anyhow::Result<(u32, u32)> {
     newest(&symbols).with_context(|| format!("{program} names no version of glibc"))
 }
 
+/// Which of [`OF_TESTS`] a program holds.
+fn named_in(program: &[u8]) -> Vec<&'static str> {
+    OF_TESTS.into_iter().filter(|name| memchr::memmem::find(program, name.as_bytes()).is_some()).collect()
+}
+
 fn newest(symbols: &str) -> Option<(u32, u32)> {
     let version = Regex::new(r"GLIBC_(\d+)\.(\d+)").expect("it is a pattern");
     version.captures_iter(symbols).filter_map(|found| Some((found[1].parse().ok()?, found[2].parse().ok()?))).max()
@@ -73,12 +83,18 @@ pub(crate) fn strip(program: &Utf8Path, into: &Path) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::newest;
+    use super::{named_in, newest};
 
     #[test]
     fn the_newest_glibc_is_found_by_number_and_not_by_letter() {
         let symbols = "0000 DF *UND* 0000 (GLIBC_2.2.5) free\n0000 DF *UND* 0000 (GLIBC_2.17) clock_gettime\n0000 (GLIBC_2.9) pipe2\n";
         assert_eq!(newest(symbols), Some((2, 17)));
         assert_eq!(newest("no symbols"), None);
+    }
+
+    #[test]
+    fn a_program_for_tests_is_told_from_one_for_use() {
+        assert_eq!(named_in(b"\0GPUAAS_LOG\0GPUAAS_AGENT_VERSION\0"), ["GPUAAS_AGENT_VERSION"]);
+        assert!(named_in(b"\0GPUAAS_LOG\0").is_empty());
     }
 }

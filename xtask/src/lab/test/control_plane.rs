@@ -1,7 +1,8 @@
 //! A control plane beside the lab: `gpuaas server` on this machine, found by nodes at the lab's gateway, and commands against it.
 //!
-//! Guarantees: its rows lie in the lab's own place and its process is one of the lab's, so that both go with the lab. Killed and started again,
-//! it has the same rows and the same addresses. What it says is kept where the story leaves its evidence.
+//! Guarantees: its rows lie in the lab's own place and its process is one of the lab's, so that both go with the lab; the process ends before that
+//! with whoever holds it. Killed and started again, it has the same rows and the same addresses. What it says is kept where the story leaves its
+//! evidence.
 //!
 //! Deliberately absent: what it is asked for; `following.rs` waits for what comes of it, `cluster.rs` speaks to the clusters that it delivers.
 
@@ -22,6 +23,7 @@ use serde::de::DeserializeOwned;
 use super::{
     evidence,
     prepare::{Part, Prepared},
+    site::Site,
 };
 use crate::lab::{
     inventory,
@@ -31,8 +33,6 @@ use crate::lab::{
 
 /// The project of everything.
 pub(crate) const PROJECT: &str = "lab";
-/// Where the API listens, and where the node channel does.
-const PORTS: (u16, u16) = (7443, 7444);
 /// Longest start.
 const START_MAX: Duration = Duration::from_secs(60);
 /// Longest operation.
@@ -47,6 +47,7 @@ pub(crate) struct ControlPlane {
     packages: Utf8PathBuf,
     kubectl: Option<Utf8PathBuf>,
     gateway: Ipv4Addr,
+    site: Site,
     folder: Utf8PathBuf,
     evidence: Utf8PathBuf,
 }
@@ -63,7 +64,17 @@ pub(crate) struct Refused {
 impl ControlPlane {
     /// Starts one without rows and makes [`PROJECT`]. Needs [`Part::Programs`] and [`Part::Packages`].
     pub(crate) fn start(lab: &Lab, given: &Prepared) -> anyhow::Result<Self> {
-        let folder = place::control_plane();
+        Self::at(lab, given, Site::OWN)
+    }
+
+    /// The same beside the story's own, which must have been started.
+    pub(crate) fn beside(lab: &Lab, given: &Prepared, site: Site) -> anyhow::Result<Self> {
+        Self::at(lab, given, site)
+    }
+
+    fn at(lab: &Lab, given: &Prepared, site: Site) -> anyhow::Result<Self> {
+        let own = place::control_plane();
+        let folder = if site.is_own() { own } else { own.join(site.file("beside")) };
         fs::create_dir(&folder).with_context(|| folder.to_string())?;
         let mut control_plane = Self {
             process: None,
@@ -71,6 +82,7 @@ impl ControlPlane {
             packages: given.path(Part::Packages)?.to_owned(),
             kubectl: given.path(Part::Kubectl).ok().map(Utf8Path::to_owned),
             gateway: lab.gateway(),
+            site,
             folder,
             evidence: given.evidence().to_owned(),
         };
@@ -81,6 +93,11 @@ impl ControlPlane {
 
     /// Starts it on the rows that it had; returns when it serves.
     pub(crate) fn again(&mut self) -> anyhow::Result<()> {
+        self.again_with(&[])
+    }
+
+    /// The same, with more in its environment.
+    pub(crate) fn again_with(&mut self, environment: &[(&str, String)]) -> anyhow::Result<()> {
         self.kill()?;
         let socket = self.folder.join("notify");
         match fs::remove_file(&socket) {
@@ -94,10 +111,10 @@ impl ControlPlane {
         let mut server = alone(&self.programs.join("gpuaas"), &self.folder);
         server
             .args(["server", "--data-dir", data.as_str(), "--ready-file", self.ready_file().as_str()])
-            .args(["--listen", &format!("{}:{}", self.gateway, PORTS.0)])
-            .args(["--channel-listen", &format!("{}:{}", self.gateway, PORTS.1)])
+            .args(self.site.arguments(self.gateway))
             .args(["--packages-dir", self.packages.as_str()])
             .env("NOTIFY_SOCKET", &socket)
+            .envs(environment.iter().map(|(name, value)| (*name, value)))
             .stdout(log.try_clone()?)
             .stderr(log);
         let process = self.process.insert(server.spawn().context("starting gpuaas server")?);
@@ -134,12 +151,12 @@ impl ControlPlane {
 
     /// Where its API is.
     pub(crate) fn url(&self) -> String {
-        format!("https://{}:{}", self.gateway, PORTS.0)
+        self.site.url(self.gateway)
     }
 
     /// What it said, over all its lives.
     pub(crate) fn log(&self) -> Utf8PathBuf {
-        self.evidence.join("control-plane.log")
+        self.evidence.join(self.site.file("control-plane.log"))
     }
 
     /// A folder of its own that goes with it.
@@ -162,6 +179,8 @@ impl ControlPlane {
             .args(words)
             .args(["--output", "json"])
             .env("GPUAAS_READY_FILE", self.ready_file())
+            // Who calls it by a name of its own need not be able to reach it by that.
+            .env("GPUAAS_SERVER", self.site.address(self.gateway))
             .env("GPUAAS_PROJECT", PROJECT);
         command
     }
@@ -247,6 +266,12 @@ pub(super) fn alone(program: &Utf8Path, home: &Utf8Path) -> Command {
     }
     command.env("HOME", home).env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
     command
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
 }
 
 fn printed<T: DeserializeOwned>(words: &[&str], output: &Output) -> anyhow::Result<T> {

@@ -11,12 +11,15 @@ mod cluster;
 mod contract;
 mod control_plane;
 mod evidence;
+mod faults;
+mod figures;
 mod following;
 mod ground;
 mod left;
 mod lifecycle;
 mod prepare;
 mod rke2;
+mod site;
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -50,6 +53,10 @@ const STORIES: &[Story] = &[
     },
 ];
 
+/// What is told when it is asked for by name alone: it takes longer, or is no test.
+const FAULTS: Story = Story { name: "faults", nodes: faults::NODES, needs: faults::NEEDS, tell: faults::tell };
+const FIGURES: Story = Story { name: "figures", nodes: figures::NODES, needs: figures::NEEDS, tell: figures::tell };
+
 /// Which acts.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -61,13 +68,19 @@ pub(crate) struct Options {
     /// Leave the lab up behind a story that failed, with its control plane.
     #[arg(long)]
     keep: bool,
+    /// Play the faults instead: a table with a row for each.
+    #[arg(long, conflicts_with = "acts")]
+    faults: bool,
+    /// This one of the faults alone; repeatable.
+    #[arg(long, value_name = "CELL", requires = "faults")]
+    only: Vec<String>,
 }
 
 impl Options {
     /// These acts, on what is built here.
     pub(crate) fn of(acts: &[&str]) -> Self {
         let acts = acts.iter().map(|act| (*act).to_owned()).collect();
-        Self { acts, sources: Sources::default(), keep: false }
+        Self { acts, sources: Sources::default(), keep: false, faults: false, only: Vec::new() }
     }
 }
 
@@ -83,7 +96,21 @@ pub(crate) struct StoryOptions {
 
 /// Plays them; returns how many checks of theirs held.
 pub(crate) fn run(options: &Options) -> anyhow::Result<u32> {
-    let all = Act::all(STORIES);
+    if options.faults {
+        faults::must_exist(&options.only)?;
+        return play(options, vec![Act::Story(&FAULTS)], &options.only);
+    }
+    play(options, Act::all(STORIES), &[])
+}
+
+/// Measures: brings a node in that often, with everything built by this cargo profile.
+pub(super) fn measure(runs: u8, profile: &str) -> anyhow::Result<()> {
+    let mut options = Options::of(&[]);
+    options.sources.profile = Some(profile.to_owned());
+    play(&options, vec![Act::Story(&FIGURES)], &[runs.to_string()]).map(drop)
+}
+
+fn play(options: &Options, all: Vec<Act>, wanted: &[String]) -> anyhow::Result<u32> {
     let names = || all.iter().map(Act::name).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = options.acts.iter().find(|name| !all.iter().any(|act| act.name() == *name)) {
         bail!("there is no act `{unknown}`; there are {}", names());
@@ -92,10 +119,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u32> {
     refuse_ruins()?;
     // What they change of the machine stays, and is no part of the lab.
     packages::ensure()?;
+    if options.faults {
+        packages::faketime()?;
+    }
     let is_meant = |act: &&Act| options.acts.is_empty() || options.acts.iter().any(|name| name == act.name());
     let acts: Vec<&Act> = all.iter().filter(is_meant).collect();
     let needs: BTreeSet<Part> = acts.iter().flat_map(|act| act.needs()).copied().collect();
-    let prepared = Prepared::make(&needs, &options.sources)?;
+    let prepared = Prepared::make(&needs, &options.sources)?.wanting(wanted.to_vec());
     let (mut failed, mut held) = (Vec::new(), 0);
     for act in acts {
         println!("==> {}", act.name());
@@ -175,7 +205,7 @@ fn between_inventories(act: &Act, prepared: &Prepared, keep: bool) -> anyhow::Re
 /// The hidden command: tells a story on the lab that is up.
 pub(super) fn tell(options: &StoryOptions) -> anyhow::Result<()> {
     bound_to(options.within)?;
-    let story = STORIES.iter().find(|story| story.name == options.name).context("no such story")?;
+    let story = STORIES.iter().chain([&FAULTS, &FIGURES]).find(|story| story.name == options.name).context("no such story")?;
     let (lab, given) = (Lab::there()?, evidence::given(&options.given)?);
     let told = (story.tell)(&lab, &given);
     if told.is_err() {

@@ -27,6 +27,15 @@ pub(crate) struct Sources {
     /// Test with the release that lies in this folder, named like its version. `--release` goes first.
     #[arg(long, value_name = "DIR", env = "GPUAAS_RKE2_ARTIFACTS")]
     pub(crate) artifacts: Option<Utf8PathBuf>,
+    /// The cargo profile of programs and packages, where it is not `dev`.
+    #[arg(skip)]
+    pub(crate) profile: Option<String>,
+}
+
+impl Sources {
+    fn profile(&self) -> &str {
+        self.profile.as_deref().unwrap_or("dev")
+    }
 }
 
 /// Something that a story needs.
@@ -52,6 +61,7 @@ pub(crate) enum Part {
 pub(crate) struct Prepared {
     paths: BTreeMap<Part, Utf8PathBuf>,
     evidence: Utf8PathBuf,
+    wanted: Vec<String>,
 }
 
 impl Prepared {
@@ -61,12 +71,22 @@ impl Prepared {
         for part in parts {
             paths.insert(*part, part.make(sources).with_context(|| format!("{part:?}"))?);
         }
-        Ok(Self { paths, evidence: Utf8PathBuf::new() })
+        Ok(Self { paths, evidence: Utf8PathBuf::new(), wanted: Vec::new() })
+    }
+
+    /// The same with words for the story.
+    pub(super) fn wanting(self, wanted: Vec<String>) -> Self {
+        Self { wanted, ..self }
+    }
+
+    /// What is wanted of the story, in its own words.
+    pub(crate) fn wanted(&self) -> &[String] {
+        &self.wanted
     }
 
     /// The same for a story that leaves its evidence there.
     pub(super) fn for_story(&self, evidence: &Utf8Path) -> Self {
-        Self { paths: self.paths.clone(), evidence: evidence.to_owned() }
+        Self { evidence: evidence.to_owned(), ..self.clone() }
     }
 
     /// The story's folder of evidence.
@@ -83,15 +103,15 @@ impl Prepared {
 impl Part {
     fn make(self, sources: &Sources) -> anyhow::Result<Utf8PathBuf> {
         match self {
-            Self::Programs => text(shell::build_programs("dev")?),
-            Self::Packages => packages("packages", "1"),
-            Self::PackagesNewer => packages("packages-newer", "2"),
+            Self::Programs => text(shell::build_programs(sources.profile())?),
+            Self::Packages => packages("packages", "1", sources.profile()),
+            Self::PackagesNewer => packages("packages-newer", "2", sources.profile()),
             Self::Release => match sources {
                 Sources { release: Some(version), .. } => release::official::ensure(version),
                 Sources { artifacts: Some(folder), .. } => {
                     folder.canonicalize_utf8().with_context(|| folder.to_string())
                 }
-                Sources { release: None, artifacts: None } => printed_by(&["release"]),
+                Sources { release: None, artifacts: None, .. } => printed_by(&["release"]),
             },
             Self::Kubectl => Ok(printed_by(&["components"])?.join("kubectl")),
             Self::Contract => contract::build(),
@@ -106,17 +126,17 @@ pub(super) fn folder() -> anyhow::Result<Utf8PathBuf> {
     Ok(folder)
 }
 
-/// Packages of the programs as the tests have them. Nothing is packaged that was.
-fn packages(name: &str, build: &str) -> anyhow::Result<Utf8PathBuf> {
-    let programs = text(shell::build_programs("dev")?)?;
-    let out = folder()?.join(name);
+/// Packages of the programs as the tests have them, unless the profile is another. Nothing is packaged that was.
+fn packages(name: &str, build: &str, profile: &str) -> anyhow::Result<Utf8PathBuf> {
+    let programs = text(shell::build_programs(profile)?)?;
+    let out = folder()?.join(if profile == "dev" { name.to_owned() } else { format!("{name}-{profile}") });
     let inputs = [programs.join("gpuaas"), programs.join("gpuaas-agent"), root("packaging")?, root("crates/api/src")?];
     let made = newest(&out.join("SHA256SUMS")).ok();
     let changed = inputs.iter().map(|input| newest(input)).collect::<anyhow::Result<Vec<_>>>()?;
     if made.is_some_and(|made| changed.iter().all(|changed| *changed < made)) {
         return Ok(out);
     }
-    printed_by(&["package", "--profile", "dev", "--build", build, "--out", out.as_str()])
+    printed_by(&["package", "--profile", profile, "--build", build, "--out", out.as_str()])
 }
 
 fn root(path: &str) -> anyhow::Result<Utf8PathBuf> {
