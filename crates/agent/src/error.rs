@@ -60,10 +60,7 @@ impl AgentError {
             other => other.to_string(),
         };
         let code_said = if what.contains(code) { String::new() } else { format!(" ({code})") };
-        format!(
-            "error: {what}{code_said}\n  {next}\n  see docs/errors/{code}.md · exit status {}",
-            self.exit() as u8
-        )
+        format!("error: {what}{code_said}\n  {next}\n  see docs/errors/{code}.md · exit status {}", self.exit() as u8)
     }
 
     /// The exit status of an agent that ends with it.
@@ -102,10 +99,18 @@ impl AgentError {
             Self::EnrollmentRefused { next, .. } => return next.clone(),
             Self::Host(HostError::NotBooted(_)) => "bring in a machine that was booted with systemd",
             Self::NotEnrolled(_) => "run the line that gpuaas node register or gpuaas node enroll prints",
-            Self::AlreadyEnrolled(_) => "if it is to become another node, remove the agent first: install.sh --uninstall",
-            Self::Enrollment(_) => "copy the whole line that gpuaas node register printed, or print a new one: gpuaas node enroll",
-            Self::Skewed { .. } => "set the node's clock, for example by NTP; the same string then works for as long as it is valid",
-            Self::Unreachable(_) => "see whether the control plane can be reached from here, then run the same line again",
+            Self::AlreadyEnrolled(_) => {
+                "if it is to become another node, remove the agent first: install.sh --uninstall"
+            }
+            Self::Enrollment(_) => {
+                "copy the whole line that gpuaas node register printed, or print a new one: gpuaas node enroll"
+            }
+            Self::Skewed { .. } => {
+                "set the node's clock, for example by NTP; the same string then works for as long as it is valid"
+            }
+            Self::Unreachable(_) => {
+                "see whether the control plane can be reached from here, then run the same line again"
+            }
             Self::Host(error) if error.is_full() => "make room on this machine, then run the same line again",
             Self::Refused(_) | Self::Host(_) | Self::State(_) => "see the agent's journal: journalctl -u gpuaas-agent",
         };

@@ -51,7 +51,8 @@ pub async fn run(options: Options) -> Result<(), AgentError> {
             Ok(())
         }
         Some(Verb::Status) => {
-            let kept = state::load(&host).await?.ok_or_else(|| AgentError::NotEnrolled(options.enroll_file.to_string()))?;
+            let kept =
+                state::load(&host).await?.ok_or_else(|| AgentError::NotEnrolled(options.enroll_file.to_string()))?;
             print!("{}", kept.identity.lines());
             Ok(())
         }

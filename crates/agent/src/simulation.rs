@@ -122,7 +122,8 @@ fn nowhere() -> Result<Arc<Fetch>, AgentError> {
         certificate: authority.issue_node(&request, &node, now).map_err(|error| damaged(&error))?,
         control_plane: node.control_plane,
         epoch: node.epoch,
-        key_set: set,        name: None,
+        key_set: set,
+        name: None,
         url: None,
         enrolled_by: None,
     };

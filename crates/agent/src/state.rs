@@ -9,7 +9,7 @@ use gpuaas_trust::{NodeKey, SignedKeySet};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, Serialize};
 
-use crate::error::AgentError;
+use crate::{error::AgentError, version};
 
 /// The agent's folder.
 pub(crate) const FOLDER: &str = "/var/lib/gpuaas-agent";
@@ -89,11 +89,8 @@ impl Identity {
     /// For scripts: a word, a blank and its value, one a line.
     pub(crate) fn lines(&self) -> String {
         let url = self.url.as_deref().unwrap_or_default();
-        let (name, version) = (self.shown_name(), env!("CARGO_PKG_VERSION"));
-        format!(
-            "node {}\nname {name}\nurl {url}\ncontrol-plane {}\nversion {version}\n",
-            self.node, self.control_plane
-        )
+        let (name, version) = (self.shown_name(), version::version());
+        format!("node {}\nname {name}\nurl {url}\ncontrol-plane {}\nversion {version}\n", self.node, self.control_plane)
     }
 
     fn shown_name(&self) -> String {

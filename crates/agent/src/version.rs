@@ -8,10 +8,10 @@ use gpuaas_wire::task::TaskSupport;
 
 use crate::catalog::Entry;
 
-#[cfg(not(feature = "other-versions"))]
-pub(crate) use this::{known, told, version};
 #[cfg(feature = "other-versions")]
 pub(crate) use other::{known, told, version};
+#[cfg(not(feature = "other-versions"))]
+pub(crate) use this::{known, told, version};
 
 #[cfg(not(feature = "other-versions"))]
 mod this {

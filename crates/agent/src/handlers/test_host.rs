@@ -68,6 +68,9 @@ fn nobody() -> Fetch {
         authority: authority.certificate_pem().to_owned(),
         certificate: authority.issue_node(&key.request_pem().unwrap(), &node, now()).unwrap(),
         key_set: SigningKeySet::default().sign(&authority).unwrap(),
+        name: None,
+        url: None,
+        enrolled_by: None,
     };
     Fetch::new(&State { identity, key }, Arc::new(Endpoints::new(Vec::new()))).unwrap()
 }

@@ -217,7 +217,8 @@ fn state(authority: &Authority, key_set: SignedKeySet) -> State {
         channels: vec!["127.0.0.1:1".to_owned()],
         authority: authority.certificate_pem().to_owned(),
         certificate,
-        key_set,        name: None,
+        key_set,
+        name: None,
         url: None,
         enrolled_by: None,
     };
