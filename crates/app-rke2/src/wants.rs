@@ -61,6 +61,8 @@ const REMOVED_WITH_IT: &[&str] =
     &["/etc/cni", "/opt/cni/bin", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/var/log/calico"];
 /// Programs of RKE2, by the start of their path.
 const PROGRAMS: &[&str] = &["/usr/local/bin/rke2", "/var/lib/rancher/rke2"];
+/// Where the kubelet puts containers, whose programs lie wherever their images have them.
+const GROUPS: &[&str] = &["kubepods"];
 
 /// What a node is looked at for before a member of that role comes. On one that a member has touched before, files, listeners, links, mounts and
 /// rules are its own.
@@ -106,6 +108,7 @@ pub(crate) fn residue(uninstalled: bool) -> Residue {
         udp_ports: UDP_PORTS.to_vec(),
         link_prefixes: texts(LINKS),
         firewall_marks: texts(FIREWALL_MARKS),
+        group_prefixes: texts(GROUPS),
     }
 }
 

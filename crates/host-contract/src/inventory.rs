@@ -75,10 +75,13 @@ pub async fn processes_are_told_with_their_unit(backend: &dyn Backend) {
     bench.host.start("owns.service").await.unwrap();
     let child = bench.number("owns.service", "say: child").await;
     let main = bench.until_running("owns.service").await.main_pid;
-    let unit = async |pid: i32| {
+    let process = async |pid: i32| {
         let found = bench.host.processes(&[]).await.unwrap();
-        found.into_iter().find(|process| process.pid == pid).unwrap().unit
+        found.into_iter().find(|process| process.pid == pid).unwrap()
     };
+    let unit = async |pid: i32| process(pid).await.unit;
+    let group = process(child).await.cgroup;
+    assert_eq!(group.ends_with("/owns.service"), backend.is_machine(), "{group:?}");
     assert_eq!(
         (unit(main).await.as_deref(), unit(child).await.as_deref()),
         (Some("owns.service"), Some("owns.service"))

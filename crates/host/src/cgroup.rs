@@ -17,14 +17,14 @@ impl InitGroups {
 
     /// The control group and the unit of a process, from its `/proc/PID/cgroup`.
     pub(crate) fn place(&self, file: &str) -> (String, Option<String>) {
-        let paths = HIERARCHIES.iter().filter_map(|hierarchy| self.inside(hierarchy, file));
-        let mut places = paths.map(|path| (path.to_owned(), unit(path)));
-        let first = places.next().unwrap_or_default();
-        if first.1.is_some() {
-            return first;
+        let paths = || HIERARCHIES.iter().filter_map(move |hierarchy| self.inside(hierarchy, file));
+        let of_unit = paths().find_map(|path| Some((path, unit(path)?)));
+        if let Some((path, unit)) = of_unit {
+            return (path.to_owned(), Some(unit));
         }
         // Where version 2 is there without being used, all processes are in its root.
-        places.find(|(_, unit)| unit.is_some()).unwrap_or(first)
+        let path = paths().find(|path| *path != "/").or_else(|| paths().next()).unwrap_or_default();
+        (path.to_owned(), None)
     }
 
     /// A process' path in a hierarchy, seen from where the init's units begin.
@@ -82,5 +82,8 @@ mod tests {
         assert_eq!(unit_of("0::/init.scope", "0::/kubepods/besteffort/pod1/c1"), None);
         assert_eq!(unit_of("0::/init.scope", "0::/system.slice/_cpu.service"), Some("cpu.service".to_owned()));
         assert_eq!(unit_of("", ""), None);
+        let both =
+            InitGroups::of_init("1:name=systemd:/init.scope\n0::/\n").place("1:name=systemd:/kubepods/pod1\n0::/\n");
+        assert_eq!(both, ("/kubepods/pod1".to_owned(), None));
     }
 }

@@ -72,7 +72,9 @@ fn uses_legacy(names: &str) -> bool {
 async fn list((program, arguments): &Listing, words: &[String], found: &mut Vec<String>) -> Result<(), HostError> {
     let fail = |message: String| HostError::Program { program: program.clone(), message };
     let mut command = Command::new(program.as_std_path());
-    command.args(*arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    // Not the agent's own environment, which may hold its enrollment.
+    command.args(*arguments).env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.kill_on_drop(true);
     let mut child = spawn(&mut command).map_err(|error| fail(error.to_string()))?;
     let Some(stdout) = child.stdout.take() else { return Err(fail("it has no output".to_owned())) };
     let mut lines = FramedRead::new(stdout, LinesCodec::new_with_max_length(RULE_BYTES_MAX));

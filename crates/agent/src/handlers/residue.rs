@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use camino::Utf8Path;
-use gpuaas_host::{HostError, Listener, Protocol};
+use gpuaas_host::{HostError, Listener, Process, Protocol};
 use gpuaas_wire::task::{Residue, ResidueItem, ResidueKind, ResidueReport, TaskFailure};
 
 use super::mounts;
@@ -50,10 +50,8 @@ async fn look(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFa
         }
     }
     // Without a prefix every process of the node would match, the agent's own among them; so with links.
-    if !task.process_prefixes.is_empty() {
-        for process in host.processes(&task.process_prefixes).await.map_err(host_failed)? {
-            found.item(ResidueKind::Process, format!("{} ({})", process.program, process.pid));
-        }
+    if !(task.process_prefixes.is_empty() && task.group_prefixes.is_empty()) {
+        found.processes(host.processes(&[]).await.map_err(host_failed)?, task);
     }
     if !task.link_prefixes.is_empty() {
         found.links(host.links().await.map_err(host_failed)?, &task.link_prefixes);
@@ -78,6 +76,19 @@ impl Default for Found {
 impl Found {
     fn item(&mut self, kind: ResidueKind, what: String) {
         self.report.items.push(ResidueItem { kind, what });
+    }
+
+    /// By where a program lies; a container's lies somewhere else, and is told by the control group that it is in.
+    fn processes(&mut self, processes: Vec<Process>, task: &Residue) {
+        let is_left = |process: &Process| {
+            let program = Utf8Path::new(&process.program);
+            let begins = |name: &str| task.group_prefixes.iter().any(|prefix| name.starts_with(prefix));
+            task.process_prefixes.iter().any(|prefix| program.starts_with(prefix))
+                || process.cgroup.split('/').any(begins)
+        };
+        for process in processes.into_iter().filter(is_left) {
+            self.item(ResidueKind::Process, format!("{} ({})", process.program, process.pid));
+        }
     }
 
     fn links(&mut self, links: Vec<String>, prefixes: &[String]) {
@@ -139,6 +150,7 @@ mod tests {
             udp_ports: vec![8_472],
             link_prefixes: texts(&["cni0", "cali"]),
             firewall_marks: texts(&["KUBE-"]),
+            group_prefixes: texts(&["kubepods"]),
         }
     }
 
@@ -167,6 +179,26 @@ mod tests {
         let at: SocketAddr = "10.4.0.7:6443".parse().unwrap();
         let held = listener(Protocol::Tcp, &at.to_string(), Some(process));
         assert_eq!(described(&held), "6443/tcp at 10.4.0.7 (/usr/bin/socat, 812)");
+    }
+
+    #[test]
+    fn processes_are_told_by_their_program_or_their_control_group_and_nobody_elses() {
+        let process =
+            |program: &str, cgroup: &str| Process { cgroup: cgroup.to_owned(), ..test_host::held_by(program) };
+        let mut found = Found::default();
+        let task = Residue { process_prefixes: texts(&["/var/lib/rancher/rke2"]), ..task() };
+        let all = vec![
+            process("/var/lib/rancher/rke2/data/x/bin/containerd-shim-runc-v2", "/system.slice/rke2-agent.service"),
+            process("/var/lib/rancher/rke2-not/x", "/system.slice/other.service"),
+            process("/pause", "/kubepods.slice/kubepods-besteffort.slice/cri-containerd-0a1b.scope"),
+            process("/coredns", "/kubepods/burstable/pod1/c1"),
+            process("/usr/bin/gpuaas-agent", "/system.slice/gpuaas-agent.service"),
+            process("/usr/bin/dash", ""),
+        ];
+        found.processes(all, &task);
+        let told: Vec<&str> = found.report.items.iter().map(|item| item.what.as_str()).collect();
+        let shim = "/var/lib/rancher/rke2/data/x/bin/containerd-shim-runc-v2 (812)";
+        assert_eq!(told, [shim, "/pause (812)", "/coredns (812)"]);
     }
 
     #[test]

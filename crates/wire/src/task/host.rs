@@ -109,15 +109,6 @@ pub enum Severity {
     Blocking,
 }
 
-/// Who holds a port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PortHolder {
-    /// The port.
-    pub port: u16,
-    /// Address it listens on.
-    pub address: String,
-}
-
 /// Lists what an app left behind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -141,6 +132,9 @@ pub struct Residue {
     /// Texts that no rule of the packet filter may hold any more; since schema 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firewall_marks: Vec<String>,
+    /// Beginnings of the names of control groups in which no process may remain; since schema 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub group_prefixes: Vec<String>,
 }
 
 /// What is still there. Hygiene, not attestation: the tenant was root.
@@ -204,6 +198,7 @@ impl TaskSpec for Preflight {
 impl TaskSpec for Residue {
     const TYPE: TaskType = TaskType::Residue;
     const SCHEMA: u32 = 2;
-    const ADDED: &'static [(u32, &'static str)] = &[(2, "udp_ports"), (2, "link_prefixes"), (2, "firewall_marks")];
+    const ADDED: &'static [(u32, &'static str)] =
+        &[(2, "udp_ports"), (2, "link_prefixes"), (2, "firewall_marks"), (2, "group_prefixes")];
     type Result = ResidueReport;
 }

@@ -16,7 +16,7 @@ mod wants;
 pub use artifact::{ArtifactFetch, ArtifactFetched, ArtifactRef};
 pub use fix::{Applied, Fix, Fixed};
 pub use host::{
-    DiskFacts, Finding, HostFacts, Noop, NoopDone, PortHolder, Preflight, PreflightReport, Residue, ResidueItem,
+    DiskFacts, Finding, HostFacts, Noop, NoopDone, Preflight, PreflightReport, Residue, ResidueItem,
     ResidueKind, ResidueReport, Severity,
 };
 pub use machine::{
