@@ -68,6 +68,6 @@ impl Cluster {
     /// Waits, by a watch of kubectl's own, until all of `what` are as `condition` says: `condition=Ready`, `jsonpath={…}=…`.
     pub(crate) fn wait(&self, what: &[&str], condition: &str, longest: Duration) -> anyhow::Result<()> {
         let (condition, longest) = (format!("--for={condition}"), format!("--timeout={}s", longest.as_secs()));
-        self.says(&[&["wait", &condition, &longest], what].concat()).map(drop)
+        self.says(&[&["wait", &condition, &longest][..], what].concat()).map(drop)
     }
 }

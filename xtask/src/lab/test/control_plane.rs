@@ -4,7 +4,8 @@
 //! with whoever holds it. Killed and started again, it has the same rows and the same addresses. What it says is kept where the story leaves its
 //! evidence.
 //!
-//! Deliberately absent: what it is asked for; `following.rs` waits for what comes of it, `cluster.rs` speaks to the clusters that it delivers.
+//! Deliberately absent: what it is asked for. `machines.rs` brings machines in by it, `operations.rs` has workloads changed, `following.rs` waits for
+//! what comes of it, `cluster.rs` speaks to the clusters that it delivers.
 
 use std::{
     fs::{self, OpenOptions},
@@ -17,26 +18,21 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use camino::{Utf8Path, Utf8PathBuf};
-use gpuaas_api_types::{Allocation, Enrollment, Operation, OperationDetail, Project, RegisteredNode, Started};
+use gpuaas_api_types::Project;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::{
-    evidence,
     prepare::{Part, Prepared},
+    said::Said,
     site::Site,
 };
-use crate::lab::{
-    inventory,
-    node::{Lab, Node},
-    place,
-};
+use crate::lab::{inventory, node::Lab, place};
 
 /// The project of everything.
 pub(crate) const PROJECT: &str = "lab";
 /// Longest start.
 const START_MAX: Duration = Duration::from_secs(60);
-/// Longest operation.
-const OPERATION_MAX: Duration = Duration::from_secs(600);
 /// How often a start looks whether the process is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -52,27 +48,14 @@ pub(crate) struct ControlPlane {
     evidence: Utf8PathBuf,
 }
 
-/// A command that was refused.
-#[derive(Clone, Debug)]
-pub(crate) struct Refused {
-    /// Its exit status.
-    pub(crate) status: i32,
-    /// What it told people.
-    pub(crate) said: String,
-}
-
 impl ControlPlane {
     /// Starts one without rows and makes [`PROJECT`]. Needs [`Part::Programs`] and [`Part::Packages`].
     pub(crate) fn start(lab: &Lab, given: &Prepared) -> anyhow::Result<Self> {
         Self::at(lab, given, Site::OWN)
     }
 
-    /// The same beside the story's own, which must have been started.
-    pub(crate) fn beside(lab: &Lab, given: &Prepared, site: Site) -> anyhow::Result<Self> {
-        Self::at(lab, given, site)
-    }
-
-    fn at(lab: &Lab, given: &Prepared, site: Site) -> anyhow::Result<Self> {
+    /// The same at another site, beside the story's own, which must have been started.
+    pub(crate) fn at(lab: &Lab, given: &Prepared, site: Site) -> anyhow::Result<Self> {
         let own = place::control_plane();
         let folder = if site.is_own() { own } else { own.join(site.file("beside")) };
         fs::create_dir(&folder).with_context(|| folder.to_string())?;
@@ -185,7 +168,8 @@ impl ControlPlane {
         command
     }
 
-    fn run(&self, words: &[&str]) -> anyhow::Result<Output> {
+    /// Runs a command of `gpuaas`, however it ends.
+    pub(super) fn run(&self, words: &[&str]) -> anyhow::Result<Output> {
         self.gpuaas_command(words).output().with_context(|| format!("running gpuaas {}", words.join(" ")))
     }
 
@@ -197,60 +181,15 @@ impl ControlPlane {
     }
 
     /// Runs a command of `gpuaas` that must be refused.
-    pub(crate) fn refused(&self, words: &[&str]) -> anyhow::Result<Refused> {
+    pub(crate) fn refused(&self, words: &[&str]) -> anyhow::Result<Said> {
         let output = self.run(words)?;
         ensure!(!output.status.success(), "gpuaas {} was not refused", words.join(" "));
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Ok(Refused { status: output.status.code().context("it was killed")?, said })
+        Ok(output.into())
     }
 
-    /// Begins an operation by a command of `gpuaas`.
-    pub(crate) fn begin(&self, words: &[&str]) -> anyhow::Result<Operation> {
-        Ok(self.gpuaas::<Started>(words)?.operation)
-    }
-
-    /// Follows an operation to its end, however that is, also past lives of the control plane.
-    pub(crate) fn ended(&self, operation: &Operation) -> anyhow::Result<OperationDetail> {
-        let longest = format!("{}s", OPERATION_MAX.as_secs());
-        let words = ["operation", "watch", &operation.id, "--timeout", &longest];
-        let output = self.run(&words)?;
-        // One that did not succeed ends the command with 1, and is printed all the same.
-        ensure!(matches!(output.status.code(), Some(0 | 1)), told(&words, &output));
-        printed(&words, &output).with_context(|| told(&words, &output))
-    }
-
-    /// Carries an operation out that must succeed.
-    pub(crate) fn succeeded(&self, words: &[&str]) -> anyhow::Result<OperationDetail> {
-        let detail = self.ended(&self.begin(words)?)?;
-        ensure!(detail.operation.state == "succeeded", evidence::of_operation(self, &detail));
-        Ok(detail)
-    }
-
-    /// Registers a node under its own name; returns what brings it in.
-    pub(crate) fn register(&self, node: &Node) -> anyhow::Result<Enrollment> {
-        Ok(self.gpuaas::<RegisteredNode>(&["node", "register", node.name().as_str()])?.enrollment)
-    }
-
-    /// Runs in the node what an operator runs there; returns what it said.
-    pub(crate) fn enroll(&self, node: &Node, enrollment: &Enrollment) -> anyhow::Result<String> {
-        let said = node.says(&["sh", "-c", &enrollment.command])?;
-        let shown: gpuaas_api_types::Node = self.gpuaas(&["node", "show", node.name().as_str()])?;
-        ensure!(shown.state == "active", "it is {} when the line has ended: {said}", shown.state);
-        Ok(said)
-    }
-
-    /// Registers a node and brings it in.
-    pub(crate) fn bring_in(&self, node: &Node) -> anyhow::Result<()> {
-        self.enroll(node, &self.register(node)?).map(drop)
-    }
-
-    /// Gives a node to [`PROJECT`].
-    pub(crate) fn allocate(&self, node: &Node) -> anyhow::Result<Allocation> {
-        let words = ["allocation", "create", "--node", node.name().as_str(), "--wait", "--timeout", "60s"];
-        let allocation: Allocation = self.gpuaas(&words)?;
-        let Allocation { state, detail, .. } = &allocation;
-        ensure!(state == "active", "it is {state}: {}", detail.as_deref().unwrap_or_default());
-        Ok(allocation)
+    /// Imports a folder that is laid out as a release of RKE2.
+    pub(crate) fn import(&self, release: &Utf8Path) -> anyhow::Result<()> {
+        self.gpuaas::<Value>(&["artifact", "import", "rke2", release.as_str()]).map(drop)
     }
 }
 
@@ -274,11 +213,13 @@ impl Drop for ControlPlane {
     }
 }
 
-fn printed<T: DeserializeOwned>(words: &[&str], output: &Output) -> anyhow::Result<T> {
+/// What a command printed as JSON.
+pub(super) fn printed<T: DeserializeOwned>(words: &[&str], output: &Output) -> anyhow::Result<T> {
     serde_json::from_slice(&output.stdout).with_context(|| format!("gpuaas {} printed something else", words.join(" ")))
 }
 
-fn told(words: &[&str], output: &Output) -> String {
+/// How a command ended, with all that it said.
+pub(super) fn told(words: &[&str], output: &Output) -> String {
     let (said, shown) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
     format!("gpuaas {} ended with {}:\n{said}{shown}", words.join(" "), output.status)
 }

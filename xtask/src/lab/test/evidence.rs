@@ -101,8 +101,9 @@ pub(super) fn of_operation(control_plane: &ControlPlane, detail: &OperationDetai
         told.extend(step.fault.iter().map(|fault| format!(": {}", of_fault(fault))));
         told.extend(step.detail.iter().map(|detail| format!(" ({detail})")));
     }
-    let is_its =
-        |event: &&Event| event.subject_id == operation.id || event.data.get("operation").is_some_and(|id| *id == operation.id);
+    let is_its = |event: &&Event| {
+        event.subject_id == operation.id || event.data.get("operation").is_some_and(|id| *id == operation.id)
+    };
     let events = control_plane.events(Stream::Project).unwrap_or_default();
     let its: Vec<&Event> = events.iter().filter(is_its).collect();
     for event in &its[its.len().saturating_sub(EVENTS)..] {

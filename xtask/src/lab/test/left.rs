@@ -201,15 +201,30 @@ mod tests {
     fn what_one_of_them_does_not_know_is_named() {
         for line in LISTED.lines().filter(|line| !line.ends_with("/rancher") && !line.contains("FLANNEL")) {
             let (kind, what) = line.split_once(' ').expect("a line");
-            let without: Vec<&str> = LISTED.lines().filter(|of| !of.starts_with(line) && !(kind == "path" && of.starts_with("path"))).collect();
+            let without: Vec<&str> = LISTED
+                .lines()
+                .filter(|of| !of.starts_with(line) && !(kind == "path" && of.starts_with("path")))
+                .collect();
             let why = held(&without.join("\n"), TOLD).expect_err("it is told and not listed");
             assert!(why.contains(kind) && why.contains("is told"), "{why}");
-            let more = format!("{LISTED}\n{kind} {}", what.replace("9345", "9346") + if kind == "listener" { "" } else { "-more" });
+            let more = format!(
+                "{LISTED}\n{kind} {}",
+                what.replace("9345", "9346") + if kind == "listener" { "" } else { "-more" }
+            );
             let why = held(&more, TOLD).expect_err("it is listed and not told");
             // A path below one that is told is of one with it.
             assert!(why.contains("is not told"), "{kind}: {why}");
         }
-        assert!(held(LISTED, &TOLD.replace("firewall rule ip filter FLANNEL-P, firewall rule ip filter INPUT: jump FLANNEL-P", "path /var/lib/rancher/rke2")).is_err());
+        assert!(
+            held(
+                LISTED,
+                &TOLD.replace(
+                    "firewall rule ip filter FLANNEL-P, firewall rule ip filter INPUT: jump FLANNEL-P",
+                    "path /var/lib/rancher/rke2"
+                )
+            )
+            .is_err()
+        );
     }
 
     #[test]

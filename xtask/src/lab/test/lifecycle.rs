@@ -14,6 +14,7 @@ use super::{
     check::check,
     left::Left,
     prepare::{Part, Prepared},
+    said::says,
 };
 use crate::lab::node::{Lab, Node};
 
@@ -41,7 +42,7 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     })?;
     let line = check("a machine comes in by the line that its registration printed", || {
         let registered: RegisteredNode = server.gpuaas(&["node", "register", machine.name().as_str()])?;
-        machine.says(&["sh", "-c", &registered.enrollment.command])?;
+        says(machine, &registered.enrollment.command)?;
         server.awaits_connected(machine)?;
         Ok(registered.enrollment.command)
     })?;
@@ -59,7 +60,7 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     })?;
     check("the same line then upgrades the agent, which stays who it is", || {
         let (before, was) = (identity(machine)?, version(machine, AGENT)?);
-        machine.says(&["sh", "-c", &line])?;
+        says(machine, &line)?;
         ensure!(version(machine, AGENT)? != was, "it is {was} as before");
         ensure!(identity(machine)? == before, "it is another node");
         server.awaits_connected(machine)
@@ -79,7 +80,7 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     })?;
     check("brought in anew, install.sh --uninstall leaves nothing either", || {
         let reset: RegisteredNode = server.gpuaas(&["node", "reset", "--vouch", machine.name().as_str()])?;
-        machine.says(&["sh", "-c", &reset.enrollment.command])?;
+        says(machine, &reset.enrollment.command)?;
         server.awaits_connected(machine)?;
         machine.says(&["sh", "/usr/share/gpuaas-agent/install.sh", "--uninstall"])?;
         look(machine)?.is(&machine_before, machine)
@@ -132,18 +133,18 @@ fn exposure(node: &Node, unit: &str) -> anyhow::Result<f64> {
 
 /// Who the agent is.
 fn identity(machine: &Node) -> anyhow::Result<String> {
-    machine.says(&["sh", "-c", "sha256sum </var/lib/gpuaas-agent/key.pem && gpuaas-agent status"])
+    says(machine, "sha256sum </var/lib/gpuaas-agent/key.pem && gpuaas-agent status")
 }
 
 fn changes_nothing(machine: &Node, line: &str, look: &dyn Fn(&Node) -> anyhow::Result<Left>) -> anyhow::Result<()> {
-    let files = "find /usr/bin/gpuaas-agent /usr/share/gpuaas-agent /lib/systemd/system/gpuaas-agent.service /var/lib/gpuaas-agent \
-                 ! -name 'ledger*' ! -type d -printf '%p %s %m %u %T@\\n' | sort";
+    let files = "set -e; find /usr/bin/gpuaas-agent /usr/share/gpuaas-agent /lib/systemd/system/gpuaas-agent.service /var/lib/gpuaas-agent \
+                 ! -name 'ledger*' ! -type d -printf '%p %s %m %u %T@\\n' >/tmp/files; sort /tmp/files; rm /tmp/files";
     let state = || -> anyhow::Result<(String, String)> {
         let run = ["systemctl", "show", "--property=MainPID,ActiveEnterTimestampMonotonic,UnitFileState", AGENT];
-        Ok((machine.says(&run)?, machine.says(&["sh", "-c", files])?))
+        Ok((machine.says(&run)?, says(machine, files)?))
     };
     let (left, before) = (look(machine)?, state()?);
-    let said = machine.says(&["sh", "-c", line])?;
+    let said = says(machine, line)?;
     ensure!(said.starts_with("nothing to do"), "it says: {said}");
     let after = state()?;
     ensure!(after == before, "it changed something:\n{before:?}\n{after:?}");
@@ -162,10 +163,8 @@ impl Server<'_> {
 
     /// Has it listen to others, under its name, as an operator does; holds that it serves, as a user of its own.
     fn is_configured(&self) -> anyhow::Result<()> {
-        let lines = format!(
-            "listen = \"0.0.0.0:7443\"\nchannel-listen = \"0.0.0.0:7444\"\npublic-url = \"{}\"\n",
-            self.url()
-        );
+        let lines =
+            format!("listen = \"0.0.0.0:7443\"\nchannel-listen = \"0.0.0.0:7444\"\npublic-url = \"{}\"\n", self.url());
         self.node.says(&["sh", "-c", "printf '%s' \"$0\" >>/etc/gpuaas/server.toml", &lines])?;
         self.node.says(&["systemctl", "restart", SERVER])?;
         let user = self.node.says(&["ps", "-o", "user=", "-C", "gpuaas"])?;

@@ -17,8 +17,11 @@ mod following;
 mod ground;
 mod left;
 mod lifecycle;
+mod machines;
+mod operations;
 mod prepare;
 mod rke2;
+mod said;
 mod site;
 
 use std::{collections::BTreeSet, time::Instant};
@@ -205,7 +208,8 @@ fn between_inventories(act: &Act, prepared: &Prepared, keep: bool) -> anyhow::Re
 /// The hidden command: tells a story on the lab that is up.
 pub(super) fn tell(options: &StoryOptions) -> anyhow::Result<()> {
     bound_to(options.within)?;
-    let story = STORIES.iter().chain([&FAULTS, &FIGURES]).find(|story| story.name == options.name).context("no such story")?;
+    let story =
+        STORIES.iter().chain([&FAULTS, &FIGURES]).find(|story| story.name == options.name).context("no such story")?;
     let (lab, given) = (Lab::there()?, evidence::given(&options.given)?);
     let told = (story.tell)(&lab, &given);
     if told.is_err() {

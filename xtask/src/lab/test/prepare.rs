@@ -130,7 +130,11 @@ pub(super) fn folder() -> anyhow::Result<Utf8PathBuf> {
 fn packages(name: &str, build: &str, profile: &str) -> anyhow::Result<Utf8PathBuf> {
     let programs = text(shell::build_programs(profile)?)?;
     let out = folder()?.join(if profile == "dev" { name.to_owned() } else { format!("{name}-{profile}") });
-    let inputs = [programs.join("gpuaas"), programs.join("gpuaas-agent"), root("packaging")?, root("crates/api/src")?];
+    // What goes into a package is said in the crates' own manifests.
+    let sources =
+        ["packaging", "crates/api/src", "crates/agent/Cargo.toml", "crates/cli/Cargo.toml", "xtask/src/package"];
+    let mut inputs = vec![programs.join("gpuaas"), programs.join("gpuaas-agent")];
+    inputs.extend(sources.map(root).into_iter().collect::<anyhow::Result<Vec<_>>>()?);
     let made = newest(&out.join("SHA256SUMS")).ok();
     let changed = inputs.iter().map(|input| newest(input)).collect::<anyhow::Result<Vec<_>>>()?;
     if made.is_some_and(|made| changed.iter().all(|changed| *changed < made)) {

@@ -65,8 +65,16 @@ mod tests {
     fn two_beside_one_lab_share_neither_ports_nor_files() {
         let (own, other) = (Site::OWN, Site::new("other", 7543).called("https://cp.example:7543"));
         let gateway = Ipv4Addr::LOCALHOST;
-        assert_eq!((own.url(gateway).as_str(), other.url(gateway).as_str()), ("https://127.0.0.1:7443", "https://cp.example:7543"));
-        assert!(other.arguments(gateway).iter().all(|word| word.starts_with("--") || !own.arguments(gateway).contains(word)));
+        assert_eq!(
+            (own.url(gateway).as_str(), other.url(gateway).as_str()),
+            ("https://127.0.0.1:7443", "https://cp.example:7543")
+        );
+        assert!(
+            other
+                .arguments(gateway)
+                .iter()
+                .all(|word| word.starts_with("--") || !own.arguments(gateway).contains(word))
+        );
         assert_ne!(own.file("log"), other.file("log"));
     }
 }

@@ -5,9 +5,9 @@ use std::fs;
 use anyhow::ensure;
 
 use super::{
-    said::fault,
+    said::{fault, in_shell, says},
     table::Told,
-    world::{World, in_shell, says},
+    world::World,
 };
 use crate::lab::node::Node;
 
@@ -91,7 +91,10 @@ pub(super) fn folder_noexec(world: &mut World<'_>) -> anyhow::Result<Told> {
         world,
         &Block {
             tag: "data-noexec",
-            plant: |node| says(node, "mkdir -p /var/lib/rancher && mount -t tmpfs -o noexec,size=8g tmpfs /var/lib/rancher").map(drop),
+            plant: |node| {
+                says(node, "mkdir -p /var/lib/rancher && mount -t tmpfs -o noexec,size=8g tmpfs /var/lib/rancher")
+                    .map(drop)
+            },
             seen: ("findmnt --noheadings --output TARGET,OPTIONS /var/lib/rancher", "noexec"),
             check: "noexec",
             evidence: "/var/lib/rancher is mounted noexec",
@@ -107,7 +110,10 @@ pub(super) fn folder_read_only(world: &mut World<'_>) -> anyhow::Result<Told> {
         world,
         &Block {
             tag: "program-ro",
-            plant: |node| says(node, "mount --bind /usr/local/bin /usr/local/bin && mount -o remount,bind,ro /usr/local/bin").map(drop),
+            plant: |node| {
+                says(node, "mount --bind /usr/local/bin /usr/local/bin && mount -o remount,bind,ro /usr/local/bin")
+                    .map(drop)
+            },
             seen: ("findmnt --noheadings --output TARGET,OPTIONS /usr/local/bin", "ro"),
             check: "read_only",
             evidence: "/usr/local/bin is mounted ro",
@@ -123,18 +129,24 @@ fn block(world: &mut World<'_>, of: &Block) -> anyhow::Result<Told> {
     let seen = in_shell(&member.node, of.seen.0)?.out;
     ensure!(seen.contains(of.seen.1), "the node does not show it: {seen}");
     let workload = member.name.clone();
-    let stopped = world.needs_attention(&world.deploy(&workload, &member, &[])?)?;
+    let stopped = world.platform.needs_attention(&world.deploy(&workload, &member, &[])?)?;
     let told = stopped.operation.fault.as_ref();
     let outcome = fault(told, "rke2_preflight_blocked", of.next)?;
     let said = |text: Option<&String>| text.cloned().unwrap_or_default();
-    let (source, evidence) = told.map(|told| (said(told.evidence_source.as_ref()), said(told.evidence.as_ref()))).unwrap_or_default();
+    let (source, evidence) =
+        told.map(|told| (said(told.evidence_source.as_ref()), said(told.evidence.as_ref()))).unwrap_or_default();
     ensure!(source == format!("preflight {}", of.check) && evidence.contains(of.evidence), "{source}: {evidence}");
     let resume = format!("gpuaas workload resume {workload}");
-    ensure!(told.is_some_and(|told| told.command.as_deref() == Some(resume.as_str())), "it does not say how to go on: {told:?}");
-    let installed = in_shell(&member.node, "ls /usr/local/bin/rke2 /usr/local/lib/systemd/system/rke2-server.service 2>/dev/null")?.out;
+    ensure!(
+        told.is_some_and(|told| told.command.as_deref() == Some(resume.as_str())),
+        "it does not say how to go on: {told:?}"
+    );
+    let installed =
+        in_shell(&member.node, "ls /usr/local/bin/rke2 /usr/local/lib/systemd/system/rke2-server.service 2>/dev/null")?
+            .out;
     ensure!(installed.is_empty(), "something was installed: {installed}");
     says(&member.node, of.fix)?;
-    world.succeeds(&world.platform.begin(&["workload", "resume", &workload])?)?;
+    world.platform.succeeds(&world.platform.begin(&["workload", "resume", &workload])?)?;
     let outcome = format!("{}: {outcome}; gone, resumed to its end", of.check);
     world.leave_running(workload, member);
     Told::new(outcome, [format!("{}: {seen}", of.seen.0.split(' ').next().unwrap_or_default())])

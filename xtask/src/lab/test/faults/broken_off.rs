@@ -9,9 +9,9 @@ use anyhow::{Context, ensure};
 use gpuaas_api_types::{Operation, OperationDetail};
 
 use super::{
-    said::fault,
+    said::{fault, in_shell, says},
     table::Told,
-    world::{Member, World, in_shell, says},
+    world::{Member, World},
 };
 use crate::lab::node::Node;
 
@@ -28,7 +28,7 @@ pub(super) fn agent_killed(world: &mut World<'_>) -> anyhow::Result<Told> {
     let agent = |node: &Node| says(node, "systemctl show --property MainPID,NRestarts --value gpuaas-agent | xargs");
     let before = agent(&member.node)?;
     says(&member.node, "systemctl kill --kill-who=main --signal=KILL gpuaas-agent")?;
-    let detail = world.succeeds(&operation)?;
+    let detail = world.platform.succeeds(&operation)?;
     let now = agent(&member.node)?;
     ensure!(before != now && now.ends_with(" 1"), "the agent was {before}, and is {now}");
     let attempts = attempts(&detail)?;
@@ -49,7 +49,7 @@ pub(super) fn node_rebooted(world: &mut World<'_>) -> anyhow::Result<Told> {
     member.node.reboot()?;
     let now = boot(&member.node)?;
     ensure!(before != now, "it is the same boot: {now}");
-    let detail = world.succeeds(&operation)?;
+    let detail = world.platform.succeeds(&operation)?;
     let (attempts, starts) = (attempts(&detail)?, starts(&member.node)?);
     // One of the deployment and one of the boot.
     ensure!(starts.unwrap_or(2) <= 2, "the distribution was started {starts:?} times");
@@ -75,7 +75,7 @@ pub(super) fn control_plane_away(world: &mut World<'_>) -> anyhow::Result<Told> 
     thread::sleep(AWAY.saturating_sub(began.elapsed()));
     world.platform.again()?;
     let (now, away) = (world.platform.pid().context("it runs")?, began.elapsed().as_secs());
-    let detail = world.succeeds(&operation)?;
+    let detail = world.platform.succeeds(&operation)?;
     let (attempts, starts) = (attempts(&detail)?, starts(&member.node)?);
     ensure!(starts.unwrap_or(1) == 1, "the distribution was started {starts:?} times");
     world.leave_running(member.name.clone(), member);
@@ -98,12 +98,13 @@ pub(super) fn disk_full(world: &mut World<'_>) -> anyhow::Result<Told> {
     world.until_step(&operation, "server-1/preflight", &["succeeded"], "")?;
     let fill = format!("fallocate --length $(($(df --output=avail -B1 {data} | tail -n 1) - 16777216)) {data}/ballast");
     says(&member.node, &fill)?;
-    let stopped = world.needs_attention(&operation)?;
+    let stopped = world.platform.needs_attention(&operation)?;
     let outcome = fault(stopped.operation.fault.as_ref(), "disk_full", "make room on the node's disk, then resume")?;
-    let seen = says(&member.node, &format!("df --human-readable --output=size,used,avail,pcent,target {data} | tail -n 1"))?;
+    let seen =
+        says(&member.node, &format!("df --human-readable --output=size,used,avail,pcent,target {data} | tail -n 1"))?;
     ensure!(seen.contains("99%") || seen.contains("98%") || seen.contains("100%"), "it is not full: {seen}");
     says(&member.node, &format!("rm {data}/ballast && mount -o remount,size=8g {data}"))?;
-    world.succeeds(&world.platform.begin(&["workload", "resume", &workload])?)?;
+    world.platform.succeeds(&world.platform.begin(&["workload", "resume", &workload])?)?;
     Told::new(format!("{outcome}; room made, resumed to its end"), [format!("df: {seen}")])
 }
 

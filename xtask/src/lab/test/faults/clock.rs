@@ -50,7 +50,8 @@ impl OtherClock {
     pub(super) fn in_shell(&self, node: &Node, text: &str) -> anyhow::Result<Said> {
         self.bring_to(node)?;
         let set: Vec<String> = self.of(IN_NODE).iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let words: Vec<&str> = std::iter::once("env").chain(set.iter().map(String::as_str)).chain(["sh", "-c", text]).collect();
+        let words: Vec<&str> =
+            std::iter::once("env").chain(set.iter().map(String::as_str)).chain(["sh", "-c", text]).collect();
         Ok(node.run(&words)?.into())
     }
 }

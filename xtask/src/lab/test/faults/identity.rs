@@ -1,12 +1,10 @@
 //! Nodes that are not who they seem: another machine behind a known node, names that machines share or should not have.
 
 use anyhow::{Context, ensure};
+use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{
-    table::Told,
-    world::{PATIENCE, World, says},
-};
+use super::{PATIENCE, said::says, table::Told, world::World};
 use crate::lab::{node::Node, test::following::Stream};
 
 /// A name that is no DNS label.
@@ -24,7 +22,7 @@ pub(super) fn another_machine_id(world: &mut World<'_>) -> anyhow::Result<Told> 
     let now = id(&member.node)?;
     ensure!(before != now && now.len() == 32, "the machine's id is {now}");
     let change = world.platform.until("another machine is told", PATIENCE, || {
-        let shown = world.shown(&member.name)?;
+        let shown = world.platform.shown(&member.name)?;
         Ok((shown.connectivity == "connected").then_some(shown.machine_changed).flatten())
     })?;
     ensure!(change.before == before, "it was {}, not {before}", change.before);
@@ -34,11 +32,15 @@ pub(super) fn another_machine_id(world: &mut World<'_>) -> anyhow::Result<Told> 
     ensure!((said("name"), said("before"), said("now")) == (&*member.name, &*before, &*now), "{}", told.data);
     // It is looked at anew: what was found on the machine before says nothing about this one.
     let inspected = world.platform.until("it is inspected anew", PATIENCE, || {
-        let shown = world.shown(&member.name)?;
-        Ok(shown.inspected_at.filter(|at| *at > change.at))
+        let shown = world.platform.shown(&member.name)?;
+        Ok(shown.inspected_at.filter(|at| is_later(at, &change.at)))
     })?;
     Told::new(
-        format!("node.machine_changed; {} is {} and was inspected anew at {inspected}", member.name, world.shown(&member.name)?.state),
+        format!(
+            "node.machine_changed; {} is {} and was inspected anew at {inspected}",
+            member.name,
+            world.platform.shown(&member.name)?.state
+        ),
         [format!("/etc/machine-id: {before}, then {now}")],
     )
 }
@@ -48,10 +50,12 @@ pub(super) fn underscore(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     name(&node, UNDERSCORED)?;
     let member = world.allocated_on(node, "underscore")?;
-    let findings = world.shown(&member.name)?.preflight.map(|preflight| preflight.findings).unwrap_or_default();
-    let finding = findings.iter().find(|finding| finding.check == "host_name").context("the name is not found fault with")?;
+    let findings =
+        world.platform.shown(&member.name)?.preflight.map(|preflight| preflight.findings).unwrap_or_default();
+    let finding =
+        findings.iter().find(|finding| finding.check == "host_name").context("the name is not found fault with")?;
     let workload = member.name.clone();
-    world.succeeds(&world.deploy(&workload, &member, &[])?)?;
+    world.platform.succeeds(&world.deploy(&workload, &member, &[])?)?;
     let ready = ready(world, &workload)?;
     ensure!(ready == [member.name.as_str()], "these KubeNodes are Ready: {ready:?}");
     let hostname = says(&member.node, "hostname")?;
@@ -69,7 +73,7 @@ pub(super) fn one_name_twice(world: &mut World<'_>) -> anyhow::Result<Told> {
     let server = world.allocated_on(one, "first-twin")?;
     let agent = world.allocated_on(other, "second-twin")?;
     let workload = server.name.clone();
-    world.succeeds(&world.deploy(&workload, &server, &[&agent])?)?;
+    world.platform.succeeds(&world.deploy(&workload, &server, &[&agent])?)?;
     let ready = ready(world, &workload)?;
     ensure!(ready == [server.name.as_str(), agent.name.as_str()], "these KubeNodes are Ready: {ready:?}");
     let named = |node: &Node| anyhow::Ok(format!("{}: {}", node.address(), says(node, "hostname")?));
@@ -91,6 +95,18 @@ fn ready(world: &World<'_>, workload: &str) -> anyhow::Result<Vec<String>> {
     Ok(nodes.iter().filter(is_ready).map(name).collect())
 }
 
+/// Whether a moment comes behind another; neither does where one of them is none.
+fn is_later(one: &str, other: &str) -> bool {
+    let moment = |text: &str| text.parse::<Timestamp>().ok();
+    moment(one).zip(moment(other)).is_some_and(|(one, other)| one > other)
+}
+
 fn name(node: &Node, name: &str) -> anyhow::Result<()> {
-    says(node, &format!("hostname {name} && echo {name} >/etc/hostname && sed -i 's/^127.0.1.1.*/127.0.1.1 {name}/' /etc/hosts")).map(drop)
+    says(
+        node,
+        &format!(
+            "hostname {name} && echo {name} >/etc/hostname && sed -i 's/^127.0.1.1.*/127.0.1.1 {name}/' /etc/hosts"
+        ),
+    )
+    .map(drop)
 }

@@ -14,7 +14,6 @@ mod machine;
 mod network;
 mod proxy;
 mod removed;
-mod said;
 mod strings;
 mod table;
 mod versions;
@@ -25,7 +24,7 @@ use std::time::Instant;
 use anyhow::ensure;
 use camino::Utf8Path;
 
-use super::{check, evidence, prepare::Prepared};
+use super::{check, evidence, machines::PATIENCE, prepare::Prepared, said};
 use crate::lab::node::Lab;
 use table::{Table, Told};
 use world::World;
@@ -52,6 +51,7 @@ const CELLS: &[Cell] = &[
     cell("string-at-two-at-once", strings::at_two_machines_at_once),
     cell("not-root", machine::not_root),
     cell("no-systemd", machine::no_systemd),
+    cell("wrong-architecture", machine::wrong_architecture),
     cell("clock-off", machine::clock_off),
     cell("unreachable-dns", network::dns),
     cell("unreachable-refused", network::refused),

@@ -1,14 +1,14 @@
 //! Control planes that are not reached, each in another way.
 
 use anyhow::{Context, ensure};
-use gpuaas_api_types::{Enrollment, RegisteredNode};
+use gpuaas_api_types::Enrollment;
 
 use super::{
     proxy::Proxy,
-    said::Said,
+    said::{Said, in_shell, says},
     strings::OTHER_PORT,
     table::Told,
-    world::{World, in_shell, must_be_untouched, says},
+    world::{World, must_be_untouched},
 };
 use crate::lab::{
     node::Node,
@@ -24,11 +24,12 @@ const SCRIPT: &str = "/root/install.sh";
 pub(super) fn dns(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     let site = Site::new("named", OTHER_PORT).called(&format!("https://{NAME}:{OTHER_PORT}"));
-    let other = ControlPlane::beside(world.lab, world.given, site)?;
-    let enrollment = registered(&other, "by-name")?;
+    let other = ControlPlane::at(world.lab, world.given, site)?;
+    let enrollment = other.register("by-name")?;
     fetch_script(world, &node)?;
     let curl = line_stops_at_curl(&node, &enrollment, 6)?;
-    let outcome = by_script(&node, &enrollment)?.refused("install_name_unresolved", 7, "see what resolves names here")?;
+    let outcome =
+        by_script(&node, &enrollment)?.refused("install_name_unresolved", 7, "see what resolves names here")?;
     must_be_untouched(&node)?;
     let asked = in_shell(&node, &format!("getent ahosts {NAME}; echo \"getent exits with $?\"; cat /etc/resolv.conf"))?;
     ensure!(asked.out.contains("getent exits with 2"), "the name leads somewhere: {}", asked.out);
@@ -40,13 +41,16 @@ pub(super) fn dns(world: &mut World<'_>) -> anyhow::Result<Told> {
 /// Nobody listens.
 pub(super) fn refused(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
-    let mut other = ControlPlane::beside(world.lab, world.given, Site::new("silent", OTHER_PORT))?;
-    let enrollment = registered(&other, "refused")?;
+    let mut other = ControlPlane::at(world.lab, world.given, Site::new("silent", OTHER_PORT))?;
+    let enrollment = other.register("refused")?;
     fetch_script(world, &node)?;
     other.kill()?;
     let curl = line_stops_at_curl(&node, &enrollment, 7)?;
-    let outcome =
-        by_script(&node, &enrollment)?.refused("install_connection_refused", 7, "see whether the control plane runs there")?;
+    let outcome = by_script(&node, &enrollment)?.refused(
+        "install_connection_refused",
+        7,
+        "see whether the control plane runs there",
+    )?;
     must_be_untouched(&node)?;
     let dialled = in_shell(&node, &format!("bash -c '</dev/tcp/{}/{OTHER_PORT}'", world.lab.gateway()))?;
     ensure!(dialled.err.contains("Connection refused"), "somebody listens: {dialled:?}");
@@ -58,16 +62,17 @@ pub(super) fn refused(world: &mut World<'_>) -> anyhow::Result<Told> {
 /// Somebody else answers at the address, by another key.
 pub(super) fn tls_pin(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
-    let mut genuine = ControlPlane::beside(world.lab, world.given, Site::new("genuine", OTHER_PORT))?;
-    let enrollment = registered(&genuine, "pinned")?;
+    let mut genuine = ControlPlane::at(world.lab, world.given, Site::new("genuine", OTHER_PORT))?;
+    let enrollment = genuine.register("pinned")?;
     fetch_script(world, &node)?;
     genuine.kill()?;
-    let _impostor = ControlPlane::beside(world.lab, world.given, Site::new("impostor", OTHER_PORT))?;
+    let _impostor = ControlPlane::at(world.lab, world.given, Site::new("impostor", OTHER_PORT))?;
     let curl = line_stops_at_curl(&node, &enrollment, 90)?;
     let outcome =
         by_script(&node, &enrollment)?.refused("install_authority_foreign", 4, "somebody stands in between")?;
     must_be_untouched(&node)?;
-    let pinned = enrollment.command.split_once("sha256//").and_then(|(_, rest)| rest.split_once('\'')).context("a pin")?.0;
+    let pinned =
+        enrollment.command.split_once("sha256//").and_then(|(_, rest)| rest.split_once('\'')).context("a pin")?.0;
     let pin_of = format!(
         "openssl s_client -connect {}:{OTHER_PORT} </dev/null 2>/dev/null | openssl x509 -pubkey -noout |
             openssl pkey -pubin -outform DER | openssl dgst -sha256 -binary | base64",
@@ -83,7 +88,9 @@ pub(super) fn proxy(world: &mut World<'_>) -> anyhow::Result<Told> {
     let (node, gateway) = (world.machine()?, world.lab.gateway());
     let (_, enrollment) = world.line("proxied")?;
     let proxy = Proxy::listen(gateway)?;
-    let closed = |verb: &str| format!("iptables -{verb} OUTPUT -p tcp -d {gateway} --dport 7443 -j REJECT --reject-with tcp-reset");
+    let closed = |verb: &str| {
+        format!("iptables -{verb} OUTPUT -p tcp -d {gateway} --dport 7443 -j REJECT --reject-with tcp-reset")
+    };
     says(&node, &closed("A"))?;
     let line = format!("export https_proxy=http://{gateway}:{}; {}", proxy.port(), enrollment.command);
     let said = in_shell(&node, &line)?;
@@ -99,10 +106,6 @@ pub(super) fn proxy(world: &mut World<'_>) -> anyhow::Result<Told> {
         format!("{outcome}; reached directly, it came in"),
         [format!("iptables: {rules}; the proxy heard: {}", asked.join(", "))],
     )
-}
-
-fn registered(platform: &ControlPlane, name: &str) -> anyhow::Result<Enrollment> {
-    Ok(platform.gpuaas::<RegisteredNode>(&["node", "register", name])?.enrollment)
 }
 
 /// Fetches the script from the control plane that is always reached.
@@ -123,4 +126,3 @@ fn line_stops_at_curl(node: &Node, enrollment: &Enrollment, status: i32) -> anyh
     ensure!(words.starts_with(&format!("curl: ({status})")), "curl does not say why: {said:?}");
     Ok(words.to_owned())
 }
-

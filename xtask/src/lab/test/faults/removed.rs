@@ -4,9 +4,10 @@ use anyhow::{Context, ensure};
 use gpuaas_api_types::WorkloadDetail;
 
 use super::{
-    said::fault,
+    PATIENCE,
+    said::{fault, in_shell, says},
     table::Told,
-    world::{PATIENCE, Running, World, in_shell, says},
+    world::{Running, World},
 };
 use crate::lab::node::Node;
 
@@ -32,7 +33,10 @@ pub(super) fn package(world: &mut World<'_>) -> anyhow::Result<Told> {
         Ok((now.workload.health == "healthy" && now.workload.lifecycle == "running").then_some(()))
     })?;
     let now = unit(&node)?;
-    ensure!(before == now && now.contains("active"), "the workload's own unit was {before}, and is {now}");
+    ensure!(
+        before == now && now.split(' ').any(|word| word == "active"),
+        "the workload's own unit was {before}, and is {now}"
+    );
     world.leave_running(running.workload, running.member);
     Told::new(
         format!("degraded, {outcome}; the same line put it back, and rke2-server ran on throughout"),

@@ -3,13 +3,14 @@
 use anyhow::{Context, ensure};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use gpuaas_api_types::{Enrollment, RegisteredNode};
+use gpuaas_api_types::Enrollment;
 use serde_json::Value;
 
 use super::{
     clock::OtherClock,
+    said::{in_shell, says},
     table::Told,
-    world::{World, in_shell, must_be_untouched, says},
+    world::{World, must_be_untouched},
 };
 use crate::lab::{
     node::Node,
@@ -34,7 +35,9 @@ pub(super) fn changed(world: &mut World<'_>) -> anyhow::Result<Told> {
     let said = in_shell(&node, &command.replace(&string, &other))?;
     let outcome = said.refused("install_string_damaged", 4, "copy the whole line")?;
     must_be_untouched(&node)?;
-    let compared = format!("cd /tmp; printf %s '{string}' >printed; printf %s '{other}' >given; cmp printed given; rm printed given");
+    let compared = format!(
+        "cd /tmp; printf %s '{string}' >printed; printf %s '{other}' >given; cmp printed given; rm printed given"
+    );
     Told::new(outcome, [format!("cmp: {}", in_shell(&node, &compared)?.out)])
 }
 
@@ -46,7 +49,7 @@ pub(super) fn for_another_node(world: &mut World<'_>) -> anyhow::Result<Told> {
     let outcome = said.refused("install_already_enrolled", 5, "install.sh --uninstall")?;
     let status = says(&member.node, "gpuaas-agent status")?;
     ensure!(status.lines().any(|line| line == format!("name {}", member.name)), "it is another node now: {status}");
-    ensure!(world.shown(&name)?.state == "registered", "{name} came in by another machine");
+    ensure!(world.platform.shown(&name)?.state == "registered", "{name} came in by another machine");
     Told::new(outcome, [format!("gpuaas-agent status: {status}")])
 }
 
@@ -61,8 +64,19 @@ pub(super) fn with_a_token_of_another_node(world: &mut World<'_>) -> anyhow::Res
     let said = in_shell(&node, &ours.command.replace(&ours.string, &mixed_string))?;
     let outcome = said.refused("enrollment_foreign", 6, "gpuaas node enroll")?;
     // base64 and sed of the node read what is in the strings.
-    let node_of = |string: &str| says(&node, &format!("echo '{string}' | cut -d. -f2 | tr _- /+ | base64 -d 2>/dev/null | sed 's/.*\"node\":\"\\([^\"]*\\).*/\\1/'"));
-    let proof = format!("base64 -d: the string is for node {}, its token is from the one for {}", node_of(&mixed_string)?, node_of(&theirs.string)?);
+    let node_of = |string: &str| {
+        says(
+            &node,
+            &format!(
+                "echo '{string}' | cut -d. -f2 | tr _- /+ | base64 -d 2>/dev/null | sed 's/.*\"node\":\"\\([^\"]*\\).*/\\1/'"
+            ),
+        )
+    };
+    let proof = format!(
+        "base64 -d: the string is for node {}, its token is from the one for {}",
+        node_of(&mixed_string)?,
+        node_of(&theirs.string)?
+    );
     Told::new(outcome, [proof])
 }
 
@@ -70,8 +84,8 @@ pub(super) fn with_a_token_of_another_node(world: &mut World<'_>) -> anyhow::Res
 pub(super) fn of_another_control_plane(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     let url = world.platform.url();
-    let before = ControlPlane::beside(world.lab, world.given, Site::new("before", OTHER_PORT).called(&url))?;
-    let theirs = before.gpuaas::<RegisteredNode>(&["node", "register", "of-before"])?.enrollment;
+    let before = ControlPlane::at(world.lab, world.given, Site::new("before", OTHER_PORT).called(&url))?;
+    let theirs = before.register("of-before")?;
     let (_, ours) = world.line("foreign")?;
     let said = in_shell(&node, &ours.command.replace(&ours.string, &theirs.string))?;
     let outcome = said.refused("install_authority_foreign", 4, "print a new line there")?;
@@ -87,7 +101,9 @@ pub(super) fn used(world: &mut World<'_>) -> anyhow::Result<Told> {
     let (first, second) = (world.enrolled("used")?, world.machine()?);
     let said = in_shell(&second, &first.enrollment.command)?;
     let outcome = said.refused("enrollment_used", 4, "gpuaas node enroll")?;
-    let has = |node: &Node| says(node, "test -e /var/lib/gpuaas-agent/identity.json && echo identity.json || echo 'no identity.json'");
+    let has = |node: &Node| {
+        says(node, "test -e /var/lib/gpuaas-agent/identity.json && echo identity.json || echo 'no identity.json'")
+    };
     let proof = format!("ls: {} has {}, {} has {}", first.node.name(), has(&first.node)?, second.name(), has(&second)?);
     ensure!(proof.contains("has no identity.json"), "the second machine has an identity: {proof}");
     Told::new(outcome, [proof])
@@ -97,8 +113,8 @@ pub(super) fn used(world: &mut World<'_>) -> anyhow::Result<Told> {
 pub(super) fn expired(world: &mut World<'_>) -> anyhow::Result<Told> {
     let (node, clock) = (world.machine()?, OtherClock::at(SIXTEEN_MINUTES)?);
     let site = Site::new("later", OTHER_PORT);
-    let mut later = ControlPlane::beside(world.lab, world.given, site)?;
-    let enrollment = later.gpuaas::<RegisteredNode>(&["node", "register", "late"])?.enrollment;
+    let mut later = ControlPlane::at(world.lab, world.given, site)?;
+    let enrollment = later.register("late")?;
     later.again_with(&clock.environment())?;
     let said = clock.in_shell(&node, &enrollment.command)?;
     let outcome = said.refused("enrollment_expired", 4, "gpuaas node enroll")?;
@@ -121,11 +137,14 @@ pub(super) fn at_two_machines_at_once(world: &mut World<'_>) -> anyhow::Result<T
     let both = [(first, first_said??), (second, second_said??)];
     let (won, lost): (Vec<_>, Vec<_>) = both.iter().partition(|(_, said)| said.status == Some(0));
     let ([(winner, said)], [(loser, refused)]) = (won.as_slice(), lost.as_slice()) else {
-        anyhow::bail!("not one of the two came in: {both:?}", both = both.iter().map(|(_, said)| said).collect::<Vec<_>>());
+        anyhow::bail!(
+            "not one of the two came in: {both:?}",
+            both = both.iter().map(|(_, said)| said).collect::<Vec<_>>()
+        );
     };
     said.well_with(&["enrolled as ", "connected to "])?;
     let outcome = refused.refused("enrollment_used", 4, "gpuaas node enroll")?;
-    ensure!(world.shown(&name)?.state == "active", "{name} is {}", world.shown(&name)?.state);
+    ensure!(world.platform.shown(&name)?.state == "active", "{name} is {}", world.platform.shown(&name)?.state);
     let ran = |node: &Node| -> anyhow::Result<(u64, u64)> {
         let said = says(node, "cat /tmp/ran")?;
         let (began, ended) = said.split_once(' ').context("two times")?;
@@ -134,7 +153,8 @@ pub(super) fn at_two_machines_at_once(world: &mut World<'_>) -> anyhow::Result<T
     let (winning, losing) = (ran(winner)?, ran(loser)?);
     ensure!(winning.0 < losing.1 && losing.0 < winning.1, "they did not run at once: {winning:?} {losing:?}");
     let since = winning.0.min(losing.0);
-    let words = |node: &Node, ran: (u64, u64)| format!("{} ran from {} to {} ms", node.name(), ran.0 - since, ran.1 - since);
+    let words =
+        |node: &Node, ran: (u64, u64)| format!("{} ran from {} to {} ms", node.name(), ran.0 - since, ran.1 - since);
     Told::new(
         format!("{} came in; {}: {outcome}", winner.name(), loser.name()),
         [format!("date: {}, {}", words(winner, winning), words(loser, losing))],

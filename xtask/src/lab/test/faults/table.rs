@@ -16,7 +16,10 @@ impl Told {
     pub(super) fn new(outcome: impl Into<String>, proof: impl IntoIterator<Item = String>) -> anyhow::Result<Self> {
         let proof: Vec<String> = proof.into_iter().map(|line| one_line(&line)).collect();
         // What nobody saw may never have been there.
-        anyhow::ensure!(!proof.is_empty() && proof.iter().all(|line| !line.is_empty()), "the fault was not seen: {proof:?}");
+        anyhow::ensure!(
+            !proof.is_empty() && proof.iter().all(|line| !line.is_empty()),
+            "the fault was not seen: {proof:?}"
+        );
         Ok(Self { outcome: one_line(&outcome.into()), proof })
     }
 }

@@ -9,9 +9,10 @@ use gpuaas_api_types::Task;
 use serde_json::Value;
 
 use super::{
-    said::{Said, must_have_page},
+    PATIENCE,
+    said::{must_have_page, says},
     table::Told,
-    world::{Member, PATIENCE, World, says},
+    world::{Member, World},
 };
 use crate::lab::node::Node;
 
@@ -38,9 +39,9 @@ fn deployed(world: &mut World<'_>, version: &str, shown: &str, fits: fn(u32, u32
     })?;
     let newest = of_its_own.iter().filter(|task| task.task_type == RESHAPED).map(|task| task.schema).max().unwrap_or(0);
     let proof = run_as(world, &member, version, shown)?;
-    world.allocate(&member)?;
+    world.platform.allocate(&member.name)?;
     let workload = member.name.clone();
-    world.succeeds(&world.deploy(&workload, &member, &[])?)?;
+    world.platform.succeeds(&world.deploy(&workload, &member, &[])?)?;
     let mut told = tasks_of(world, &member)?;
     told.retain(|task| !of_its_own.iter().any(|known| known.id == task.id));
     let inspected: Vec<u32> = told.iter().filter(|task| task.task_type == RESHAPED).map(|task| task.schema).collect();
@@ -61,7 +62,7 @@ pub(super) fn apart(world: &mut World<'_>) -> anyhow::Result<Told> {
     let proof = run_as(world, &member, "apart", "0.0.1")?;
     let before = tasks_of(world, &member)?.len();
     let words = ["workload", "deploy", "rke2", "--name", &member.name, "--server", &member.name];
-    let said: Said = world.platform.refused(&words)?.into();
+    let said = world.platform.refused(&words)?;
     let outcome = said.refused("placement_invalid", 4, "upgrade the agent of that node")?;
     ensure!(said.err.contains("agent_too_old"), "the reason is another one: {}", said.err);
     must_have_page("agent_too_old")?;
@@ -69,7 +70,7 @@ pub(super) fn apart(world: &mut World<'_>) -> anyhow::Result<Told> {
     fs::remove_file(member.node.root().join(DROP_IN))?;
     restart(&member.node)?;
     world.platform.until("the upgraded agent is connected", PATIENCE, || {
-        let shown = world.shown(&member.name)?;
+        let shown = world.platform.shown(&member.name)?;
         Ok((shown.connectivity == "connected" && shown.agent_version.as_deref() != Some("0.0.1")).then_some(()))
     })?;
     world.platform.gpuaas::<Value>(&[&words[..], &["--dry-run"]].concat())?;
@@ -83,7 +84,7 @@ fn run_as(world: &World<'_>, member: &Member, version: &str, shown: &str) -> any
     fs::write(&path, format!("[Service]\nEnvironment=GPUAAS_AGENT_VERSION={version}\n"))?;
     restart(&member.node)?;
     world.platform.until(&format!("an agent {shown} is connected"), PATIENCE, || {
-        let now = world.shown(&member.name)?;
+        let now = world.platform.shown(&member.name)?;
         Ok((now.connectivity == "connected" && now.agent_version.as_deref() == Some(shown)).then_some(()))
     })?;
     let text = "p=$(systemctl show --property MainPID --value gpuaas-agent); tr '\\0' '\\n' </proc/$p/environ | grep GPUAAS_AGENT_VERSION | sed \"s#^#/proc/$p/environ: #\"";

@@ -8,9 +8,8 @@
 use std::{rc::Rc, time::Duration};
 
 use anyhow::{Context, ensure};
-use gpuaas_api_types::{Allocation, Enrollment, Node as Shown, Operation, OperationDetail, RegisteredNode};
+use gpuaas_api_types::{Enrollment, Operation, OperationDetail};
 
-use super::said::Said;
 use crate::lab::{
     control::Power,
     node::{Lab, Node},
@@ -18,6 +17,7 @@ use crate::lab::{
         control_plane::ControlPlane,
         evidence,
         prepare::{Part, Prepared},
+        said::in_shell,
     },
 };
 
@@ -25,10 +25,8 @@ use crate::lab::{
 pub(crate) const NODES: u8 = 3;
 /// What stories must have made for it.
 pub(crate) const NEEDS: &[Part] = &[Part::Programs, Part::Packages, Part::Release, Part::Kubectl];
-/// Longest wait for something that takes seconds.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest wait for something that takes a deployment's time.
-pub(super) const DEPLOYMENT_MAX: Duration = Duration::from_secs(300);
+const DEPLOYMENT_MAX: Duration = Duration::from_secs(300);
 
 /// How a node is that nobody has touched: packages, mounts, listeners, names, rules, units, programs.
 const TRACE: &str = "set -u
@@ -87,7 +85,7 @@ pub(super) struct Running {
 impl<'a> World<'a> {
     pub(super) fn open(lab: &'a Lab, given: &'a Prepared) -> anyhow::Result<Self> {
         let platform = ControlPlane::start(lab, given)?;
-        platform.gpuaas::<serde_json::Value>(&["artifact", "import", "rke2", given.path(Part::Release)?.as_str()])?;
+        platform.import(given.path(Part::Release)?)?;
         let machine = |node: Node| anyhow::Ok(Machine { trace: trace(&node)?, node: Rc::new(node), use_: Use::Idle });
         let machines = lab.nodes()?.into_iter().map(machine).collect::<anyhow::Result<_>>()?;
         Ok(Self { lab, given, platform, machines, running: None, lines: 0 })
@@ -153,7 +151,7 @@ impl<'a> World<'a> {
         }
         let member = self.allocated("running")?;
         let workload = member.name.clone();
-        self.succeeds(&self.deploy(&workload, &member, &[])?)?;
+        self.platform.succeeds(&self.deploy(&workload, &member, &[])?)?;
         Ok(Running { workload, member })
     }
 
@@ -161,7 +159,7 @@ impl<'a> World<'a> {
     pub(super) fn line(&mut self, tag: &str) -> anyhow::Result<(String, Enrollment)> {
         self.lines += 1;
         let name = format!("{tag}-{}", self.lines);
-        let enrollment = self.platform.gpuaas::<RegisteredNode>(&["node", "register", &name])?.enrollment;
+        let enrollment = self.platform.register(&name)?;
         Ok((name, enrollment))
     }
 
@@ -174,8 +172,7 @@ impl<'a> World<'a> {
     /// That machine, brought in.
     pub(super) fn enrolled_on(&mut self, node: Rc<Node>, tag: &str) -> anyhow::Result<Member> {
         let (name, enrollment) = self.line(tag)?;
-        in_shell(&node, &enrollment.command)?.well_with(&["connected to "])?;
-        self.connects(&name)?;
+        self.platform.enroll(&node, &name, &enrollment)?;
         Ok(Member { node, name, enrollment })
     }
 
@@ -188,34 +185,8 @@ impl<'a> World<'a> {
     /// That machine, which the project may deploy to.
     pub(super) fn allocated_on(&mut self, node: Rc<Node>, tag: &str) -> anyhow::Result<Member> {
         let member = self.enrolled_on(node, tag)?;
-        self.allocate(&member)?;
+        self.platform.allocate(&member.name)?;
         Ok(member)
-    }
-
-    /// Gives a node to the project.
-    pub(super) fn allocate(&self, member: &Member) -> anyhow::Result<()> {
-        let words = ["allocation", "create", "--node", &member.name, "--wait", "--timeout", "60s"];
-        let allocation: Allocation = self.platform.gpuaas(&words)?;
-        ensure!(allocation.state == "active", "the allocation of {} is {}", member.name, allocation.state);
-        Ok(())
-    }
-
-    /// A node as the control plane shows it.
-    pub(super) fn shown(&self, name: &str) -> anyhow::Result<Shown> {
-        self.platform.gpuaas(&["node", "show", name])
-    }
-
-    /// Waits until a node is active and connected: its agent knows a moment before the rows do.
-    pub(super) fn connects(&self, name: &str) -> anyhow::Result<()> {
-        let look = || {
-            let now = self.shown(name)?;
-            Ok((now.state == "active" && now.connectivity == "connected").then_some(()))
-        };
-        // Mostly it is there, and nothing is followed.
-        match look()? {
-            Some(()) => Ok(()),
-            None => self.platform.until(&format!("{name} is active and connected"), PATIENCE, look),
-        }
     }
 
     /// Begins a deployment.
@@ -225,22 +196,14 @@ impl<'a> World<'a> {
         self.platform.begin(&words)
     }
 
-    /// The operation's end, which must be a good one.
-    pub(super) fn succeeds(&self, operation: &Operation) -> anyhow::Result<OperationDetail> {
-        let detail = self.platform.ended(operation)?;
-        ensure!(detail.operation.state == "succeeded", evidence::of_operation(&self.platform, &detail));
-        Ok(detail)
-    }
-
-    /// The operation's end, which must be one that a person has to see to.
-    pub(super) fn needs_attention(&self, operation: &Operation) -> anyhow::Result<OperationDetail> {
-        let detail = self.platform.ended(operation)?;
-        ensure!(detail.operation.state == "needs_attention", evidence::of_operation(&self.platform, &detail));
-        Ok(detail)
-    }
-
     /// Waits until a step is in one of these states, and its detail holds these words.
-    pub(super) fn until_step(&self, operation: &Operation, key: &str, states: &[&str], detail: &str) -> anyhow::Result<()> {
+    pub(super) fn until_step(
+        &self,
+        operation: &Operation,
+        key: &str,
+        states: &[&str],
+        detail: &str,
+    ) -> anyhow::Result<()> {
         self.platform.until(&format!("{key} is {}", states.join(" or ")), DEPLOYMENT_MAX, || {
             let now: OperationDetail = self.platform.gpuaas(&["operation", "show", &operation.id])?;
             ensure!(now.operation.ended_at.is_none(), evidence::of_operation(&self.platform, &now));
@@ -251,16 +214,6 @@ impl<'a> World<'a> {
             Ok(is_there.then_some(()))
         })
     }
-}
-
-/// Runs a text in the node's shell, as root.
-pub(super) fn in_shell(node: &Node, text: &str) -> anyhow::Result<Said> {
-    Ok(node.run(&["sh", "-c", text])?.into())
-}
-
-/// Runs a text in the node's shell that must succeed; returns what it says.
-pub(super) fn says(node: &Node, text: &str) -> anyhow::Result<String> {
-    node.says(&["sh", "-c", text])
 }
 
 /// Nothing of the agent may be on the node.

@@ -21,7 +21,12 @@ pub(super) fn measure(platform: &ControlPlane, server: &Node, agents: &[Node]) -
         ours.push(share.ours_ms as f64 / 1e3);
         moved.push(share.moving_ms as f64 / 1e3);
     }
-    let whole = detail.steps.iter().filter_map(|step| step.ended_at_ms).max().zip(detail.steps.iter().filter_map(|step| step.started_at_ms).min());
+    let whole = detail
+        .steps
+        .iter()
+        .filter_map(|step| step.ended_at_ms)
+        .max()
+        .zip(detail.steps.iter().filter_map(|step| step.started_at_ms).min());
     let whole = whole.map_or(f64::NAN, |(end, start)| (end - start) as f64 / 1e3);
     Ok([
         Figure::of("platform's own share of a bootstrap, per node", "s", PLATFORM_S, ours),
@@ -67,8 +72,11 @@ fn share(steps: &[Step], member: &str) -> Option<Share> {
     let (from, to) = (its.iter().map(|span| span.0).min()?, its.iter().map(|span| span.1).max()?);
     // The API of the cluster belongs to no member: its server waits for it.
     let not_ours = steps.iter().filter(|step| kind(step) != Kind::Ours && (is_its(step) || !step.key.contains('/')));
-    let mut spans: Vec<(i64, i64)> =
-        not_ours.filter_map(span).map(|(start, end)| (start.max(from), end.min(to))).filter(|(start, end)| start < end).collect();
+    let mut spans: Vec<(i64, i64)> = not_ours
+        .filter_map(span)
+        .map(|(start, end)| (start.max(from), end.min(to)))
+        .filter(|(start, end)| start < end)
+        .collect();
     spans.sort_unstable();
     let (mut covered, mut until) = (0, i64::MIN);
     for (start, end) in spans {

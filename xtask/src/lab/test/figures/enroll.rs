@@ -3,10 +3,10 @@
 use anyhow::{Context, ensure};
 use jiff::Timestamp;
 
-use super::{Figure, line};
+use super::Figure;
 use crate::lab::{
     node::Node,
-    test::{control_plane::ControlPlane, following::Stream},
+    test::{control_plane::ControlPlane, following::Stream, said::says},
 };
 
 /// At most.
@@ -19,9 +19,9 @@ pub(super) fn measure(platform: &ControlPlane, node: &Node, runs: usize) -> anyh
     let (mut until_active, mut whole_line) = (Vec::new(), Vec::new());
     for run in 1..=runs {
         let name = format!("enrolled-{run}");
-        let command = line(platform, &name)?;
+        let command = platform.register(&name)?.command;
         let entered = Timestamp::now();
-        let said = node.says(&["sh", "-c", &command])?;
+        let said = says(node, &command)?;
         let ended = Timestamp::now();
         ensure!(said.contains("installed gpuaas-agent"), "the agent was there already: {said}");
         let events = platform.events(Stream::Platform)?;
@@ -29,7 +29,7 @@ pub(super) fn measure(platform: &ControlPlane, node: &Node, runs: usize) -> anyh
         let active: Timestamp = activated.with_context(|| format!("{name} is not active"))?.at.parse()?;
         until_active.push(active.duration_since(entered).as_secs_f64());
         whole_line.push(ended.duration_since(entered).as_secs_f64());
-        node.says(&["sh", "-c", REMOVE])?;
+        says(node, REMOVE)?;
     }
     Ok([
         Figure::of("line entered until the node is active", "s", TARGET_S, until_active),

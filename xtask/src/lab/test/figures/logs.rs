@@ -11,7 +11,10 @@ use std::{
 use anyhow::{Context, ensure};
 
 use super::{Figure, WORKLOAD, agent::of_status, agent_of};
-use crate::lab::{node::Node, test::control_plane::ControlPlane};
+use crate::lab::{
+    node::Node,
+    test::{control_plane::ControlPlane, said::says},
+};
 
 /// The member whose unit is written for, and the unit.
 const MEMBER: &str = "agent-1";
@@ -50,10 +53,10 @@ const UNLIMITED: &str = "mkdir -p /etc/systemd/journald.conf.d
 
 /// Follows through the platform what is written on the node.
 pub(super) fn measure(platform: &ControlPlane, node: &Node) -> anyhow::Result<[Figure; 4]> {
-    node.says(&["sh", "-c", UNLIMITED])?;
+    says(node, UNLIMITED)?;
     let agent = agent_of(node)?;
     // The peak is counted anew.
-    node.says(&["sh", "-c", &format!("echo 5 >/proc/{agent}/clear_refs")])?;
+    says(node, &format!("echo 5 >/proc/{agent}/clear_refs"))?;
     let words = ["workload", "logs", WORKLOAD, "--member", MEMBER, "--follow", "--tail", "1"];
     let mut follow = platform.gpuaas_command(&words);
     let mut follower = follow.stdout(Stdio::piped()).spawn().context("gpuaas workload logs")?;
@@ -67,7 +70,8 @@ pub(super) fn measure(platform: &ControlPlane, node: &Node) -> anyhow::Result<[F
         sender.send(seen)
     });
     let began = Instant::now();
-    let mut writer = node.command(&["bash", "-c", WRITER, "writer", UNIT, &LINES.to_string(), &RATE.to_string(), MARK])?;
+    let mut writer =
+        node.command(&["bash", "-c", WRITER, "writer", UNIT, &LINES.to_string(), &RATE.to_string(), MARK])?;
     let written = writer.stdin(Stdio::null()).output().context("the writer")?;
     let wrote_us = String::from_utf8_lossy(&written.stderr).trim().to_owned();
     let wrote_us: f64 = wrote_us.parse().with_context(|| format!("how long the writer took: {wrote_us}"))?;
@@ -83,7 +87,12 @@ pub(super) fn measure(platform: &ControlPlane, node: &Node) -> anyhow::Result<[F
         Figure::of("journal written, lines a second", "", None, vec![LINES as f64 / wrote_us * 1e6]),
         Figure::of("journal followed, lines a second", "", None, vec![seen.lines as f64 / took.as_secs_f64()]),
         Figure::of("journal followed, lines lost or out of order", "", 0.0, vec![lost as f64]),
-        Figure::of("agent, while its journal is followed, at most", "MB", MEMORY_MB, vec![of_status(&status, "VmHWM:")?]),
+        Figure::of(
+            "agent, while its journal is followed, at most",
+            "MB",
+            MEMORY_MB,
+            vec![of_status(&status, "VmHWM:")?],
+        ),
     ])
 }
 

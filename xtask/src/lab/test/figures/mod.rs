@@ -10,7 +10,6 @@ mod logs;
 use std::fmt::Write;
 
 use anyhow::Context;
-use gpuaas_api_types::RegisteredNode;
 
 use super::{
     control_plane::ControlPlane,
@@ -41,7 +40,8 @@ impl Figure {
     }
 
     fn line(&self) -> String {
-        let (first, last) = (self.values.first().copied().unwrap_or(f64::NAN), self.values.last().copied().unwrap_or(f64::NAN));
+        let (first, last) =
+            (self.values.first().copied().unwrap_or(f64::NAN), self.values.last().copied().unwrap_or(f64::NAN));
         let middle = self.values.get(self.values.len() / 2).copied().unwrap_or(f64::NAN);
         let mut line = format!("  {:<52}", self.what);
         // Writing into a text does not fail.
@@ -57,7 +57,7 @@ impl Figure {
 /// Measures everything.
 pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     let platform = ControlPlane::start(lab, given)?;
-    platform.gpuaas::<serde_json::Value>(&["artifact", "import", "rke2", given.path(Part::Release)?.as_str()])?;
+    platform.import(given.path(Part::Release)?)?;
     let nodes = lab.nodes()?;
     let [server, agents @ ..] = nodes.as_slice() else { anyhow::bail!("there is no node") };
     let measured = agents.first().context("a node for an agent")?;
@@ -66,7 +66,7 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     print(&enroll::measure(&platform, server, runs)?);
     for node in &nodes {
         platform.bring_in(node)?;
-        platform.allocate(node)?;
+        platform.allocate(node.name().as_str())?;
     }
     print(&agent::idle(measured)?);
     print(&agent::after_tasks(&platform, measured)?);
@@ -77,11 +77,6 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
 
 fn print(figures: &[Figure]) {
     figures.iter().for_each(|figure| println!("{}", figure.line()));
-}
-
-/// Registers a node under that name; returns the line that brings it in.
-fn line(platform: &ControlPlane, name: &str) -> anyhow::Result<String> {
-    Ok(platform.gpuaas::<RegisteredNode>(&["node", "register", name])?.enrollment.command)
 }
 
 /// The agent's process on a node.
@@ -97,7 +92,10 @@ mod tests {
     #[test]
     fn a_figure_tells_its_spread_and_its_target() {
         let several = Figure::of("enrolling", "s", 3.0, vec![2.0, 1.0, 4.0]).line();
-        assert!(several.contains("1.00 ·     2.00 ·     4.00 s") && several.ends_with("(3 values)   (target 3 s)"), "{several}");
+        assert!(
+            several.contains("1.00 ·     2.00 ·     4.00 s") && several.ends_with("(3 values)   (target 3 s)"),
+            "{several}"
+        );
         let one = Figure::of("memory", "MB", None, vec![9.5]).line();
         assert!(one.trim_end().ends_with("9.50 MB"), "{one}");
     }

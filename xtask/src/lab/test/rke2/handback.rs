@@ -3,34 +3,29 @@
 use std::{
     io::{BufRead, BufReader},
     process::Stdio,
-    time::Duration,
 };
 
 use anyhow::{Context, ensure};
-use gpuaas_api_types::{Allocation, Node as Shown, RegisteredNode};
+use gpuaas_api_types::{Allocation, RegisteredNode};
 
 use crate::lab::{
     node::Node,
-    test::{check::check, control_plane::ControlPlane},
+    test::{check::check, control_plane::ControlPlane, machines::PATIENCE},
 };
-
-/// Longest wait for what takes a moment.
-const SOON: Duration = Duration::from_secs(60);
 
 /// Releases the machine and brings it in again.
 pub(super) fn tell(control_plane: &ControlPlane, node: &Node, allocation: &Allocation) -> anyhow::Result<()> {
     let name = node.name().as_str();
-    let shown = || control_plane.gpuaas::<Shown>(&["node", "show", name]);
     check("the allocation is released, and the machine needs to be reimaged", || {
         control_plane.gpuaas::<Allocation>(&["allocation", "release", &allocation.id])?;
-        control_plane.until("the node needs a reimage", SOON, || {
-            Ok((shown()?.state == "needs_reimage").then_some(()))
-        })
+        let shown = control_plane.shown(name)?;
+        ensure!(shown.state == "needs_reimage", "it is {}", shown.state);
+        Ok(())
     })?;
     check("its old identity is refused, also by an agent that has just started", || is_refused(control_plane, node))?;
     check("it is given to nobody", || {
         let refused = control_plane.refused(&["allocation", "create", "--node", name])?;
-        ensure!(refused.said.contains("needs_reimage"), "it is refused for another reason: {}", refused.said);
+        ensure!(refused.err.contains("needs_reimage"), "it is refused for another reason: {}", refused.err);
         Ok(())
     })?;
     let old = node.says(&["cat", "/etc/machine-id"])?;
@@ -44,17 +39,17 @@ pub(super) fn tell(control_plane: &ControlPlane, node: &Node, allocation: &Alloc
     })?;
     check("a reset prints a line that brings it in again, as another machine", || {
         let reset: RegisteredNode = control_plane.gpuaas(&["node", "reset", name])?;
-        control_plane.enroll(node, &reset.enrollment)?;
-        let now = shown()?;
-        ensure!(now.connectivity == "connected", "it is {}", now.connectivity);
+        control_plane.enroll(node, name, &reset.enrollment)?;
+        let (told, new) = (control_plane.shown(name)?.machine_id, node.says(&["cat", "/etc/machine-id"])?);
+        ensure!(told.as_deref() == Some(new.as_str()), "its machine is {told:?}, and not {new}");
         Ok(())
     })?;
-    check("the project may have it again", || control_plane.allocate(node).map(drop))
+    check("the project may have it again", || control_plane.allocate(name).map(drop))
 }
 
 /// Holds that neither the agent's connection nor a new one stands.
 fn is_refused(control_plane: &ControlPlane, node: &Node) -> anyhow::Result<()> {
-    let longest = SOON.as_secs().to_string();
+    let longest = PATIENCE.as_secs().to_string();
     let follow = ["journalctl", "--unit=gpuaas-agent", "--lines=0", "--follow", "--output=cat", "--no-pager"];
     let mut follow = node.command(&[&["timeout", &longest][..], &follow].concat())?;
     let mut journal = follow.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("following the journal")?;
@@ -67,7 +62,7 @@ fn is_refused(control_plane: &ControlPlane, node: &Node) -> anyhow::Result<()> {
     })();
     journal.kill().and_then(|()| journal.wait())?;
     let said = refused?;
-    let shown: Shown = control_plane.gpuaas(&["node", "show", node.name().as_str()])?;
+    let shown = control_plane.shown(node.name().as_str())?;
     ensure!(shown.connectivity != "connected", "it is connected, and its agent says: {said}");
     ensure!(shown.state == "needs_reimage", "it is {}", shown.state);
     Ok(())

@@ -36,9 +36,7 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     let release = given.path(Part::Release)?;
     let answers = Answers::of_release(release)?;
     let control_plane = check("a control plane serves beside the lab", || ControlPlane::start(lab, given))?;
-    check("a release is imported", || {
-        control_plane.gpuaas::<Value>(&["artifact", "import", "rke2", release.as_str()]).map(drop)
-    })?;
+    check("a release is imported", || control_plane.import(release))?;
     for node in &nodes {
         check(&format!("{} comes in by the line that its registration printed", node.name()), || {
             control_plane.bring_in(node)
@@ -48,7 +46,10 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
         nodes.iter().map(removal::look).collect::<anyhow::Result<Vec<_>>>()
     })?;
     let allocations = check("the project is given all three, each fit", || {
-        nodes.iter().map(|node| control_plane.allocate(node)).collect::<anyhow::Result<Vec<Allocation>>>()
+        nodes
+            .iter()
+            .map(|node| control_plane.allocate(node.name().as_str()))
+            .collect::<anyhow::Result<Vec<Allocation>>>()
     })?;
 
     check("a server and an agent are deployed, the agent by the server's registration name", || {
@@ -80,7 +81,7 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
 fn deploy(control_plane: &ControlPlane, server: &Node, agent: &Node) -> anyhow::Result<()> {
     let config = serde_json::json!({ "registration_address": server.dns_name() }).to_string();
     let placed = ["--name", WORKLOAD, "--server", server.name().as_str(), "--agent", agent.name().as_str()];
-    control_plane.succeeded(&[&["workload", "deploy", "rke2", "--config", &config], &placed[..]].concat())?;
+    control_plane.succeeded(&[&["workload", "deploy", "rke2", "--config", &config][..], &placed].concat())?;
     let written = agent.says(&["cat", "/etc/rancher/rke2/config.yaml"])?;
     let line = format!("server: \"https://{}:9345\"", server.dns_name());
     ensure!(written.lines().any(|of| of == line), "the agent's configuration does not say {line}:\n{written}");
@@ -115,7 +116,8 @@ fn is_real(kube_node: &Value, version: &str, node: &Node) -> anyhow::Result<()> 
     ensure!(info["kubeletVersion"] == version, "its kubelet is {}, and {version} was deployed", info["kubeletVersion"]);
     let machine = node.says(&["cat", "/etc/machine-id"])?;
     ensure!(info["machineID"] == machine.as_str(), "its machine is {}, and not {machine}", info["machineID"]);
-    let listens = node.says(&["ss", "--no-header", "--listening", "--numeric", "--tcp", "--processes", "sport = :10250"])?;
+    let listens =
+        node.says(&["ss", "--no-header", "--listening", "--numeric", "--tcp", "--processes", "sport = :10250"])?;
     ensure!(listens.contains("\"kubelet\""), "no kubelet listens on it: {listens}");
     Ok(())
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use camino::Utf8PathBuf;
 use rustix::fs::{IFlags, Mode, OFlags, ioctl_getflags, ioctl_setflags, open};
 
-use crate::lab::node::Node;
+use crate::lab::{node::Node, test::said::says};
 
 /// A file that no `rm` removes: it may not be changed.
 const FILE: &str = "/var/lib/rancher/rke2/planted";
@@ -51,7 +51,7 @@ pub(super) struct Planted<'a> {
 impl<'a> Planted<'a> {
     /// Plants all of it on a machine that is an agent.
     pub(super) fn plant(node: &'a Node) -> anyhow::Result<Self> {
-        node.says(&["sh", "-c", PLANT])?;
+        says(node, PLANT)?;
         let file = node.root().join(FILE.trim_start_matches('/'));
         fs::write(&file, "planted\n").with_context(|| file.to_string())?;
         let planted = Self { node, file };
@@ -73,7 +73,12 @@ impl<'a> Planted<'a> {
         };
         let expected = Self::expected();
         for item in &expected {
-            ensure!(told.iter().any(|one| is(one, item)), "{} {} was planted, and is not told: {told:?}", item.0, item.1);
+            ensure!(
+                told.iter().any(|one| is(one, item)),
+                "{} {} was planted, and is not told: {told:?}",
+                item.0,
+                item.1
+            );
         }
         let of_chain = |(kind, what): &(String, String)| kind == "firewall rule" && what.contains(CHAIN);
         ensure!(told.iter().any(of_chain), "the firewall rule {CHAIN} was planted, and is not told: {told:?}");
@@ -87,7 +92,7 @@ impl<'a> Planted<'a> {
     /// Removes all of it, as an administrator who was told does.
     pub(super) fn remove(self) -> anyhow::Result<()> {
         self.set_immutable(false)?;
-        self.node.says(&["sh", "-c", REMOVE]).map(drop)
+        says(self.node, REMOVE).map(drop)
     }
 
     fn set_immutable(&self, is_immutable: bool) -> anyhow::Result<()> {
@@ -114,7 +119,9 @@ mod tests {
         let pair = |kind: &str, what: &str| (kind.to_owned(), what.to_owned());
         let mut told: BTreeSet<_> = Planted::expected()
             .into_iter()
-            .map(|(kind, what)| if kind == "listener" { pair(kind, &format!("{what}(/usr/bin/socat1, 7)")) } else { pair(kind, &what) })
+            .map(|(kind, what)| {
+                if kind == "listener" { pair(kind, &format!("{what}(/usr/bin/socat1, 7)")) } else { pair(kind, &what) }
+            })
             .collect();
         assert!(Planted::is_all_of(&told).is_err(), "the rule is missing");
         told.insert(pair("firewall rule", "ip filter FLANNEL-PLANTED"));

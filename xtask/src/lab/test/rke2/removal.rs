@@ -3,10 +3,7 @@
 use anyhow::{Context, ensure};
 use gpuaas_api_types::{OperationDetail, Step, WorkloadDetail};
 
-use super::{
-    WORKLOAD,
-    planted::Planted,
-};
+use super::{WORKLOAD, planted::Planted};
 use crate::lab::{
     node::Node,
     test::{
@@ -69,9 +66,8 @@ pub(super) fn tell(
 }
 
 fn ends_with_residue(control_plane: &ControlPlane, spoiled: &Node) -> anyhow::Result<OperationDetail> {
-    let detail = control_plane.ended(&control_plane.begin(&["workload", "decommission", WORKLOAD])?)?;
+    let detail = control_plane.needs_attention(&control_plane.begin(&["workload", "decommission", WORKLOAD])?)?;
     let why = || evidence::of_operation(control_plane, &detail);
-    ensure!(detail.operation.state == "needs_attention", "it does not need attention: {}", why());
     let shown: WorkloadDetail = control_plane.gpuaas(&["workload", "show", WORKLOAD])?;
     let member = shown.members.iter().find(|member| member.node_name == spoiled.name().as_str());
     let step = format!("{}/residue", member.context("it is a member")?.name);

@@ -43,7 +43,8 @@ pub(super) struct Answers {
 impl Answers {
     /// Out of an image that the release brings.
     pub(super) fn of_release(release: &Utf8Path) -> anyhow::Result<Self> {
-        let list = fs::read_to_string(release.join(IMAGES_LIST)).with_context(|| release.join(IMAGES_LIST).to_string())?;
+        let list =
+            fs::read_to_string(release.join(IMAGES_LIST)).with_context(|| release.join(IMAGES_LIST).to_string())?;
         let image = IMAGES.iter().find_map(|name| list.lines().map(str::trim).find(|line| line.starts_with(name)));
         let image = image.with_context(|| format!("the release has none of the images {}", IMAGES.join(", ")))?;
         Ok(Self { image: image.to_owned() })
@@ -164,7 +165,11 @@ pub(super) fn answer_each_other(cluster: &Cluster, nodes: &[&Node]) -> anyhow::R
             let answer = exec(cluster, from, &format!("wget -q -T 5 -O - http://{}:8080/", to.address))?;
             ensure!(answer == to.node, "{} hears {answer:?} at the address of the pod on {}", from.node, to.node);
         }
-        let heard = exec(cluster, from, &format!("for i in $(seq {QUESTIONS}); do wget -q -T 5 -O - http://answers/ || exit 1; done"))?;
+        let heard = exec(
+            cluster,
+            from,
+            &format!("for i in $(seq {QUESTIONS}); do wget -q -T 5 -O - http://answers/ || exit 1; done"),
+        )?;
         let heard: BTreeSet<String> = heard.lines().map(str::to_owned).collect();
         ensure!(heard == names(nodes), "{} hears {heard:?} behind the service's name", from.node);
     }
@@ -215,7 +220,11 @@ pub(super) fn grows(
     let tried = prober.end()?;
     grown?;
     let answered: u32 = tried.answers.values().sum();
-    println!("    {answered} answers, {} failures, the longest took {} ms", tried.failures.len(), tried.longest.as_millis());
+    println!(
+        "    {answered} answers, {} failures, the longest took {} ms",
+        tried.failures.len(),
+        tried.longest.as_millis()
+    );
     ensure!(tried.failures.is_empty(), "questions without an answer: {}", tried.failures.join("; "));
     ensure!(answered >= ANSWERS_MIN, "only {answered} questions were asked");
     let heard: BTreeSet<&String> = tried.answers.keys().collect();

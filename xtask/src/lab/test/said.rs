@@ -7,7 +7,7 @@ use std::{fs, process::Output};
 use anyhow::{Context, ensure};
 use gpuaas_api_types::Fault;
 
-use crate::{lab::test::control_plane::Refused, shell};
+use crate::{lab::node::Node, shell};
 
 /// How a command ended, and what it wrote.
 #[derive(Clone, Debug)]
@@ -21,12 +21,6 @@ impl From<Output> for Said {
     fn from(output: Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         Self { status: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
-    }
-}
-
-impl From<Refused> for Said {
-    fn from(refused: Refused) -> Self {
-        Self { status: Some(refused.status), out: String::new(), err: refused.said }
     }
 }
 
@@ -63,6 +57,16 @@ impl Said {
     fn all(&self) -> String {
         [self.out.as_str(), self.err.as_str()].join(" | ")
     }
+}
+
+/// Runs a text in the node's shell, as root.
+pub(super) fn in_shell(node: &Node, text: &str) -> anyhow::Result<Said> {
+    Ok(node.run(&["sh", "-c", text])?.into())
+}
+
+/// Runs a text in the node's shell that must succeed; returns what it says.
+pub(super) fn says(node: &Node, text: &str) -> anyhow::Result<String> {
+    node.says(&["sh", "-c", text])
 }
 
 /// A code must have a page that says what to do.
