@@ -103,7 +103,23 @@ pub(super) fn members(group: &str) -> anyhow::Result<Vec<i32>> {
 
 /// Kills every process of the group and waits until none is left.
 pub(super) fn end(group: &str) -> anyhow::Result<()> {
-    processes::end_all(|| members(group)).with_context(|| format!("ending the processes of cgroup {group}"))
+    let remaining = || thaw(group).and_then(|()| members(group));
+    processes::end_all(remaining).with_context(|| format!("ending the processes of cgroup {group}"))
+}
+
+/// A process that version 1 has frozen does not die of any signal; version 2 lets it.
+fn thaw(group: &str) -> anyhow::Result<()> {
+    for hierarchy in hierarchies()? {
+        let states = tree(&hierarchy.group(group))?.into_iter().map(|folder| folder.join("freezer.state"));
+        for state in states.filter(|state| state.exists()) {
+            match fs::write(&state, "THAWED") {
+                // A group may be removed meanwhile; then nobody is in it.
+                Err(error) if state.exists() => return Err(error).with_context(|| format!("thawing {state}")),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Removes the group and all below it from every hierarchy; nothing may run in it any more.

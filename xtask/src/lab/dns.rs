@@ -45,6 +45,8 @@ fn words(subnet: Subnet, hosts: &Utf8PathBuf) -> Vec<String> {
         "--bind-interfaces",
         "--except-interface=lo",
         &format!("--listen-address={}", subnet.gateway()),
+        // Nothing but the lab's names: what others there are is nobody's business in it, and known nowhere.
+        "--no-resolv",
         "--no-hosts",
         &format!("--addn-hosts={hosts}"),
         &format!("--domain={DOMAIN}"),

@@ -52,7 +52,7 @@ fn is_ours(line: &str) -> bool {
 
 fn without(text: &str) -> String {
     let others: String = text.split_inclusive('\n').filter(|line| !is_ours(line)).collect();
-    let last_is_ours = text.lines().last().is_some_and(is_ours);
+    let last_is_ours = text.lines().next_back().is_some_and(is_ours);
     match others.strip_suffix('\n') {
         Some(unended) if last_is_ours && !text.ends_with('\n') => unended.to_owned(),
         _ => others,

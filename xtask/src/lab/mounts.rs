@@ -14,7 +14,6 @@ use rustix::{
 pub(super) struct Mount {
     pub(super) point: Utf8PathBuf,
     pub(super) kind: String,
-    pub(super) is_read_only: bool,
     /// Of the file system, where it is one of cgroups: its controllers among others.
     pub(super) options: String,
 }
@@ -63,16 +62,10 @@ fn users(folder: &Utf8Path) -> String {
 /// `id parent device root point options [fields] - kind source options`
 fn parse(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
-    let mut before = before.split(' ').skip(4);
-    let (point, flags) = (before.next()?, before.next()?);
+    let point = before.split(' ').nth(4)?;
     let mut after = after.split(' ');
     let (kind, _source, options) = (after.next()?, after.next()?, after.next()?);
-    Some(Mount {
-        point: Utf8PathBuf::from(unescape(point)),
-        kind: kind.to_owned(),
-        is_read_only: flags.split(',').any(|flag| flag == "ro"),
-        options: options.to_owned(),
-    })
+    Some(Mount { point: Utf8PathBuf::from(unescape(point)), kind: kind.to_owned(), options: options.to_owned() })
 }
 
 /// The kernel writes space, tab, newline and backslash as three octal digits.
@@ -89,15 +82,11 @@ mod tests {
     #[test]
     fn a_line_of_mountinfo_is_read_with_and_without_optional_fields() {
         let cgroup = parse("35 31 0:32 / /sys/fs/cgroup/memory ro,nosuid shared:9 master:1 - cgroup cgroup rw,memory");
-        let expected = Mount {
-            point: "/sys/fs/cgroup/memory".into(),
-            kind: "cgroup".to_owned(),
-            is_read_only: true,
-            options: "rw,memory".to_owned(),
-        };
+        let expected =
+            Mount { point: "/sys/fs/cgroup/memory".into(), kind: "cgroup".to_owned(), options: "rw,memory".to_owned() };
         assert_eq!(cgroup, Some(expected));
         let spaced = parse(r"40 31 0:33 / /a\040b rw - tmpfs none rw").expect("it is a line");
-        assert_eq!((spaced.point.as_str(), spaced.is_read_only), ("/a b", false));
+        assert_eq!((spaced.point.as_str(), spaced.options.as_str()), ("/a b", "rw"));
         assert_eq!(parse("nonsense"), None);
     }
 

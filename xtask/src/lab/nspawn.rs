@@ -82,7 +82,7 @@ impl Kind for Nspawn {
         let target = format!("--target={leader}");
         let namespaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"];
         let enter = [&["nsenter", &target][..], &namespaces, &["--root", "--wd", "--"]].concat();
-        let mut command = cgroups::beside(leader, &[&enter, words].concat())?;
+        let mut command = cgroups::beside(leader, &[&enter[..], words].concat())?;
         // What this machine's environment says means nothing inside.
         command.env_clear().envs([
             ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),

@@ -64,7 +64,7 @@ fn installed(needed: &[(&str, &'static str)]) -> anyhow::Result<()> {
         lacking if lacking.is_empty() => Ok(()),
         lacking => {
             let refusal = refusal(&lacking);
-            match installed {
+            match ran {
                 Err(error) => Err(error.context(refusal)),
                 Ok(()) => Err(refusal.into()),
             }
@@ -91,7 +91,8 @@ pub(super) fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.iter().map(Into::into));
     // A whole path stays what it is, and need be no program.
-    folders.map(|folder| folder.join(program)).any(|file| if program.starts_with('/') { file.is_file() } else { is_program(&file) })
+    let is_it = |file: &Path| if program.starts_with('/') { file.is_file() } else { is_program(file) };
+    folders.map(|folder| folder.join(program)).any(|file| is_it(&file))
 }
 
 /// A command of a program that only root may have on its path.

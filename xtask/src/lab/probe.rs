@@ -116,7 +116,7 @@ fn capability_finding(status: &str, files: &str) -> anyhow::Result<Finding> {
     let held = status.lines().find_map(|line| line.strip_prefix("CapEff:")).context("no capabilities are told")?;
     let held = u64::from_str_radix(held.trim(), 16).context("capabilities")?;
     let lacking = |vital: bool| {
-        let of = CAPABILITIES.iter().filter(|(bit, _, is_vital)| *is_vital == vital && held & (1 << bit) == 0);
+        let of = CAPABILITIES.iter().filter(|(bit, _, is_vital)| *is_vital == vital && held & (1 << *bit) == 0);
         of.map(|(_, name, _)| format!("cap_{name}")).collect::<Vec<_>>().join(", ")
     };
     match (lacking(true), lacking(false)) {

@@ -4,6 +4,7 @@
 //! command that started it, and ends when it is killed: `down` does that, and cleans up behind it as behind one that died.
 
 use std::{
+    fs, io,
     process::{ExitStatus, Stdio},
     time::Instant,
 };
@@ -42,12 +43,11 @@ async fn supervise(kind: &dyn Kind, plan: &Plan) -> anyhow::Result<()> {
     let off = Condition { power: Power::Off("not started".to_owned()), boots: 0, leader: None, boot_ms: None };
     let (condition, watched) = watch::channel(off);
     let (sender, requests) = mpsc::channel(8);
-    let (control, notify) = (control::socket_of(&plan.name), place::run_of(&plan.name).join("notify"));
+    let control = control::socket_of(&plan.name);
     let listener = UnixListener::bind(&control).with_context(|| control.to_string())?;
-    let notices = UnixDatagram::bind(&notify).with_context(|| notify.to_string())?;
     let serving = tokio::spawn(control::serve(listener, watched, sender));
     println!("{LISTENING}");
-    let mut node = Supervised { kind, plan, condition, requests, notices, notify: &notify };
+    let mut node = Supervised { kind, plan, condition, requests };
     tokio::select! {
         biased;
         served = serving => Ok(served??),
@@ -61,8 +61,6 @@ struct Supervised<'a> {
     plan: &'a Plan,
     condition: watch::Sender<Condition>,
     requests: mpsc::Receiver<Request>,
-    notices: UnixDatagram,
-    notify: &'a Utf8Path,
 }
 
 impl Supervised<'_> {
@@ -103,17 +101,25 @@ impl Supervised<'_> {
         clear(name, &group)?;
         cgroups::make(&group)?;
         network::attach(name, &plan.subnet, plan.address)?;
-        let console = std::fs::File::create(console_of(name))?;
-        let mut command = tokio::process::Command::from(self.kind.boot(plan, self.notify)?);
+        let console = fs::File::create(console_of(name))?;
+        let notify = place::run_of(name).join("notify");
+        let notices = listen(&notify)?;
+        let mut command = tokio::process::Command::from(self.kind.boot(plan, &notify)?);
         command.stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console);
         let mut child = command.spawn().context("the boot's process")?;
-        let (status, was_cut) = self.follow(&mut child, &group).await?;
+        let followed = self.follow(&mut child, &notices, &group).await;
         clear(name, &group)?;
+        let (status, was_cut) = followed?;
         Ok(if was_cut { Ended::Failed("power cut".to_owned()) } else { self.kind.ended(status) })
     }
 
     /// Listens to the boot until it ends.
-    async fn follow(&mut self, child: &mut Child, group: &str) -> anyhow::Result<(ExitStatus, bool)> {
+    async fn follow(
+        &mut self,
+        child: &mut Child,
+        notices: &UnixDatagram,
+        group: &str,
+    ) -> anyhow::Result<(ExitStatus, bool)> {
         let (began, mut was_cut) = (Instant::now(), false);
         let mut notice = [0; 4096];
         loop {
@@ -124,7 +130,7 @@ impl Supervised<'_> {
                     was_cut = true;
                     cgroups::end(group)?;
                 },
-                length = self.notices.recv(&mut notice) => {
+                length = notices.recv(&mut notice) => {
                     let text = String::from_utf8_lossy(&notice[..length?]).into_owned();
                     self.condition.send_if_modified(|condition| note(condition, &text, began));
                 }
@@ -138,6 +144,15 @@ fn clear(name: &NodeName, group: &str) -> anyhow::Result<()> {
     cgroups::end(group)?;
     cgroups::remove(group)?;
     network::detach(name)
+}
+
+/// A socket for what one boot tells: what the boot before said last is not in it.
+fn listen(notify: &Utf8Path) -> anyhow::Result<UnixDatagram> {
+    match fs::remove_file(notify) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).with_context(|| notify.to_string()),
+        _ => {}
+    }
+    UnixDatagram::bind(notify).with_context(|| notify.to_string())
 }
 
 /// Takes what a boot tells by `sd_notify`; whether anything has changed.

@@ -29,7 +29,7 @@ pub(super) enum Thing {
     Link(String),
     /// A cgroup and all below it.
     Cgroup(String),
-    /// A folder with all that is in it. Below [`place::RUN`], [`place::DATA`] or the lab's cache.
+    /// A folder with all that is in it. Below [`place::RUN`] or [`place::DATA`], or a root file system that is being made.
     Tree(Utf8PathBuf),
     /// A folder that was not there before, if it is empty.
     Folder(Utf8PathBuf),
@@ -109,8 +109,8 @@ pub(super) fn found() -> anyhow::Result<BTreeSet<Thing>> {
 
 /// Removes a folder with all that is in it, and nothing that is mounted there.
 fn remove_tree(folder: &Utf8Path) -> anyhow::Result<()> {
-    let own = [Utf8PathBuf::from(place::RUN), Utf8PathBuf::from(place::DATA), rootfs::cache()?];
-    ensure!(own.iter().any(|own| folder.starts_with(own)), "{folder} is not the lab's to remove");
+    let is_own = folder.starts_with(place::RUN) || folder.starts_with(place::DATA) || rootfs::is_unfinished(folder);
+    ensure!(is_own, "{folder} is not the lab's to remove");
     if let Some(mount) = mounts::below(folder)?.first() {
         bail!("{folder} is not removed: {} is still mounted", mount.point);
     }

@@ -51,7 +51,7 @@ fn overlay(shared: &Utf8Path, data: &Utf8Path, root: &Utf8Path) -> anyhow::Resul
     // The root's own mode is the upper folder's.
     fs::set_permissions(&upper, fs::metadata(shared)?.permissions())?;
     let options = format!("lowerdir={shared},upperdir={upper},workdir={work}");
-    ensure!(!options.contains([':', '\\']), "an overlay takes no path with `:` or `\\`: {shared}");
+    ensure!(!shared.as_str().contains([':', ',', '\\']), "an overlay takes no path with `:`, `,` or `\\`: {shared}");
     let options = std::ffi::CString::new(options)?;
     Ok(mount("overlay", root.as_str(), "overlay", MountFlags::empty(), options.as_c_str())?)
 }

@@ -41,11 +41,13 @@ pub(super) fn free_subnet() -> anyhow::Result<Subnet> {
 /// Makes the bridge, with this machine on it.
 pub(super) fn make_bridge(subnet: &Subnet) -> anyhow::Result<()> {
     let address = format!("{}/{}", subnet.gateway(), Subnet::PREFIX);
+    // Without one of its own it has the lowest of its links, and nodes would know an old one whenever another node comes or goes.
+    let mac = subnet::mac(subnet.gateway());
     // Known at once, and to everybody: no spanning tree delays it.
     batch(
         &mut packages::program("ip"),
         &[
-            format!("link add name {BRIDGE} type bridge stp_state 0 forward_delay 0"),
+            format!("link add name {BRIDGE} address {mac} type bridge stp_state 0 forward_delay 0"),
             format!("address add {address} dev {BRIDGE}"),
             format!("link set dev {BRIDGE} up"),
         ],
@@ -55,8 +57,9 @@ pub(super) fn make_bridge(subnet: &Subnet) -> anyhow::Result<()> {
 /// Gives a node's next boot a network namespace, linked to the bridge under its address.
 pub(super) fn attach(node: &NodeName, subnet: &Subnet, address: Ipv4Addr) -> anyhow::Result<()> {
     let (netns, link) = (place::netns_of(node), place::link_of(node));
+    let into = format!("--net={netns}");
     File::create(&netns).with_context(|| netns.to_string())?;
-    shell::capture(packages::program("unshare").args([&format!("--net={netns}"), "true"]))?;
+    shell::capture(packages::program("unshare").args([into.as_str(), "true"]))?;
     let mac = subnet::mac(address);
     batch(
         &mut packages::program("ip"),
@@ -66,7 +69,7 @@ pub(super) fn attach(node: &NodeName, subnet: &Subnet, address: Ipv4Addr) -> any
         ],
     )?;
     batch(
-        packages::program("nsenter").args([&format!("--net={netns}"), "ip"]),
+        packages::program("nsenter").args([into.as_str(), "ip"]),
         &[
             "link set dev lo up".to_owned(),
             format!("address add {address}/{} dev {INSIDE}", Subnet::PREFIX),
@@ -117,8 +120,9 @@ fn json(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
 /// Runs `lines` as one batch of the `ip` that `command` begins.
 fn batch(command: &mut Command, lines: &[String]) -> anyhow::Result<()> {
     let mut ip = command.args(["-batch", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().context("ip")?;
-    ip.stdin.take().context("its input")?.write_all(lines.join("\n").as_bytes())?;
+    // It stops reading at the first line that fails; what it says then is more than that its end of the pipe is closed.
+    let written = ip.stdin.take().context("its input")?.write_all((lines.join("\n") + "\n").as_bytes());
     let output = ip.wait_with_output()?;
     ensure!(output.status.success(), "ip: {}: {}", lines.join("; "), String::from_utf8_lossy(&output.stderr).trim());
-    Ok(())
+    written.context("writing to ip")
 }

@@ -42,6 +42,12 @@ pub(super) fn unfinished() -> anyhow::Result<Vec<Utf8PathBuf>> {
     Ok(entries.filter(|entry| entry.file_name().starts_with(UNFINISHED)).map(|entry| entry.into_path()).collect())
 }
 
+/// Whether a folder is one of those, in whoever's cache.
+pub(super) fn is_unfinished(folder: &Utf8Path) -> bool {
+    folder.file_name().is_some_and(|name| name.starts_with(UNFINISHED))
+        && folder.parent().is_some_and(|cache| cache.ends_with("gpuaas/lab"))
+}
+
 /// The tree, made now if it is not in the cache.
 pub(super) fn ensure(journal: &mut Journal) -> anyhow::Result<Utf8PathBuf> {
     let cache = cache()?;

@@ -64,8 +64,8 @@ pub(super) fn debootstrap(tree: &Utf8Path) -> Vec<String> {
 /// In hex; another for another recipe.
 pub(super) fn digest() -> String {
     let units = UNITS.map(|(link, target)| format!("{link} {target}"));
-    let parts =
-        [&debootstrap(Utf8Path::new("tree")).join(" "), GROUND, GROUND_UNIT, &units.join(" "), &EMPTIED.join(" ")];
+    let words = debootstrap(Utf8Path::new("tree"));
+    let parts = [words.join(" "), GROUND.to_owned(), GROUND_UNIT.to_owned(), units.join(" "), EMPTIED.join(" ")];
     hex::encode(digest_of(&SHA256, parts.join("\0").as_bytes()))
 }
 
