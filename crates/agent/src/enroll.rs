@@ -24,6 +24,8 @@ use crate::{
 /// Longest enrollment string that is read.
 const STRING_BYTES_MAX: u64 = 16 * 1_024;
 const ENROLL_PATH: &str = "/api/v1/enroll";
+/// Where a URL without a port leads.
+const HTTPS_PORT: u16 = 443;
 
 /// An identity, and whether it was made just now.
 pub(crate) struct Redeemed {
@@ -52,6 +54,18 @@ pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<
     };
     host.remove(&options.enroll_file).await?;
     Ok(redeemed)
+}
+
+/// The identity to serve with. A string that does not bring this machine in ends an agent that has none, and keeps no node away that has one.
+pub(crate) async fn identity_to_serve(host: &Arc<dyn Host>, options: &Options) -> Result<State, AgentError> {
+    let refused = match identity(host, options).await {
+        Ok(redeemed) => return Ok(redeemed.state),
+        Err(error) if error.is_of_the_string() => error,
+        Err(error) => return Err(error),
+    };
+    let Some(kept) = state::load(host).await? else { return Err(refused) };
+    tracing::warn!(error = %refused, node = %kept.identity.node, "the enrollment string is of no use here; going on as before");
+    Ok(kept)
 }
 
 /// Whether the string is for the node that this machine is already.
@@ -92,7 +106,7 @@ async fn enroll(
 }
 
 async fn post(string: &EnrollmentString, request: &EnrollRequest) -> Result<EnrollResponse, AgentError> {
-    let address = string.url.strip_prefix("https://").unwrap_or(&string.url).trim_end_matches('/');
+    let address = &address(&string.url);
     let mut tls =
         pinned_client_config(&string.ca_sha256).map_err(|error| AgentError::Unreachable(error.to_string()))?;
     tls.time_provider = Arc::new(NodeTime);
@@ -110,6 +124,13 @@ async fn post(string: &EnrollmentString, request: &EnrollRequest) -> Result<Enro
         return Err(refusal(status, &body));
     }
     serde_json::from_slice(&body).map_err(|error| AgentError::Refused(format!("its answer makes no sense: {error}")))
+}
+
+/// `host:port` of a URL.
+fn address(url: &str) -> String {
+    let authority = url.strip_prefix("https://").unwrap_or(url).trim_end_matches('/');
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if has_port { authority.to_owned() } else { format!("{authority}:{HTTPS_PORT}") }
 }
 
 /// What a problem document says, or the start of whatever else came back.
@@ -150,4 +171,21 @@ fn checked(string: &EnrollmentString, response: EnrollResponse) -> Result<Identi
         url: Some(string.url.clone()),
         enrolled_by: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn a_url_leads_to_its_port_or_to_that_of_https() {
+        for (url, leads_to) in [
+            ("https://cp.example:7443", "cp.example:7443"),
+            ("https://cp.example/", "cp.example:443"),
+            ("https://[::1]:7443", "[::1]:7443"),
+            ("https://[::1]", "[::1]:443"),
+        ] {
+            assert_eq!(address(url), leads_to);
+        }
+    }
 }

@@ -73,6 +73,23 @@ impl AgentError {
         }
     }
 
+    /// Whether the enrollment string at hand is of no use on this machine, now and later.
+    pub(crate) fn is_of_the_string(&self) -> bool {
+        use Code::{EnrollmentExpired, EnrollmentForeign, EnrollmentInvalid, EnrollmentUsed};
+        match self {
+            Self::AlreadyEnrolled(_) | Self::Enrollment(_) => true,
+            Self::EnrollmentRefused { code, .. } => {
+                matches!(code, EnrollmentUsed | EnrollmentExpired | EnrollmentForeign | EnrollmentInvalid)
+            }
+            Self::NotEnrolled(_)
+            | Self::Refused(_)
+            | Self::Unreachable(_)
+            | Self::Skewed { .. }
+            | Self::Host(_)
+            | Self::State(_) => false,
+        }
+    }
+
     fn fault(&self) -> Option<InstallFault> {
         Some(match self {
             Self::Host(HostError::NotBooted(_)) => InstallFault::NoSystemd,

@@ -43,7 +43,7 @@ use gpuaas_host::{
 pub async fn run(options: Options) -> Result<(), AgentError> {
     let host = host().await?;
     match options.verb {
-        None => dial::run(host.clone(), enroll::identity(&host, &options).await?.state).await,
+        None => dial::run(host.clone(), enroll::identity_to_serve(&host, &options).await?).await,
         Some(Verb::Enroll) => {
             let redeemed = enroll::identity(&host, &options).await?;
             let how = if redeemed.is_new { "enrolled" } else { "already enrolled" };

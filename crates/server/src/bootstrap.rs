@@ -78,16 +78,18 @@ pub(crate) async fn keys(store: &Store, sealing_key: &[u8], ports: &Ports) -> Re
 pub(crate) async fn api_key(store: &Store, keys: &Keys) -> Result<ServerKey, ServerError> {
     let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
     let mut tx = store.begin().await?;
-    let kept = tx.setting(API_KEY).await?;
-    if kept.is_some() {
-        let pem = open(keys.sealing(), kept, API_KEY)?;
-        return ServerKey::from_pem(&String::from_utf8_lossy(&pem)).map_err(|error| trust(&error));
-    }
-    let made = ServerKey::generate().map_err(|error| trust(&error))?;
-    let sealed = keys.sealing().seal(API_KEY.as_bytes(), made.to_pem().as_bytes()).map_err(|error| trust(&error))?;
-    tx.put_setting_if_absent(API_KEY, &sealed).await?;
+    let kept = match tx.setting(API_KEY).await? {
+        Some(kept) => kept,
+        None => {
+            let made = ServerKey::generate().map_err(|error| trust(&error))?;
+            let sealed = keys.sealing().seal(API_KEY.as_bytes(), made.to_pem().as_bytes());
+            // Another replica's, where one was quicker.
+            tx.put_setting_if_absent(API_KEY, &sealed.map_err(|error| trust(&error))?).await?
+        }
+    };
     tx.commit().await?;
-    Ok(made)
+    let pem = open(keys.sealing(), Some(kept), API_KEY)?;
+    ServerKey::from_pem(&String::from_utf8_lossy(&pem)).map_err(|error| trust(&error))
 }
 
 fn open(sealing: &SealingKey, sealed: Option<Vec<u8>>, name: &str) -> Result<Zeroizing<Vec<u8>>, ServerError> {
@@ -168,7 +170,11 @@ mod tests {
         assert_eq!(pins[0], pins[1]);
         let kept = store.read().await.unwrap().setting(API_KEY).await.unwrap().unwrap();
         assert!(!String::from_utf8_lossy(&kept).contains("PRIVATE KEY"));
-        let foreign = Keys::new("cp-1".into(), Authority::generate("cp-1", ports.clock.now()).unwrap(), SealingKey::new(&[8; 32]).unwrap());
+        let foreign = Keys::new(
+            "cp-1".into(),
+            Authority::generate("cp-1", ports.clock.now()).unwrap(),
+            SealingKey::new(&[8; 32]).unwrap(),
+        );
         assert!(api_key(&store, &foreign).await.is_err(), "another sealing key opens nothing");
     }
 

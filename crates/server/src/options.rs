@@ -108,7 +108,11 @@ impl ServerOptions {
     /// How nodes name the channel: the API's name with the channel's port.
     pub(crate) fn channel_endpoint(&self, bound: SocketAddr) -> String {
         let name = self.public_url.as_deref().and_then(host);
-        name.map_or_else(|| bound.to_string(), |name| format!("{name}:{}", bound.port()))
+        match name {
+            None => bound.to_string(),
+            Some(name) if name.contains(':') => format!("[{name}]:{}", bound.port()),
+            Some(name) => format!("{name}:{}", bound.port()),
+        }
     }
 }
 
@@ -120,9 +124,11 @@ fn packages_problem(folder: &Path) -> Option<ServerError> {
 
 /// The host of a URL.
 fn host(url: &str) -> Option<&str> {
-    let rest = url.split_once("://")?.1;
-    let authority = rest.split('/').next()?;
-    Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host).trim_matches(['[', ']']))
+    let authority = url.split_once("://")?.1.split('/').next()?;
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => authority.split(':').next(),
+    }
 }
 
 #[cfg(test)]
@@ -135,5 +141,11 @@ mod tests {
             ServerOptions { public_url: Some("https://cp.example:7443".into()), ..ServerOptions::local("/d".into()) };
         assert!(options.names("https://cp.example:7443").contains(&"cp.example".to_owned()));
         assert_eq!(options.channel_endpoint("0.0.0.0:7444".parse().unwrap()), "cp.example:7444");
+        for url in ["https://[2001:db8::7]:7443", "https://[2001:db8::7]"] {
+            let options = ServerOptions { public_url: Some(url.into()), ..options.clone() };
+            assert!(options.names(url).contains(&"2001:db8::7".to_owned()));
+            assert_eq!(options.channel_endpoint("[::]:7444".parse().unwrap()), "[2001:db8::7]:7444");
+        }
+        assert_eq!(host("https://cp.example"), Some("cp.example"));
     }
 }

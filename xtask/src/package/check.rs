@@ -32,7 +32,8 @@ pub(super) fn run(folder: &Utf8Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let unit = |name: &str| shell::root().join("packaging").join(name);
-    let server = analyzed().arg("--threshold").arg(EXPOSURE_TENTHS_MAX).arg(unit("server/gpuaas-server.service")).output();
+    let server =
+        analyzed().arg("--threshold").arg(EXPOSURE_TENTHS_MAX).arg(unit("server/gpuaas-server.service")).output();
     let server = server.context("systemd-analyze")?;
     if !server.status.success() {
         bail!("gpuaas-server.service is more open than 3.0:\n{}", String::from_utf8_lossy(&server.stdout));
@@ -43,7 +44,9 @@ pub(super) fn run(folder: &Utf8Path) -> anyhow::Result<()> {
     if !unexplained.is_empty() {
         bail!("gpuaas-agent.service leaves open and does not explain: {}", unexplained.join(", "));
     }
-    for (unit, said) in [("gpuaas-server", String::from_utf8_lossy(&server.stdout).into_owned()), ("gpuaas-agent", agent)] {
+    for (unit, said) in
+        [("gpuaas-server", String::from_utf8_lossy(&server.stdout).into_owned()), ("gpuaas-agent", agent)]
+    {
         let overall = said.lines().find_map(|line| line.split_once("exposure level for ")).map(|(_, of)| of.trim());
         eprintln!("    systemd-analyze security {}", overall.unwrap_or(unit));
     }

@@ -37,7 +37,11 @@ pub(crate) fn build(profile: &str) -> anyhow::Result<Programs> {
             GLIBC_MAX.1
         );
         let of_tests = named_in(&fs::read(program).with_context(|| program.to_string())?);
-        ensure!(profile == "dev" || of_tests.is_empty(), "{program} is one for tests: it obeys {}", of_tests.join(", "));
+        ensure!(
+            profile == "dev" || of_tests.is_empty(),
+            "{program} is one for tests: it obeys {}",
+            of_tests.join(", ")
+        );
     }
     Ok(programs)
 }

@@ -32,7 +32,10 @@ impl Stage {
         programs::strip(&programs.gpuaas, folder.join("gpuaas").as_std_path())?;
         let gpuaas = folder.join("gpuaas");
         shell::capture(Command::new(&gpuaas).arg("man").arg(folder.join("man")))?;
-        fs::write(folder.join("completion/gpuaas"), shell::capture(Command::new(&gpuaas).args(["completion", "bash"]))?)?;
+        fs::write(
+            folder.join("completion/gpuaas"),
+            shell::capture(Command::new(&gpuaas).args(["completion", "bash"]))?,
+        )?;
         for package in ["gpuaas-agent", "gpuaas-server"] {
             fs::write(folder.join(format!("changelog-{package}.gz")), changelog(package, version)?)?;
         }
@@ -53,22 +56,28 @@ impl Stage {
     /// What the agent's archive holds: programs go below /usr/local there.
     pub(crate) fn agent_archive(&self) -> anyhow::Result<Vec<Entry>> {
         let unit = fs::read_to_string(shell::root().join("packaging/agent/gpuaas-agent.service"))?;
-        self.entries("gpuaas-agent", &[
-            ("bin/gpuaas-agent", 0o755, fs::read(self.folder.join("gpuaas-agent"))?),
-            ("lib/systemd/system/gpuaas-agent.service", 0o644, in_usr_local(&unit, "gpuaas-agent")?.into_bytes()),
-            ("share/gpuaas-agent/install.sh", 0o755, fs::read(shell::root().join(debian::SCRIPT))?),
-        ])
+        self.entries(
+            "gpuaas-agent",
+            &[
+                ("bin/gpuaas-agent", 0o755, fs::read(self.folder.join("gpuaas-agent"))?),
+                ("lib/systemd/system/gpuaas-agent.service", 0o644, in_usr_local(&unit, "gpuaas-agent")?.into_bytes()),
+                ("share/gpuaas-agent/install.sh", 0o755, fs::read(shell::root().join(debian::SCRIPT))?),
+            ],
+        )
     }
 
     /// What the control plane's archive holds; the one program is the command line too.
     pub(crate) fn server_archive(&self) -> anyhow::Result<Vec<Entry>> {
         let root = shell::root();
         let unit = fs::read_to_string(root.join("packaging/server/gpuaas-server.service"))?;
-        let mut entries = self.entries("gpuaas", &[
-            ("bin/gpuaas", 0o755, fs::read(self.folder.join("gpuaas"))?),
-            ("etc/gpuaas/server.toml", 0o644, fs::read(root.join("packaging/server/server.toml"))?),
-            ("lib/systemd/system/gpuaas-server.service", 0o644, in_usr_local(&unit, "gpuaas")?.into_bytes()),
-        ])?;
+        let mut entries = self.entries(
+            "gpuaas",
+            &[
+                ("bin/gpuaas", 0o755, fs::read(self.folder.join("gpuaas"))?),
+                ("etc/gpuaas/server.toml", 0o644, fs::read(root.join("packaging/server/server.toml"))?),
+                ("lib/systemd/system/gpuaas-server.service", 0o644, in_usr_local(&unit, "gpuaas")?.into_bytes()),
+            ],
+        )?;
         let mut packages: Vec<_> = self.folder.join("packages").read_dir_utf8()?.collect::<Result<_, _>>()?;
         packages.sort_by(|one, other| one.file_name().cmp(other.file_name()));
         for package in packages {
@@ -123,13 +132,17 @@ mod tests {
 
     /// Paths between the marks.
     fn fixes(text: &str) -> Vec<&str> {
-        let block = text.split("# FIXES BEGIN").nth(1).and_then(|rest| rest.split("# FIXES END").next()).expect("a block");
+        let block =
+            text.split("# FIXES BEGIN").nth(1).and_then(|rest| rest.split("# FIXES END").next()).expect("a block");
         block.lines().map(|line| line.trim().trim_end_matches(" \\")).filter(|line| line.starts_with('/')).collect()
     }
 
     #[test]
     fn whoever_removes_the_agent_removes_the_same_fixes() {
-        let (package, script) = (include_str!("../../../packaging/agent/postrm"), fs::read_to_string(shell::root().join(debian::SCRIPT)).unwrap());
+        let (package, script) = (
+            include_str!("../../../packaging/agent/postrm"),
+            fs::read_to_string(shell::root().join(debian::SCRIPT)).unwrap(),
+        );
         assert_eq!(fixes(package), fixes(&script));
         assert!(!fixes(package).is_empty());
     }

@@ -45,7 +45,9 @@ fn secret_key(file: &Utf8Path, password: Option<&Utf8Path>) -> anyhow::Result<Se
         return Ok(key);
     }
     let password = match password {
-        Some(file) => Some(fs::read_to_string(file).with_context(|| file.to_string())?.trim_end_matches('\n').to_owned()),
+        Some(file) => {
+            Some(fs::read_to_string(file).with_context(|| file.to_string())?.trim_end_matches('\n').to_owned())
+        }
         None if std::io::IsTerminal::is_terminal(&std::io::stdin()) => None,
         None => bail!("it has a password: name a file that holds it with --sign-password"),
     };

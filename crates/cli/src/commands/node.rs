@@ -73,7 +73,7 @@ pub(crate) enum Verb {
         /// What: inotify, forwarding or modules, or the finding that it takes away
         finding: String,
     },
-    /// End a node's identity, and print the string that brings its reimaged machine in again
+    /// End a node's identity, and print the line that brings its reimaged machine in again
     Reset {
         /// Name or id
         node: String,
@@ -129,7 +129,7 @@ fn enrolling(format: Format, registered: &RegisteredNode) -> anyhow::Result<()> 
     if format == Format::Table {
         let (node, command) = (&registered.node, &registered.enrollment.command);
         eprintln!("Node {} is {}. On the machine, as root, once within 15 minutes:\n", node.name, node.state);
-        println!("  {command}");
+        println!("{command}");
         if output::is_watched() {
             output::copy(command);
             eprintln!("\n(copied to the clipboard, where the terminal allows it)");

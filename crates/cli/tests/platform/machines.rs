@@ -5,7 +5,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use gpuaas_api_types::{FixNode, Node, PreflightFinding};
+use gpuaas_api_types::{FixNode, Node, PreflightFinding, RegisterNode};
 use gpuaas_client::{Client, ClientError};
 
 use crate::{
@@ -245,6 +245,24 @@ async fn a_node_goes_back_by_an_operators_word_and_another_machine_is_told() {
     let records = client.list_audit(Some("node/gpu-1".into()), None, None, 0).await.expect("records").items;
     let resets = records.iter().filter(|record| record.action == "node.reset" && record.result == "accepted");
     assert!(resets.clone().count() == 2 && resets.clone().all(|record| record.metadata["vouched"] == true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_enrollment_string_that_is_of_no_use_keeps_no_enrolled_node_away() {
+    let fleet = Fleet::start(1).await;
+    let client = fleet.client();
+    let before = inspected(&client, "gpu-1").await;
+    let other = RegisterNode { name: "gpu-2".to_owned(), ..RegisterNode::default() };
+    let of_other = client.register_node(&other).await.expect("registered").enrollment.string;
+    let older = client.issue_enrollment("gpu-1").await.expect("issued").enrollment.string;
+    client.issue_enrollment("gpu-1").await.expect("issued");
+    for string in ["nonsense", &of_other, &older] {
+        fleet.enroll_again(1, string);
+        eventually("it does not serve any more", async || client.ping_node("gpu-1").await.is_ok()).await;
+    }
+    assert_eq!(client.get_node("gpu-2").await.expect("a node").state, "registered", "no token was used");
+    let after = client.get_node("gpu-1").await.expect("a node");
+    assert_eq!((after.state, after.machine_id), (before.state, before.machine_id));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,7 +16,8 @@ LC_ALL=C
 DEBIAN_FRONTEND=noninteractive
 export LC_ALL DEBIAN_FRONTEND
 umask 022
-# No other program is told.
+# No other program is told: what is exported under one of these names would be.
+unset string json body check
 string=${GPUAAS_ENROLL-}
 unset GPUAAS_ENROLL
 
@@ -30,8 +31,10 @@ share=$root/usr/local/share/gpuaas-agent
 units=$root/etc/systemd/system
 # Longest difference between two clocks, in seconds: the control plane refuses more.
 skew_max=300
+# Longest answers that are taken, in KiB: of who has not proved himself yet, and of a package.
+answer_kib_max=64
+package_kib_max=524288
 work=
-lock=
 
 say() { printf '%s\n' "$*"; }
 
@@ -43,9 +46,17 @@ refuse() {
     exit "$1"
 }
 
-clean_up() {
-    [ -z "$work" ] || rm -rf "$work"
-    [ -z "$lock" ] || rm -rf "$lock"
+clean_up() { [ -z "$work" ] || rm -rf "$work"; }
+
+# Sets work, a folder of nobody else's that is gone in the end.
+make_work() {
+    made=$(mktemp -d "${TMPDIR:-/tmp}/gpuaas-install.XXXXXX" 2>&1) || case $made in
+        *'No space left on device'*) refuse 7 disk_full "no temporary folder can be made: $made" 'make room there, or set TMPDIR to where there is room' ;;
+        *) refuse 4 install_folder_read_only "no temporary folder can be made: $made" 'set TMPDIR to a folder that can be written' ;;
+    esac
+    work=$made
+    # No authority of this machine counts, and curl takes its folder of them even where it is given a file.
+    mkdir "$work/none"
 }
 
 # ---------------------------------------------------------------------------------------------------------------- what must be here
@@ -53,7 +64,7 @@ clean_up() {
 must_be_root() {
     [ -z "$root" ] || return 0
     [ "$(id -u)" = 0 ] || refuse 6 install_not_root 'only root installs and removes the agent' \
-        'run it as root: … | sudo GPUAAS_ENROLL=… sh'
+        'run it as root: … | GPUAAS_ENROLL=… sudo --preserve-env=GPUAAS_ENROLL sh'
 }
 
 must_have_systemd() {
@@ -61,6 +72,15 @@ must_have_systemd() {
     { [ -d /run/systemd/system ] && has systemctl; } || refuse 4 install_no_systemd \
         'this machine was not booted with systemd, and the agent is a unit of systemd' \
         'bring in a machine that runs systemd: Debian 11, Ubuntu 22.04, RHEL 8 or newer'
+}
+
+# Told before the string is used up for an agent that may not start.
+must_not_be_masked() {
+    [ -z "$root" ] || return 0
+    case $(systemctl is-enabled $unit 2>/dev/null) in
+        masked*) refuse 4 install_unit_masked "$unit is masked: somebody forbade it to start" \
+            "if it may start: systemctl unmask $unit; then run the same line again" ;;
+    esac
 }
 
 must_have_tools() {
@@ -74,24 +94,16 @@ must_have_tools() {
     done
 }
 
-# One installation at a time; one whose process is gone holds up nobody.
+# One installation at a time. The lock is on a folder that is there anyway: it leaves nothing behind, and ends with whoever holds it.
 take_turn() {
-    folder=$root/run
-    mkdir -p "$folder" 2>/dev/null
-    for _ in 1 2; do
-        if mkdir "$folder/gpuaas-install" 2>/dev/null; then
-            lock=$folder/gpuaas-install
-            echo $$ >"$lock/pid"
-            return 0
-        fi
-        [ -d "$folder/gpuaas-install" ] || return 0
-        holder=$(cat "$folder/gpuaas-install/pid" 2>/dev/null)
-        if [ -n "$holder" ] && kill -0 "$holder" 2>/dev/null; then
-            refuse 5 install_busy "another installation runs on this machine, as process $holder" 'wait for its end'
-        fi
-        rm -rf "$folder/gpuaas-install"
-    done
-    refuse 5 install_busy 'another installation runs on this machine' 'wait for its end'
+    has flock || refuse 4 install_tool_missing 'flock is missing' 'install util-linux, then run the same line again'
+    folder=${root:-/run}
+    [ -z "$root" ] || mkdir -p "$root" 2>/dev/null
+    (exec 9<"$folder") 2>/dev/null || return 0
+    exec 9<"$folder"
+    flock -n 9 2>/dev/null
+    # Not every file system has locks.
+    [ $? != 1 ] || refuse 5 install_busy 'another installation runs on this machine' 'wait for its end, then run the same line again'
 }
 
 # ------------------------------------------------------------------------------------------------------------- the enrollment string
@@ -143,15 +155,28 @@ read_string() {
 
 # ------------------------------------------------------------------------------------------------------------------- the control plane
 
-# fetch PATH FILE [OPTION…]: sets answered to the HTTP status. Directly, as the agent will dial; curl's own settings do not count.
+# fetch PATH FILE KIB-MAX [OPTION…]: sets answered to the HTTP status. Directly, as the agent will dial; curl's own settings do not count.
 fetch() {
-    path=$1
-    file=$2
-    shift 2
-    answered=$(curl -q --silent --show-error --globoff --proto '=https' --noproxy '*' --connect-timeout 10 --max-time 600 \
-        --speed-limit 1 --speed-time 30 "$@" --dump-header "$work/headers" --output "$file" --write-out '%{http_code}' \
-        "$url$path" 2>"$work/said") || not_fetched $?
+    path=$1 file=$2 kib_max=$3
+    shift 3
+    answered=$(
+        exec 2>"$work/said"
+        # In half KiB. What writes more is ended, and is not worth a core.
+        # shellcheck disable=SC3045 # every sh of such machines has it
+        ulimit -c 0
+        ulimit -f $((kib_max * 2))
+        curl -q --silent --show-error --globoff --proto '=https' --noproxy '*' --connect-timeout 10 --max-time 600 \
+            --speed-limit 1 --speed-time 30 "$@" --dump-header "$work/headers" --output "$file" --write-out '%{http_code}' "$url$path"
+        # A shell that curl had taken the place of would be ended itself, and say so.
+        exit $?
+    ) || not_fetched $?
     [ "$answered" = 200 ] || not_answered "$file"
+}
+
+# The same, from who proves himself by the authority that the string pins.
+fetch_from_pinned() {
+    is_pinned=yes
+    fetch "$@" --cacert "$work/ca.pem" --capath "$work/none"
 }
 
 curl_said() { sed -n 's/^curl: ([0-9]*) //p' "$work/said" | tail -n 1; }
@@ -175,6 +200,8 @@ not_fetched() {
             'see whether something between here and there ends TLS: agents take no stand-in for the control plane' ;;
         18 | 52 | 55 | 56 | 92 | 95) refuse 7 install_connection_broken "the connection to $url broke: $said" "run the same line again" ;;
         23) refuse 7 disk_full "a download cannot be written to $work: $said" "make room there, or set TMPDIR to where there is room, $again" ;;
+        153) refuse 1 install_download_failed "whoever answers at $url sends more than a control plane does" \
+            "see whether that is the control plane, $again" ;;
         *) refuse 1 install_download_failed "nothing could be fetched from $url: curl ended with $1: $said" "see man curl for $1, $again" ;;
     esac
 }
@@ -184,14 +211,17 @@ ask_proxy() {
     proxy=${https_proxy:-${HTTPS_PROXY:-${all_proxy:-${ALL_PROXY:-${http_proxy:-}}}}}
     [ -n "$proxy" ] || return 0
     host=${url#https://}
-    host=${host%%[:/]*}
+    case $host in
+        '['*) host=${host#?} host=${host%%]*} ;;
+        *) host=${host%%[:/]*} ;;
+    esac
     for exempt in $(printf '%s' "${no_proxy:-${NO_PROXY:-}}" | tr ',' ' '); do
         case $exempt:$host in '*':*) return 0 ;; esac
         case $host in "${exempt#.}" | *".${exempt#.}") return 0 ;; esac
     done
     # It may hold a password: curl reads it from here, and people are shown it without.
-    shown=$(printf '%s' "$proxy" | sed 's#//[^@/]*@#//#; s#^[^@/]*@##')
-    heard=$(printf 'proxy = "%s"\n' "$proxy" | curl -q --silent --show-error --globoff --insecure --config - --connect-timeout 10 \
+    shown=$(printf '%s' "$proxy" | sed 's#^\([a-z0-9]*://\)\{0,1\}.*@#\1#')
+    heard=$(printf '%s' "$proxy" | sed 's#["\\]#\\&#g; s#.*#proxy = "&"#' | curl -q --silent --show-error --globoff --insecure --config - --connect-timeout 10 \
         --max-time 20 --output /dev/null --write-out '%{http_connect}' "$url/livez" 2>"$work/proxy-said")
     ended=$?
     case $ended:$heard in
@@ -201,17 +231,21 @@ ask_proxy() {
         *) refuse 7 install_proxy_refused "$url is not reached directly, and the proxy $shown answers $heard" \
             'let this machine reach the ports 7443 and 7444 of the control plane directly: agents use no proxy' ;;
     esac
+    words=$(sed -n 's/^curl: ([0-9]*) //p' "$work/proxy-said" | tail -n 1)
+    # It repeats what it does not understand, with the password in it.
+    case $words in *@*) words="curl ended with $ended" ;; esac
     case $ended in
         5 | 7 | 28 | 97) refuse 7 install_proxy_unreachable \
-            "$url is not reached directly, and the proxy $shown is not reached either: $(sed -n 's/^curl: ([0-9]*) //p' "$work/proxy-said" | tail -n 1)" \
+            "$url is not reached directly, and the proxy $shown is not reached either: $words" \
             'let this machine reach the ports 7443 and 7444 of the control plane directly: agents use no proxy' ;;
     esac
 }
 
-# not_answered FILE: the control plane said no, in its own words.
+# not_answered FILE: whoever answers said no; the control plane in its own words, and nobody's words before he has proved himself.
 not_answered() {
-    json=$(tr -d '\n' <"$1" 2>/dev/null | cut -c1-4096)
-    code=$(field code)
+    json=$(tr -d '\000-\037\177' <"$1" 2>/dev/null | cut -c1-4096)
+    code=
+    [ -z "$is_pinned" ] || code=$(field code)
     case $answered in 404) status=3 ;; 502 | 503 | 507) status=7 ;; 408 | 504) status=8 ;; *) status=1 ;; esac
     case $code in
         '' | *[!a-z_]*) refuse 1 install_download_failed "$url$path answered HTTP $answered" \
@@ -230,7 +264,7 @@ epoch_of() {
         Jul) month=7 ;; Aug) month=8 ;; Sep) month=9 ;; Oct) month=10 ;; Nov) month=11 ;; Dec) month=12 ;;
         *) return 0 ;;
     esac
-    case $2:$4:$5 in *[!0-9:]*) return 0 ;; esac
+    case $2:$4:$5 in [0-3][0-9]:[1-9][0-9][0-9][0-9]:[0-2][0-9]:[0-5][0-9]:[0-6][0-9]) ;; *) return 0 ;; esac
     hour=${5%%:*} second=${5##*:} minute=${5#*:}
     minute=${minute%:*}
     day=${2#0} hour=${hour#0} minute=${minute#0} second=${second#0}
@@ -254,7 +288,8 @@ clocks_must_agree() {
 
 # Leaves in $work/ca.pem the authority that the string pins, and nothing else.
 take_authority() {
-    fetch /install/authority.pem "$work/claimed.pem" --insecure
+    is_pinned=
+    fetch /install/authority.pem "$work/claimed.pem" $answer_kib_max --insecure
     sed -n '/^-----BEGIN CERTIFICATE-----/,/^-----END CERTIFICATE-----/p' "$work/claimed.pem" | sed '/^-----/d' |
         base64 -d >"$work/ca.der" 2>/dev/null
     [ "$(sha256sum <"$work/ca.der" | cut -c1-64)" = "$ca_sha256" ] || refuse 4 install_authority_foreign \
@@ -271,10 +306,10 @@ take_authority() {
 
 # ------------------------------------------------------------------------------------------------------------------------- the package
 
-# Sets kind and arch.
+# Sets kind and arch. An agent that came as an archive, in an image for example, stays one: its unit would hide that of a package.
 know_machine() {
     kind=archive
-    if [ -z "$root" ] && has dpkg && dpkg-query -W libc6 >/dev/null 2>&1; then
+    if [ -z "$root" ] && ! { [ -f "$units/$unit" ] && [ -x "$programs/gpuaas-agent" ]; } && has dpkg && dpkg-query -W libc6 >/dev/null 2>&1; then
         kind=deb
         arch=$(dpkg --print-architecture)
         return 0
@@ -292,7 +327,7 @@ listed() { sed -n "s/^\([0-9a-f]\{64\}\)  \($1\)\$/\1 \2/p" "$work/sums" | head 
 
 # Sets package and its sha256.
 choose_package() {
-    fetch /install/packages/SHA256SUMS "$work/sums" --cacert "$work/ca.pem"
+    fetch_from_pinned /install/packages/SHA256SUMS "$work/sums" $answer_kib_max
     case $arch in
         *[!a-z0-9_]* | '') found= ;;
         *)
@@ -318,14 +353,18 @@ is_installed() {
     case $kind in deb) program=/usr/bin/gpuaas-agent ;; *) program=$programs/gpuaas-agent ;; esac
     [ "$(cat "$state/package" 2>/dev/null)" = "$sha256" ] && [ -x "$program" ] || return 1
     case $kind in
-        deb) [ "$(dpkg-query -W -f '${db:Status-Status}' gpuaas-agent 2>/dev/null)" = installed ] ;;
+        deb)
+            [ "$(dpkg-query -W -f '${db:Status-Status}' gpuaas-agent 2>/dev/null)" = installed ] &&
+                { [ -f /lib/systemd/system/$unit ] || [ -f /usr/lib/systemd/system/$unit ]; }
+            ;;
         *) [ -f "$units/$unit" ] ;;
     esac
 }
 
-# explain_failure WHAT: by what the last program said.
+# explain_failure WHAT: by what the last program said. Of dpkg, whose last line is a name, what it calls its error.
 explain_failure() {
-    said=$(grep -v '^ *$' "$work/said" | tail -n 1)
+    said=$(grep -e '^dpkg: error' -e ' depends on ' "$work/said" | head -n 2 | tr -s '\n ' ' ')
+    said=${said:-$(grep -v '^ *$' "$work/said" | tail -n 1)}
     if grep -q 'No space left on device' "$work/said"; then
         refuse 7 disk_full "$1: $said" 'make room there, then run the same line again'
     elif grep -q -e 'Read-only file system' -e 'Permission denied' -e 'Operation not permitted' "$work/said"; then
@@ -354,7 +393,7 @@ must_take_files() {
 }
 
 fetch_package() {
-    fetch "/install/packages/$package" "$work/$package" --cacert "$work/ca.pem"
+    fetch_from_pinned "/install/packages/$package" "$work/$package" $package_kib_max
     [ "$(sha256sum <"$work/$package" | cut -c1-64)" = "$sha256" ] || refuse 4 install_package_damaged \
         "$package is not the file that the control plane's list names" 'run the same line again; if it stays so, tell who runs the control plane'
 }
@@ -369,7 +408,7 @@ place() {
 
 install_package() {
     case $kind in
-        deb) dpkg --install "$work/$package" </dev/null >"$work/said" 2>&1 || explain_failure "dpkg did not take $package" ;;
+        deb) dpkg --install "$work/$package" </dev/null 9<&- >"$work/said" 2>&1 || explain_failure "dpkg did not take $package" ;;
         *)
             mkdir "$work/files"
             tar -xzf "$work/$package" -C "$work/files" 2>"$work/said" || explain_failure "$package cannot be unpacked"
@@ -382,6 +421,8 @@ install_package() {
             [ -n "$root" ] || systemctl daemon-reload
             ;;
     esac
+    # Not in an image: its machine may be of another kind.
+    [ -n "$root" ] || "$program" --version </dev/null >"$work/said" 2>&1 || explain_failure "$program does not run here"
     { mkdir -p "$state" && chmod 700 "$state" && echo "$sha256" >"$state/package"; } 2>"$work/said" || explain_failure "$state takes no files"
 }
 
@@ -390,7 +431,7 @@ install_package() {
 # Sets outcome; the agent says itself what went wrong.
 enroll() {
     (umask 077 && printf '%s\n' "$string" >"$state/enroll") 2>"$work/said" || explain_failure "$state takes no files"
-    outcome=$("$program" enroll </dev/null)
+    outcome=$("$program" enroll </dev/null 9<&-)
     ended=$?
     rm -f "$state/enroll"
     [ $ended = 0 ] || exit $ended
@@ -398,8 +439,6 @@ enroll() {
 
 # Returns when systemd was told that the agent is connected, or that it goes on trying.
 start() {
-    [ "$(systemctl is-enabled $unit 2>/dev/null)" != masked ] || refuse 4 install_unit_masked \
-        "$unit is masked: somebody forbade it to start" "if it may start: systemctl unmask $unit; then run the same line again"
     systemctl enable $unit >"$work/said" 2>&1 || not_started
     case $1:$(systemctl is-active $unit) in
         changed:*) systemctl restart $unit >"$work/said" 2>&1 || not_started ;;
@@ -425,7 +464,8 @@ bring_in() {
     must_have_tools
     read_string
     take_turn
-    work=$(mktemp -d "${TMPDIR:-/tmp}/gpuaas-install.XXXXXX") || refuse 7 disk_full 'no temporary folder can be made' 'make room in /tmp'
+    must_not_be_masked
+    make_work
     know_machine
     take_authority
     choose_package
@@ -480,7 +520,7 @@ remove() {
         done
     fi
     take_turn
-    work=$(mktemp -d "${TMPDIR:-/tmp}/gpuaas-install.XXXXXX") || refuse 7 disk_full 'no temporary folder can be made' 'make room in /tmp'
+    make_work
     was_there=
     known=
     for program in /usr/bin/gpuaas-agent "$programs/gpuaas-agent"; do
@@ -491,7 +531,7 @@ remove() {
     [ ! -e "$state" ] || was_there=yes
     if [ -z "$root" ] && has dpkg-query && dpkg-query -W gpuaas-agent >/dev/null 2>&1; then
         was_there=yes
-        dpkg --purge gpuaas-agent </dev/null >"$work/said" 2>&1 || explain_failure 'dpkg did not remove gpuaas-agent'
+        dpkg --purge gpuaas-agent </dev/null 9<&- >"$work/said" 2>&1 || explain_failure 'dpkg did not remove gpuaas-agent'
     fi
     if [ -f "$units/$unit" ]; then
         was_there=yes
@@ -526,6 +566,8 @@ main() {
         esac
     done
     must_be_root
+    # A shell that became root without its login has not the programs of root, and dpkg asks for them.
+    [ -n "$root" ] || PATH=${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/sbin:/sbin
     trap clean_up EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP

@@ -63,7 +63,9 @@ async fn a_string_brings_one_machine_in_once_and_is_known_again_there() {
     let status = words(&node.agent("status"));
     let shown = platform.json(&["node", "show", "gpu-07"]);
     let url = platform.ready()["url"].as_str().expect("a URL").to_owned();
-    for line in [format!("node {}", shown["id"].as_str().expect("an id")), "name gpu-07".to_owned(), format!("url {url}")] {
+    for line in
+        [format!("node {}", shown["id"].as_str().expect("an id")), "name gpu-07".to_owned(), format!("url {url}")]
+    {
         assert!(status.lines().any(|said| said == line), "{line}: {status}");
     }
     assert_eq!(shown["state"], "enrolled");

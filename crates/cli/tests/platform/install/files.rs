@@ -49,7 +49,10 @@ fn an_agent_is_laid_down_whole_again_changes_nothing_and_removing_leaves_nothing
         let (before, written) = (machine.tree(), fs::metadata(&program).and_then(|of| of.modified()).expect("a time"));
         let again = succeeds(&machine, &machine.run(shell, &[]));
         assert!(!again.contains("installed "), "{again}");
-        assert_eq!((machine.tree(), fs::metadata(&program).and_then(|of| of.modified()).expect("a time")), (before, written));
+        assert_eq!(
+            (machine.tree(), fs::metadata(&program).and_then(|of| of.modified()).expect("a time")),
+            (before, written)
+        );
 
         for fix in ["etc/sysctl.d/60-gpuaas-inotify.conf", "etc/sysctl.d/of-the-operator.conf"] {
             fs::create_dir_all(machine.file("etc/sysctl.d")).expect("made");

@@ -26,7 +26,8 @@ fn registered(platform: &Platform, name: &str) -> Value {
 async fn the_line_fetches_the_script_from_whom_it_pins_and_from_nobody_else() {
     let platform = Platform::start(0);
     let enrollment = registered(&platform, "gpu-07");
-    let (command, string) = (enrollment["command"].as_str().expect("a line"), enrollment["string"].as_str().expect("one"));
+    let (command, string) =
+        (enrollment["command"].as_str().expect("a line"), enrollment["string"].as_str().expect("one"));
     assert!(command.ends_with(&format!("/install.sh | GPUAAS_ENROLL={string} sh")), "{command}");
     if found("curl").is_none() {
         println!("    NOT RUN: this machine has no curl");
@@ -59,7 +60,10 @@ async fn register_tells_people_the_line_and_scripts_the_string() {
     let line = String::from_utf8(output.stdout).expect("a text");
     assert!(line.starts_with("curl -fsSk --pinnedpubkey 'sha256//") && line.lines().count() == 1, "{line}");
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(words.contains("Node gpu-07 is registered. On the machine, as root") && !words.contains("gpuaas1."), "{words}");
+    assert!(
+        words.contains("Node gpu-07 is registered. On the machine, as root") && !words.contains("gpuaas1."),
+        "{words}"
+    );
     assert!(!words.contains('\u{1b}'), "nobody watches, and no terminal's clipboard is there to be written");
 }
 

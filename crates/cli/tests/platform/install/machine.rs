@@ -18,9 +18,32 @@ pub(super) const SCRIPT: &str = include_str!("../../../../api/src/routes/install
 /// What the agent of these tests says.
 pub(super) const AGENT: &str = "#!/bin/sh\necho an agent of a test\n";
 /// Programs of the system that the script calls.
-const TOOLS: [&str; 24] = [
-    "base64", "cat", "chmod", "cp", "curl", "cut", "date", "grep", "gzip", "head", "id", "ln", "mkdir", "mktemp", "mv", "rm",
-    "sed", "sha256sum", "sort", "tail", "tar", "tr", "uname", "wget",
+const TOOLS: [&str; 25] = [
+    "base64",
+    "cat",
+    "chmod",
+    "cp",
+    "curl",
+    "cut",
+    "date",
+    "flock",
+    "grep",
+    "gzip",
+    "head",
+    "id",
+    "ln",
+    "mkdir",
+    "mktemp",
+    "mv",
+    "rm",
+    "sed",
+    "sha256sum",
+    "sort",
+    "tail",
+    "tar",
+    "tr",
+    "uname",
+    "wget",
 ];
 
 /// A shell by which the script is run.
@@ -29,8 +52,9 @@ pub(super) type Shell = &'static [&'static str];
 /// The shells that are here, of those that machines have as `sh`; tells which are not.
 pub(super) fn shells() -> Vec<Shell> {
     let of_machines: [Shell; 4] = [&["sh"], &["dash"], &["bash", "--posix"], &["busybox", "sh"]];
-    let (here, missing): (Vec<Shell>, Vec<Shell>) =
-        of_machines.into_iter().partition(|shell| Command::new(shell[0]).args(&shell[1..]).args(["-c", ":"]).output().is_ok());
+    let (here, missing): (Vec<Shell>, Vec<Shell>) = of_machines
+        .into_iter()
+        .partition(|shell| Command::new(shell[0]).args(&shell[1..]).args(["-c", ":"]).output().is_ok());
     if !missing.is_empty() {
         println!("    NOT RUN by {missing:?}: not on this machine");
     }
@@ -45,7 +69,8 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        // No path of it is one word.
+        let folder = tempfile::Builder::new().prefix("a machine ").tempdir().expect("a folder");
         fs::create_dir(folder.path().join("root")).expect("made");
         fs::create_dir(folder.path().join("tmp")).expect("made");
         Self { folder, environment: Vec::new() }
@@ -106,11 +131,10 @@ impl Machine {
         child.wait_with_output().expect("it ends")
     }
 
-    /// Every file, link and folder below the root, but for what is left of `run`.
+    /// Every file, link and folder below the root.
     pub(super) fn tree(&self) -> Vec<String> {
         let mut found = Vec::new();
         walk(&self.root(), &self.root(), &mut found);
-        found.retain(|path| !path.starts_with("run"));
         found.sort();
         found
     }

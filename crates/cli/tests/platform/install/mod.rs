@@ -4,6 +4,7 @@
 //! Deliberately absent: units and packages of a booted machine, which a booted machine alone can test.
 
 mod agent;
+mod dates;
 mod files;
 mod line;
 mod machine;

@@ -1,6 +1,12 @@
 //! What is refused before anything is fetched.
 
-use std::{fs, os::unix::process::CommandExt, path::Path, process::Command};
+use std::{
+    fs,
+    io::Read,
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use gpuaas_model::{Code, InstallFault};
 
@@ -49,7 +55,9 @@ fn one_changed_character_is_told_wherever_it_is() {
 
 #[test]
 fn a_string_that_leads_nowhere_that_is_safe_is_not_followed() {
-    for url in ["http://127.0.0.1:1", "https://", "file:///etc/passwd", "https://a b", "https://x/\\n$(id)", "https://x';id;'"] {
+    for url in
+        ["http://127.0.0.1:1", "https://", "file:///etc/passwd", "https://a b", "https://x/\\n$(id)", "https://x';id;'"]
+    {
         let string = string_of(url, &"ab".repeat(32)).encode().expose().to_owned();
         let machine = Machine::new().set("GPUAAS_ENROLL", &string);
         assert_refused(&machine, &machine.run(&["sh"], &[]), "install_string_version", 4);
@@ -64,6 +72,7 @@ fn a_missing_tool_is_named_and_wget_is_no_way_out() {
             (&["curl"], "wget, which is here, cannot pin a key"),
             (&["base64"], "base64 is missing"),
             (&["sha256sum"], "sha256sum is missing"),
+            (&["flock"], "flock is missing"),
         ] {
             if words.contains("wget") && found("wget").is_none() {
                 println!("    NOT RUN: this machine has no wget");
@@ -134,16 +143,28 @@ fn an_argument_that_it_does_not_know_is_not_taken_for_another() {
 
 #[test]
 fn two_installations_at_once_are_one_and_a_dead_one_holds_up_nobody() {
-    let mut sleeper = Command::new("sleep").arg("600").spawn().expect("a process");
-    let machine = Machine::new().set("GPUAAS_ENROLL", &sound());
-    let lock = machine.file("run/gpuaas-install");
-    fs::create_dir_all(&lock).expect("made");
-    fs::write(lock.join("pid"), sleeper.id().to_string()).expect("written");
-    assert_refused(&machine, &machine.run(&["sh"], &[]), "install_busy", 5);
-    assert!(lock.exists(), "another's lock is not taken away");
-    sleeper.kill().and_then(|()| sleeper.wait()).expect("it ends");
-    assert_refused(&machine, &machine.run(&["sh"], &[]), "install_connection_refused", 7);
-    assert!(!lock.exists());
+    for shell in shells() {
+        let machine = Machine::new().set("GPUAAS_ENROLL", &sound());
+        let holds = "exec 9<\"$0\" && flock 9 && echo holds && exec sleep 600";
+        let mut other = Command::new("sh");
+        other.args(["-c", holds]).arg(machine.root()).stdout(Stdio::piped());
+        let mut other = other.spawn().expect("a process");
+        let mut said = [0; 6];
+        other.stdout.take().expect("a pipe").read_exact(&mut said).expect("it holds the lock");
+        assert_refused(&machine, &machine.run(shell, &[]), "install_busy", 5);
+        assert_refused(&machine, &machine.run(shell, &["--uninstall"]), "install_busy", 5);
+        other.kill().and_then(|()| other.wait()).expect("it ends");
+        assert_refused(&machine, &machine.run(shell, &[]), "install_connection_refused", 7);
+        assert_eq!(machine.tree(), Vec::<String>::new(), "a lock leaves nothing");
+    }
+}
+
+#[test]
+fn a_folder_of_temporary_files_that_is_not_there_is_told_from_one_that_is_full() {
+    let machine = Machine::new().set("GPUAAS_ENROLL", &sound()).set("TMPDIR", "/nonexistent");
+    let output = machine.run(&["sh"], &[]);
+    assert_refused(&machine, &output, "install_folder_read_only", 4);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent"), "{}", said(&output));
 }
 
 /// Every `refuse STATUS CODE` of the script.

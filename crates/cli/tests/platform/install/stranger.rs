@@ -13,10 +13,10 @@ use tokio_rustls::TlsAcceptor;
 /// What it answers.
 #[derive(Clone)]
 pub(super) struct Stranger {
-    /// The authority that it claims to be of, PEM.
-    pub(super) claims: String,
-    /// The date that it tells.
-    pub(super) date: Timestamp,
+    status: &'static str,
+    body: String,
+    date: Timestamp,
+    is_endless: bool,
 }
 
 pub(super) fn now() -> Timestamp {
@@ -29,6 +29,26 @@ pub(super) fn authority() -> Authority {
 }
 
 impl Stranger {
+    /// Claims to be of that authority, PEM, whatever it is asked.
+    pub(super) fn claiming(authority: &str) -> Self {
+        Self { status: "200 OK", body: authority.to_owned(), date: now(), is_endless: false }
+    }
+
+    /// Refuses with that body.
+    pub(super) fn refusing(status: &'static str, body: &str) -> Self {
+        Self { status, ..Self::claiming(body) }
+    }
+
+    /// Repeats that and never ends.
+    pub(super) fn without_end(body: &str) -> Self {
+        Self { is_endless: true, ..Self::claiming(body) }
+    }
+
+    /// Tells that date.
+    pub(super) fn at(self, date: Timestamp) -> Self {
+        Self { date, ..self }
+    }
+
     /// Answers at any free port of the loopback, by a certificate of `shows`, until the test ends.
     pub(super) async fn listen(self, shows: &Authority) -> SocketAddr {
         let (chain, key) = shows.issue_server(&["127.0.0.1".to_owned()], now()).expect("a certificate");
@@ -44,6 +64,8 @@ impl Stranger {
                     let mut asked = [0; 4_096];
                     let _ = stream.read(&mut asked).await;
                     let _ = stream.write_all(stranger.answer().as_bytes()).await;
+                    // Until nobody takes it any more.
+                    while stranger.is_endless && stream.write_all(stranger.body.as_bytes()).await.is_ok() {}
                     let _ = stream.shutdown().await;
                 });
             }
@@ -54,7 +76,8 @@ impl Stranger {
     fn answer(&self) -> String {
         let date = jiff::Timestamp::from_millisecond(self.date.as_millis()).expect("a time");
         let date = date.strftime("%a, %d %b %Y %H:%M:%S GMT");
-        let (length, body) = (self.claims.len(), &self.claims);
-        format!("HTTP/1.1 200 OK\r\nDate: {date}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+        let Self { status, body, .. } = self;
+        let length = if self.is_endless { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        format!("HTTP/1.1 {status}\r\nDate: {date}\r\n{length}Connection: close\r\n\r\n{body}")
     }
 }
