@@ -27,7 +27,7 @@ const PLANT: &str = r#"
 set -e
 mkdir -p /var/lib/kubelet/planted && mount -t tmpfs planted /var/lib/kubelet/planted
 printf '[Unit]\nDescription=Planted\n[Service]\nExecStart=/bin/true\n' >/etc/systemd/system/rke2-server.service
-ip link add cali0planted type dummy
+ip link add cali0planted type bridge
 setsid --fork sh -c 'echo $$ >/run/planted.pid; exec socat TCP-LISTEN:9345,fork,reuseaddr /dev/null' </dev/null >/dev/null 2>&1
 iptables --new-chain FLANNEL-PLANTED && iptables --append INPUT --protocol udp --dport 9 --jump FLANNEL-PLANTED
 "#;
