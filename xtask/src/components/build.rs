@@ -168,7 +168,7 @@ pub(super) fn all(root: &Utf8Path, part: Part, target: &Utf8Path, go: &Utf8Path)
         eprintln!("  {}: {:.0} s, {} MB", tool.program, started.elapsed().as_secs_f32(), size / 1_000_000);
     }
     if let Some(packages) = packages {
-        fs::copy(packages.file("bin/busybox")?, target.join("busybox"))?;
+        fs::copy(packages.program("busybox")?, target.join("busybox"))?;
         pause(root, target, go)?;
     }
     Ok(())

@@ -71,18 +71,20 @@ impl Packages {
         Ok([state, status, option("Dir::Cache", root.join("cache"))].concat())
     }
 
-    /// Where the packages' `relative` is.
-    pub(super) fn file(&self, relative: &str) -> anyhow::Result<Utf8PathBuf> {
-        let path = self.root()?.join("tree").join(relative);
-        ensure!(path.exists(), "the packages hold no {relative}");
-        Ok(path)
+    /// Where the packages' `program` is: younger systems keep all of them below `/usr`.
+    pub(super) fn program(&self, program: &str) -> anyhow::Result<Utf8PathBuf> {
+        let tree = self.root()?.join("tree");
+        let places = ["bin", "usr/bin"].map(|folder| tree.join(folder).join(program));
+        places.into_iter().find(|place| place.is_file()).with_context(|| format!("the packages hold no {program}"))
     }
 
     /// A program that answers as pkg-config would if the one library were installed.
     pub(super) fn pkg_config(&self, module: &str, library: &str) -> anyhow::Result<Utf8PathBuf> {
-        let include = self.file("usr/include")?;
-        let folder =
-            self.file("usr/lib")?.read_dir_utf8()?.next().context("the packages hold no library")??.into_path();
+        let tree = self.root()?.join("tree/usr");
+        let (include, file) = (tree.join("include"), format!("lib{library}.a"));
+        let folders = tree.join("lib").read_dir_utf8().with_context(|| tree.to_string())?;
+        let mut folders = folders.filter_map(Result::ok).map(|entry| entry.into_path());
+        let folder = folders.find(|folder| folder.join(&file).is_file()).context("the packages hold no static library")?;
         let script = self.root()?.join("pkg-config");
         let text = format!(
             "#!/bin/sh\ncase \"$*\" in\n*--cflags*{module}) echo -I{include} ;;\n*--libs*{module}) echo -L{folder} -l{library} ;;\n\

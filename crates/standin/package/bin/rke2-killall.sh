@@ -74,7 +74,7 @@ release_network() {
     done
     for family in iptables ip6tables; do
         command -v $family-save >/dev/null || continue
-        $family-save | grep -v -e KUBE- -e CNI- -e cali -e flannel -e CILIUM_ | $family-restore
+        $family-save | grep -v -e KUBE- -e CNI- -e cali- -e cali: -e flannel -e CILIUM_ | $family-restore
     done
 }
 

@@ -121,6 +121,8 @@ fn has_capability(status: &str, number: u32) -> bool {
 /// Tries an overlay in the data directory: whether it works there is the file system's own affair.
 fn overlays(host: &HostPaths) -> anyhow::Result<bool> {
     let folder = host.data("agent/overlay-probe");
+    // With the mode that it keeps: the probe may be the first that needs it.
+    paths::make_dir(&host.data("agent"), 0o755)?;
     for part in ["lower", "upper", "work", "merged"] {
         paths::make_dir(&folder.join(part), 0o700)?;
     }
