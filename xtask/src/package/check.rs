@@ -1,6 +1,6 @@
 //! What others think of packages and units: Debian's own checker, and systemd's.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use camino::Utf8Path;
@@ -17,6 +17,8 @@ pub(super) fn run(folder: &Utf8Path) -> anyhow::Result<()> {
         lintian.args(["--fail-on", "error", "--suppress-tags", "bad-distribution-in-changes-file"]);
         // It gives root a warning of its own, which says nothing of the packages.
         lintian.arg("--allow-root");
+        // The one line on standard output is the folder's path.
+        lintian.stdout(Stdio::from(std::io::stderr()));
         for entry in folder.read_dir_utf8()? {
             let path = entry?.into_path();
             if path.extension() == Some("deb") {
