@@ -17,7 +17,7 @@ struct Block {
     tag: &'static str,
     /// Puts it there.
     plant: fn(&Node) -> anyhow::Result<()>,
-    /// How the node's own tools show it, and a word that they must say.
+    /// How the node's own tools show it, and a whole word that they must say.
     seen: (&'static str, &'static str),
     /// The finding.
     check: &'static str,
@@ -127,7 +127,8 @@ fn block(world: &mut World<'_>, of: &Block) -> anyhow::Result<Told> {
     let member = world.allocated(of.tag)?;
     (of.plant)(&member.node)?;
     let seen = in_shell(&member.node, of.seen.0)?.out;
-    ensure!(seen.contains(of.seen.1), "the node does not show it: {seen}");
+    let mut words = seen.split(|c: char| c.is_whitespace() || ",:=".contains(c));
+    ensure!(words.any(|word| word == of.seen.1), "the node does not show it: {seen}");
     let workload = member.name.clone();
     let stopped = world.platform.needs_attention(&world.deploy(&workload, &member, &[])?)?;
     let told = stopped.operation.fault.as_ref();

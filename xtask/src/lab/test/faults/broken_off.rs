@@ -75,6 +75,7 @@ pub(super) fn control_plane_away(world: &mut World<'_>) -> anyhow::Result<Told> 
     thread::sleep(AWAY.saturating_sub(began.elapsed()));
     world.platform.again()?;
     let (now, away) = (world.platform.pid().context("it runs")?, began.elapsed().as_secs());
+    ensure!(before != now, "it is the same process: {now}");
     let detail = world.platform.succeeds(&operation)?;
     let (attempts, starts) = (attempts(&detail)?, starts(&member.node)?);
     ensure!(starts.unwrap_or(1) == 1, "the distribution was started {starts:?} times");

@@ -59,6 +59,7 @@ pub(super) fn underscore(world: &mut World<'_>) -> anyhow::Result<Told> {
     let ready = ready(world, &workload)?;
     ensure!(ready == [member.name.as_str()], "these KubeNodes are Ready: {ready:?}");
     let hostname = says(&member.node, "hostname")?;
+    ensure!(hostname == UNDERSCORED, "the machine's name is {hostname}");
     let outcome = format!("KubeNode {} is Ready; host_name: {}", member.name, finding.fix);
     world.leave_running(workload, member);
     Told::new(outcome, [format!("hostname: {hostname}")])
@@ -76,7 +77,11 @@ pub(super) fn one_name_twice(world: &mut World<'_>) -> anyhow::Result<Told> {
     world.platform.succeeds(&world.deploy(&workload, &server, &[&agent])?)?;
     let ready = ready(world, &workload)?;
     ensure!(ready == [server.name.as_str(), agent.name.as_str()], "these KubeNodes are Ready: {ready:?}");
-    let named = |node: &Node| anyhow::Ok(format!("{}: {}", node.address(), says(node, "hostname")?));
+    let named = |node: &Node| {
+        let hostname = says(node, "hostname")?;
+        ensure!(hostname == SHARED, "the name of {} is {hostname}", node.address());
+        Ok(format!("{}: {hostname}", node.address()))
+    };
     Told::new(
         format!("KubeNodes {} are Ready", ready.join(" and ")),
         [format!("hostname: {}, {}", named(&server.node)?, named(&agent.node)?)],

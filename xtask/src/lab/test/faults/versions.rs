@@ -87,8 +87,10 @@ fn run_as(world: &World<'_>, member: &Member, version: &str, shown: &str) -> any
         let now = world.platform.shown(&member.name)?;
         Ok((now.connectivity == "connected" && now.agent_version.as_deref() == Some(shown)).then_some(()))
     })?;
-    let text = "p=$(systemctl show --property MainPID --value gpuaas-agent); tr '\\0' '\\n' </proc/$p/environ | grep GPUAAS_AGENT_VERSION | sed \"s#^#/proc/$p/environ: #\"";
-    Ok(format!("{}; node show: agent {shown}", says(&member.node, text)?))
+    let pid = says(&member.node, "systemctl show --property MainPID --value gpuaas-agent")?;
+    let set = says(&member.node, &format!("tr '\\0' '\\n' </proc/{pid}/environ | grep GPUAAS_AGENT_VERSION"))?;
+    ensure!(set == format!("GPUAAS_AGENT_VERSION={version}"), "the agent was started with {set}");
+    Ok(format!("/proc/{pid}/environ: {set}; node show: agent {shown}"))
 }
 
 fn restart(node: &Node) -> anyhow::Result<()> {
