@@ -84,7 +84,8 @@ impl Packages {
         let (include, file) = (tree.join("include"), format!("lib{library}.a"));
         let folders = tree.join("lib").read_dir_utf8().with_context(|| tree.to_string())?;
         let mut folders = folders.filter_map(Result::ok).map(|entry| entry.into_path());
-        let folder = folders.find(|folder| folder.join(&file).is_file()).context("the packages hold no static library")?;
+        let folder =
+            folders.find(|folder| folder.join(&file).is_file()).context("the packages hold no static library")?;
         let script = self.root()?.join("pkg-config");
         let text = format!(
             "#!/bin/sh\ncase \"$*\" in\n*--cflags*{module}) echo -I{include} ;;\n*--libs*{module}) echo -L{folder} -l{library} ;;\n\

@@ -45,7 +45,17 @@ fn must_be_a_version(text: &str) -> anyhow::Result<()> {
 fn fetch(url: &str, target: &Utf8Path) -> anyhow::Result<()> {
     eprintln!("  {url}");
     let mut curl = Command::new("curl");
-    curl.args(["--fail", "--silent", "--show-error", "--location", "--proto", "=https", "--output", target.as_str(), url]);
+    curl.args([
+        "--fail",
+        "--silent",
+        "--show-error",
+        "--location",
+        "--proto",
+        "=https",
+        "--output",
+        target.as_str(),
+        url,
+    ]);
     let status = curl.status().context("curl does not run")?;
     ensure!(status.success(), "{url}: curl {status}");
     Ok(())
@@ -86,7 +96,8 @@ mod tests {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(refused(|name| format!("{empty}  {name}\n")), None);
         assert_eq!(refused(|name| format!("{empty} *{name}\n")), None);
-        let changed = refused(|name| format!("{}  {name}\n", if name == IMAGES { "0".repeat(64) } else { empty.into() }));
+        let changed =
+            refused(|name| format!("{}  {name}\n", if name == IMAGES { "0".repeat(64) } else { empty.into() }));
         assert!(changed.is_some_and(|why| why.contains(IMAGES) && why.contains("says 000")));
         let unnamed = refused(|name| if name == TARBALL { String::new() } else { format!("{empty}  {name}\n") });
         assert!(unnamed.is_some_and(|why| why.contains("does not name") && why.contains(TARBALL)));

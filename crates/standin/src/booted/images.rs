@@ -104,7 +104,9 @@ fn import(archive: &Utf8Path, ctr: &Utf8Path, snapshotter: &str) -> anyhow::Resu
     anyhow::ensure!(status.success(), "ctr: {status}: {}", String::from_utf8_lossy(&said).trim());
     match fed {
         // What stands behind the archive's end is nobody's; ctr does not wait for it.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).with_context(|| format!("reading {archive}")),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).with_context(|| format!("reading {archive}"))
+        }
         Ok(_) | Err(_) => Ok(()),
     }
 }
