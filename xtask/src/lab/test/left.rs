@@ -16,9 +16,19 @@ use crate::lab::node::Node;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left(BTreeMap<String, BTreeSet<String>>);
 
-/// What lives in memory, and what systemd writes while it runs.
-const RUNNING: [&str; 8] =
-    ["/proc", "/sys", "/dev", "/run", "/tmp", "/var/tmp", "/var/log/journal", "/var/lib/systemd/timers"];
+/// What lives in memory, and what systemd, journald and the timers of Debian write while it runs.
+const RUNNING: [&str; 10] = [
+    "/proc",
+    "/sys",
+    "/dev",
+    "/run",
+    "/tmp",
+    "/var/tmp",
+    "/var/log/journal",
+    "/var/lib/systemd/timers",
+    "/var/lib/apt",
+    "/var/backups",
+];
 
 /// Lists everything, a line each: the kind, and what. Its words are folders that are left out.
 const LIST: &str = r#"
