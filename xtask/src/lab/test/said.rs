@@ -11,10 +11,10 @@ use crate::{lab::node::Node, shell};
 
 /// How a command ended, and what it wrote.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
-    pub(super) status: Option<i32>,
-    pub(super) out: String,
-    pub(super) err: String,
+pub(crate) struct Said {
+    pub(crate) status: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl From<Output> for Said {
@@ -26,13 +26,13 @@ impl From<Output> for Said {
 
 impl Said {
     /// What it wrote to stdout; it must have succeeded.
-    pub(super) fn well(&self) -> anyhow::Result<&str> {
+    pub(crate) fn well(&self) -> anyhow::Result<&str> {
         ensure!(self.status == Some(0), "it ended with {:?}: {}", self.status, self.all());
         Ok(&self.out)
     }
 
     /// The same, and it must have said all of this.
-    pub(super) fn well_with(&self, words: &[&str]) -> anyhow::Result<&str> {
+    pub(crate) fn well_with(&self, words: &[&str]) -> anyhow::Result<&str> {
         let out = self.well()?;
         for word in words {
             ensure!(out.contains(word), "it does not say {word:?}: {}", self.all());
@@ -41,7 +41,7 @@ impl Said {
     }
 
     /// A refusal under this code and exit status, whose next action holds these words. Returns it as the table shows it.
-    pub(super) fn refused(&self, code: &str, status: i32, next: &str) -> anyhow::Result<String> {
+    pub(crate) fn refused(&self, code: &str, status: i32, next: &str) -> anyhow::Result<String> {
         ensure!(self.status == Some(status), "{code} ends with {status}, not {:?}: {}", self.status, self.all());
         let reads_on = format!("see docs/errors/{code}.md");
         ensure!(self.err.contains(&reads_on) && self.err.contains(code), "{code} is not told: {}", self.all());
@@ -60,17 +60,17 @@ impl Said {
 }
 
 /// Runs a text in the node's shell, as root.
-pub(super) fn in_shell(node: &Node, text: &str) -> anyhow::Result<Said> {
+pub(crate) fn in_shell(node: &Node, text: &str) -> anyhow::Result<Said> {
     Ok(node.run(&["sh", "-c", text])?.into())
 }
 
 /// Runs a text in the node's shell that must succeed; returns what it says.
-pub(super) fn says(node: &Node, text: &str) -> anyhow::Result<String> {
+pub(crate) fn says(node: &Node, text: &str) -> anyhow::Result<String> {
     node.says(&["sh", "-c", text])
 }
 
 /// A code must have a page that says what to do.
-pub(super) fn must_have_page(code: &str) -> anyhow::Result<()> {
+pub(crate) fn must_have_page(code: &str) -> anyhow::Result<()> {
     let path = shell::root().join(format!("docs/errors/{code}.md"));
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     ensure!(text.contains("**What to do.**"), "{} does not say what to do", path.display());
@@ -79,7 +79,7 @@ pub(super) fn must_have_page(code: &str) -> anyhow::Result<()> {
 
 /// A fault that the platform told must have this code, and these words in its next action or the command that does it. Returns it as the table
 /// shows it.
-pub(super) fn fault(told: Option<&Fault>, code: &str, next: &str) -> anyhow::Result<String> {
+pub(crate) fn fault(told: Option<&Fault>, code: &str, next: &str) -> anyhow::Result<String> {
     let told = told.with_context(|| format!("no fault is told where {code} should be"))?;
     ensure!(told.code == code, "the fault is another one than {code}: {told:?}");
     let command = told.command.as_deref().unwrap_or_default();

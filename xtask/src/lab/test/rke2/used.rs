@@ -30,8 +30,8 @@ const IMAGES_LIST: &str = "rke2-images-all.linux-amd64.txt";
 const NODE_PORT: u16 = 30_080;
 /// Longest wait for pods, with the network and DNS of a cluster that has just begun.
 const PODS_MAX: Duration = Duration::from_secs(120);
-/// Questions to the service from each pod: with three pods behind it, one of them is never met once in ten thousand times.
-const QUESTIONS: u32 = 24;
+/// Questions to the service from each pod: with three pods behind it, one of them is missed less than once in a million times.
+const QUESTIONS: u32 = 40;
 /// Answers that a prober must have had to have seen anything.
 const ANSWERS_MIN: u32 = 50;
 
