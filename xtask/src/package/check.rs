@@ -8,7 +8,7 @@ use camino::Utf8Path;
 use crate::shell;
 
 /// The most that systemd may find open in the control plane's unit, in tenths: 3.0.
-const EXPOSURE_TENTHS_MAX: &str = "30";
+pub(crate) const EXPOSURE_TENTHS_MAX: u8 = 30;
 
 /// Runs lintian over the packages and `systemd-analyze security` over the units; says so where one of them is not here.
 pub(super) fn run(folder: &Utf8Path) -> anyhow::Result<()> {
@@ -34,8 +34,11 @@ pub(super) fn run(folder: &Utf8Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let unit = |name: &str| shell::root().join("packaging").join(name);
-    let server =
-        analyzed().arg("--threshold").arg(EXPOSURE_TENTHS_MAX).arg(unit("server/gpuaas-server.service")).output();
+    let server = analyzed()
+        .arg("--threshold")
+        .arg(EXPOSURE_TENTHS_MAX.to_string())
+        .arg(unit("server/gpuaas-server.service"))
+        .output();
     let server = server.context("systemd-analyze")?;
     if !server.status.success() {
         bail!("gpuaas-server.service is more open than 3.0:\n{}", String::from_utf8_lossy(&server.stdout));

@@ -7,7 +7,7 @@
 //! Deliberately absent: other architectures than this machine's, keys (the operator names one), and publishing.
 
 mod archive;
-mod check;
+pub(crate) mod check;
 mod debian;
 mod programs;
 mod stage;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use gpuaas_api_types::{Allocation, Enrollment, Node as Shown, RegisteredNode};
 
 use super::{control_plane::ControlPlane, said};
@@ -57,4 +57,10 @@ impl ControlPlane {
         ensure!(state == "active", "the allocation of {name} is {state}: {}", detail.as_deref().unwrap_or_default());
         Ok(allocation)
     }
+}
+
+/// The agent's process on a machine, as the machine numbers it.
+pub(crate) fn agent_of(machine: &Node) -> anyhow::Result<u32> {
+    let pid = machine.says(&["systemctl", "show", "--property", "MainPID", "--value", "gpuaas-agent"])?;
+    pid.parse().ok().filter(|pid| *pid != 0).with_context(|| format!("the agent of {} does not run", machine.name()))
 }

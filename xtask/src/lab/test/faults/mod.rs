@@ -24,7 +24,12 @@ use std::time::Instant;
 use anyhow::ensure;
 use camino::Utf8Path;
 
-use super::{check, evidence, machines::PATIENCE, prepare::Prepared, said};
+use super::{
+    check, evidence,
+    machines::{PATIENCE, agent_of},
+    prepare::Prepared,
+    said,
+};
 use crate::lab::node::Lab;
 use table::{Table, Told};
 use world::World;

@@ -9,7 +9,7 @@ use gpuaas_api_types::Task;
 use serde_json::Value;
 
 use super::{
-    PATIENCE,
+    PATIENCE, agent_of,
     said::{must_have_page, says},
     table::Told,
     world::{Member, World},
@@ -87,7 +87,7 @@ fn run_as(world: &World<'_>, member: &Member, version: &str, shown: &str) -> any
         let now = world.platform.shown(&member.name)?;
         Ok((now.connectivity == "connected" && now.agent_version.as_deref() == Some(shown)).then_some(()))
     })?;
-    let pid = says(&member.node, "systemctl show --property MainPID --value gpuaas-agent")?;
+    let pid = agent_of(&member.node)?;
     let set = says(&member.node, &format!("tr '\\0' '\\n' </proc/{pid}/environ | grep GPUAAS_AGENT_VERSION"))?;
     ensure!(set == format!("GPUAAS_AGENT_VERSION={version}"), "the agent was started with {set}");
     Ok(format!("/proc/{pid}/environ: {set}; node show: agent {shown}"))

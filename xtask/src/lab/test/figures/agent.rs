@@ -5,8 +5,11 @@ use std::{thread, time::Duration};
 use anyhow::Context;
 use gpuaas_api_types::Ping;
 
-use super::{Figure, agent_of};
-use crate::lab::{node::Node, test::control_plane::ControlPlane};
+use super::Figure;
+use crate::lab::{
+    node::Node,
+    test::{control_plane::ControlPlane, machines::agent_of},
+};
 
 /// Tasks before memory is looked at.
 const TASKS: u32 = 10_000;

@@ -10,10 +10,10 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-use super::{Figure, WORKLOAD, agent::of_status, agent_of};
+use super::{Figure, WORKLOAD, agent::of_status};
 use crate::lab::{
     node::Node,
-    test::{control_plane::ControlPlane, said::says},
+    test::{control_plane::ControlPlane, machines::agent_of, said::says},
 };
 
 /// The member whose unit is written for, and the unit.

@@ -15,7 +15,7 @@ use super::{
     control_plane::ControlPlane,
     prepare::{Part, Prepared},
 };
-use crate::lab::node::{Lab, Node};
+use crate::lab::node::Lab;
 
 /// One server and two agents.
 pub(super) const NODES: u8 = 3;
@@ -77,12 +77,6 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
 
 fn print(figures: &[Figure]) {
     figures.iter().for_each(|figure| println!("{}", figure.line()));
-}
-
-/// The agent's process on a node.
-fn agent_of(node: &Node) -> anyhow::Result<u32> {
-    let pid = node.says(&["systemctl", "show", "--property", "MainPID", "--value", "gpuaas-agent"])?;
-    pid.parse().ok().filter(|pid| *pid != 0).with_context(|| format!("the agent of {} does not run", node.name()))
 }
 
 #[cfg(test)]
