@@ -139,6 +139,67 @@ pub(super) fn charts(bin: &Utf8Path) -> anyhow::Result<Vec<(String, String)>> {
 mod tests {
     use super::*;
 
+    fn tar(entries: &[(&str, &[u8], Option<&str>)]) -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for (name, content, link) in entries {
+            let mut header = tar::Header::new_gnu();
+            header.set_mode(0o755);
+            header.set_size(content.len() as u64);
+            match link {
+                None => tar.append_data(&mut header, name, *content).unwrap(),
+                Some(of) => {
+                    header.set_entry_type(tar::EntryType::Link);
+                    tar.append_link(&mut header, name, of).unwrap();
+                }
+            }
+        }
+        tar.into_inner().unwrap()
+    }
+
+    /// What comes of an archive that has these entries behind its manifest.
+    fn extracted(dir: &Utf8Path, tag: &str, entries: &[(&str, &[u8], Option<&str>)]) -> anyhow::Result<bool> {
+        let (archive, target) = (dir.join("images.tar"), dir.join("target"));
+        for part in ["bin", "charts"] {
+            fs::create_dir_all(target.join(part)).unwrap();
+        }
+        let manifest = format!(
+            r#"[{{"Config":"c","RepoTags":["x/y:1"],"Layers":["other.tar"]}},{{"RepoTags":["{tag}"],"Layers":["one.tar","two.tar"]}}]"#
+        );
+        let all = [&[("manifest.json", manifest.as_bytes(), None)][..], entries].concat();
+        fs::write(&archive, tar(&all)).unwrap();
+        extract(&archive, &target)
+    }
+
+    #[test]
+    fn an_image_is_taken_layer_by_layer_and_others_are_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = Utf8Path::from_path(dir.path()).unwrap();
+        let one = tar(&[("bin/kubelet", b"k", None), ("bin/kubectl", b"", Some("bin/kubelet"))]);
+        let two = tar(&[("bin/runc", b"r", None), ("charts/a.yaml", b"a", None), ("bin/other", b"o", None)]);
+        let other = tar(&[("bin/containerd", b"not this one's", None)]);
+        let entries = [
+            ("other.tar", other.as_slice(), None),
+            ("one.tar", one.as_slice(), None),
+            ("two.tar", two.as_slice(), None),
+        ];
+        assert!(extracted(dir, RUNTIME_IMAGE, &entries).unwrap());
+        let read = |name: &str| fs::read_to_string(dir.join("target").join(name)).ok();
+        assert_eq!(read("bin/kubectl").as_deref(), Some("k"));
+        assert_eq!(read("bin/runc").as_deref(), Some("r"));
+        assert_eq!(read("charts/a.yaml").as_deref(), Some("a"));
+        assert_eq!((read("bin/other"), read("bin/containerd")), (None, None));
+    }
+
+    #[test]
+    fn an_archive_without_the_image_is_not_taken_and_half_of_one_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = Utf8Path::from_path(dir.path()).unwrap();
+        let one = tar(&[("bin/runc", b"r", None)]);
+        assert!(!extracted(dir, "x/z:1", &[("one.tar", one.as_slice(), None)]).unwrap());
+        let half = extracted(dir, RUNTIME_IMAGE, &[("one.tar", one.as_slice(), None)]).unwrap_err();
+        assert!(half.to_string().contains("two.tar"), "{half}");
+    }
+
     #[test]
     fn only_programs_and_manifests_leave_the_image() {
         assert_eq!(place("bin/kubelet").unwrap(), "bin/kubelet");
