@@ -50,6 +50,7 @@ end_survivors() {
     round=0
     while pids=$(survivors) && [ -n "$pids" ] && [ "$round" -lt 100 ]; do
         # Word by word: these are numbers.
+        # shellcheck disable=SC2046,SC2086
         kill -9 $(with_children $pids) 2>/dev/null
         round=$((round + 1))
     done
