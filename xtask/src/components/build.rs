@@ -56,6 +56,8 @@ pub(super) fn all(module: &Utf8Path, target: &Utf8Path, go: &Utf8Path) -> anyhow
             // The toolchain that was found and no other: fetching one would surprise.
             .env("GOTOOLCHAIN", "local")
             .env("GOWORK", "off")
+            // Compilers that collect less garbage take two thirds of the time, and more memory.
+            .env("GOGC", "400")
             .status()
             .with_context(|| format!("{go} does not run"))?;
         ensure!(status.success(), "go build of {package} failed: {status}");
