@@ -80,7 +80,7 @@ async fn a_control_plane_with_a_full_disk_refuses_changes_answers_reads_and_goes
     let Some(mut fleet) = Fleet::start_with_disks(2, &["server-0"]).await else { return };
     let client = fleet.client();
     // A release that does not fit: nothing of it stays.
-    fleet.disk(0).leave_kib(size_kib(&release()) / 2);
+    fleet.disk(0).leave_kib(size_kib(release()) / 2);
     let source = release().to_string_lossy().into_owned();
     let import = ImportRelease { app: "rke2".into(), version: None, source };
     refused(client.import_artifacts(&import).await);
