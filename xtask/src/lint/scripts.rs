@@ -32,7 +32,9 @@ mod tests {
     #[test]
     fn what_runs_on_machines_and_in_packages_is_among_them() {
         let found = scripts().unwrap();
-        for script in ["crates/api/src/routes/install/install.sh", "packaging/agent/postrm", "packaging/server/postinst"] {
+        for script in
+            ["crates/api/src/routes/install/install.sh", "packaging/agent/postrm", "packaging/server/postinst"]
+        {
             assert!(found.iter().any(|found| found == script), "{script} is not among {found:?}");
         }
     }

@@ -123,7 +123,8 @@ fn deployments_at_once() -> usize {
 /// cache.
 fn build_release() -> anyhow::Result<Release> {
     tools::deny()?;
-    let components = components::ensure(&ComponentsOptions { download: false, dir: None }, components::Part::ControlPlane)?;
+    let components =
+        components::ensure(&ComponentsOptions { download: false, dir: None }, components::Part::ControlPlane)?;
     let genuine = components.dir.clone();
     let options = release::ReleaseOptions { components, node: None, rke2: None, profile: "dev".to_owned(), out: None };
     Ok(Release { dir: release::build(&options)?, components: genuine })

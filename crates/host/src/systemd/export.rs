@@ -19,7 +19,7 @@ const VALUE_BYTES_MAX: usize = JournalLine::TEXT_BYTES_MAX + 1;
 pub(super) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<JournalLine>> {
     let mut entry = Entry::default();
     loop {
-        let name = Piece::read(from, &[b'=', b'\n']).await?;
+        let name = Piece::read(from, b"=\n").await?;
         match name.end {
             None => return Ok(None),
             Some(b'\n') if name.length == 0 => {

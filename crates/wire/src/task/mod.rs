@@ -16,8 +16,8 @@ mod wants;
 pub use artifact::{ArtifactFetch, ArtifactFetched, ArtifactRef};
 pub use fix::{Applied, Fix, Fixed};
 pub use host::{
-    DiskFacts, Finding, HostFacts, Noop, NoopDone, Preflight, PreflightReport, Residue, ResidueItem,
-    ResidueKind, ResidueReport, Severity,
+    DiskFacts, Finding, HostFacts, Noop, NoopDone, Preflight, PreflightReport, Residue, ResidueItem, ResidueKind,
+    ResidueReport, Severity,
 };
 pub use machine::{
     ClockKeeping, DataDisk, FileSystemFacts, GpuFacts, Inspect, Inspection, MachineFacts, Measure, RouteFacts,
