@@ -138,7 +138,7 @@ impl Runner {
             return Err(refuse(Code::Unavailable, format!("{TASKS_MAX} tasks are under way already")));
         }
         ledger
-            .begin(statement.task, statement.fence, statement.expires_at, self.now())
+            .begin(&statement, self.now())
             .await
             .map_err(|error| refuse(error.code(), error.to_string()))?;
         drop(ledger);
@@ -198,6 +198,11 @@ impl Runner {
         if statement.fence < ledger.fence() {
             let message = format!("the task has fence {}, and {} was seen", statement.fence, ledger.fence());
             return Err(refuse(Code::FenceTooLow, message));
+        }
+        // One that was refused for want of room is in no ledger: it must not come after those that followed it.
+        if let Some(seen) = statement.step.map(|step| ledger.attempt(step)).filter(|seen| statement.attempt < *seen) {
+            let message = format!("the task is attempt {} of its step, and {seen} was seen", statement.attempt);
+            return Err(refuse(Code::AttemptTooLow, message));
         }
         let known = |entry: &Entry| {
             entry.task_type.as_str() == statement.task_type && entry.schemas.contains(&statement.schema)

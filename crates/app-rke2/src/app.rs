@@ -140,6 +140,7 @@ fn class(code: Code) -> FaultClass {
         | Code::DiskFull
         | Code::EnvelopeExpired
         | Code::FenceTooLow
+        | Code::AttemptTooLow
         | Code::TaskTimedOut => FaultClass::Retryable,
         Code::ArtifactDigestMismatch | Code::ArtifactUnsafePath | Code::HostFailed | Code::AllocationUnreachable => {
             FaultClass::Manual

@@ -69,8 +69,8 @@ fn sorted(value: Value) -> Value {
 }
 
 fn texts(folder: &Path) -> String {
-    let files = fs::read_dir(folder).expect("a folder of sources").flatten().map(|entry| entry.path());
-    files.filter(|path| path.is_file()).map(|path| fs::read_to_string(path).expect("a text")).collect()
+    let paths = fs::read_dir(folder).expect("a folder of sources").flatten().map(|entry| entry.path());
+    paths.map(|path| if path.is_dir() { texts(&path) } else { fs::read_to_string(path).expect("a text") }).collect()
 }
 
 fn error_pages() -> BTreeSet<String> {

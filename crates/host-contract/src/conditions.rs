@@ -11,13 +11,14 @@ pub async fn an_unmet_path_condition_is_a_skip_and_no_failure(backend: &dyn Back
     let bench = Bench::of(backend);
     let conditions = "ConditionPathExists=/etc/contract/wanted\nConditionPathExists=!/etc/contract/unwanted";
     bench.unit("asks", conditions, "Restart=always", MARKS).await;
-    bench.file("/etc/contract/unwanted", 0o600, "").await;
     for missing in ["ConditionPathExists=/etc/contract/wanted", "ConditionPathExists=!/etc/contract/unwanted"] {
         bench.host.start("asks.service").await.unwrap();
         bench.says("asks.service", missing).await;
         let status = bench.until_active_is("asks.service", "inactive").await;
         assert_eq!((status.result.as_str(), status.n_restarts), ("success", 0));
-        bench.file("/etc/contract/wanted", 0o600, "").await;
+        for file in ["/etc/contract/wanted", "/etc/contract/unwanted"] {
+            bench.file(file, 0o600, "").await;
+        }
     }
     assert_eq!(bench.text("/tmp/marks").await, "");
     bench.host.remove("/etc/contract/unwanted".into()).await.unwrap();

@@ -103,6 +103,8 @@ text_enum! {
         EnvelopeExpired = "envelope_expired",
         /// A task envelope carries a lower fence than one seen before.
         FenceTooLow = "fence_too_low",
+        /// A task envelope is an older attempt of its step than one seen before.
+        AttemptTooLow = "attempt_too_low",
         /// The agent has no such task type, or not in that schema version.
         TaskUnknown = "task_unknown",
         /// The parameters are not those of the task type.
@@ -222,6 +224,7 @@ impl Code {
             | Self::EnvelopeForeign
             | Self::EnvelopeExpired
             | Self::FenceTooLow
+            | Self::AttemptTooLow
             | Self::TaskUnknown
             | Self::TaskParamsInvalid
             | Self::AnswerInvalid

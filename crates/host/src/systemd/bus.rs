@@ -20,6 +20,13 @@ use crate::error::HostError;
 pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
 /// Longest wait for an answer: what `systemctl` waits for a reload.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
+/// What is answered for who is not there, or no more.
+const BUS_GONE: [&str; 4] = [
+    "org.freedesktop.DBus.Error.NoReply",
+    "org.freedesktop.DBus.Error.Disconnected",
+    "org.freedesktop.DBus.Error.ServiceUnknown",
+    "org.freedesktop.DBus.Error.NameHasNoOwner",
+];
 /// What GetAll calls every interface at once by.
 const EVERY_INTERFACE: &str = "";
 
@@ -127,6 +134,10 @@ pub(super) fn failed(unit: &str) -> impl FnOnce(zbus::Error) -> HostError {
 fn about(unit: &str, error: zbus::Error) -> HostError {
     let refused = |message: String| HostError::Unit { unit: unit.to_owned(), message };
     match error {
+        // The bus itself says these of somebody who left it.
+        zbus::Error::MethodError(name, message, _) if BUS_GONE.contains(&name.as_str()) => {
+            HostError::InitGone(message.unwrap_or_else(|| name.to_string()))
+        }
         zbus::Error::MethodError(name, message, _) => refused(message.unwrap_or_else(|| name.to_string())),
         zbus::Error::FDO(error) => match *error {
             fdo::Error::ZBus(error) => about(unit, error),

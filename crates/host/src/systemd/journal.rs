@@ -41,6 +41,21 @@ pub(super) async fn read(
     if !follow {
         sync().await?;
     }
+    match from {
+        // What is written before the program has found the end would be lost to who asked for all that is new.
+        JournalFrom::Tail(0) if follow => run(unit, &newest(unit).await?, follow),
+        from => run(unit, from, follow),
+    }
+}
+
+/// Behind the newest line that there is.
+async fn newest(unit: &str) -> Result<JournalFrom, HostError> {
+    sync().await?;
+    let newest = run(unit, &JournalFrom::Tail(1), false)?.next().await;
+    Ok(newest.map_or(JournalFrom::Start, |line| JournalFrom::After(line.cursor)))
+}
+
+fn run(unit: &str, from: &JournalFrom, follow: bool) -> Result<BoxStream<'static, JournalLine>, HostError> {
     let mut command = Command::new(PROGRAM);
     command
         .args(["--output=export", "--output-fields=MESSAGE", "--no-pager", "--quiet"])

@@ -76,9 +76,14 @@ impl Known {
         }
     }
 
+    /// Whether nothing of it runs.
+    pub(super) fn rests(&self) -> bool {
+        matches!(self.status.active.as_str(), "inactive" | "failed")
+    }
+
     /// Whether nothing of it runs, nor will.
     pub(super) fn is_at_rest(&self) -> bool {
-        matches!(self.status.active.as_str(), "inactive" | "failed") && !self.has_job
+        self.rests() && !self.has_job
     }
 
     /// Whether it runs, or will without a further order.
@@ -108,7 +113,8 @@ pub(super) async fn look_along(
     Ok(known)
 }
 
-async fn look_at(systemd: &Systemd, unit: &str) -> Result<(Option<Known>, Sequence), HostError> {
+/// How a unit is, `None` when there is none, and the moment of the answer among the signals.
+pub(super) async fn look_at(systemd: &Systemd, unit: &str) -> Result<(Option<Known>, Sequence), HostError> {
     let path = match systemd.manager.get_unit(unit).await {
         Ok(path) => path,
         Err(zbus::Error::MethodError(name, text, answer)) => {

@@ -5,6 +5,7 @@
 
 use std::{collections::VecDeque, num::NonZeroUsize};
 
+use futures::FutureExt;
 use ordered_stream::{JoinMultiple, OrderedStreamExt, Peekable};
 use zbus::{
     MatchRule, Message, MessageStream, OwnedObjectPath,
@@ -58,7 +59,7 @@ pub(super) enum Signal {
 /// Signals that were asked for.
 pub(super) struct Signals {
     joined: JoinMultiple<Vec<Peekable<MessageStream>>>,
-    held: VecDeque<Message>,
+    held: VecDeque<(Sequence, Signal)>,
 }
 
 impl Signals {
@@ -81,33 +82,45 @@ impl Signals {
     /// The next signal; `None` when the bus is gone.
     pub(super) async fn next(&mut self) -> Option<Signal> {
         loop {
-            let message = match self.held.pop_front() {
-                Some(message) => message,
-                None => self.joined.next().await?.ok()?,
-            };
-            match read(&message) {
-                Ok(Some(signal)) => return Some(signal),
-                Ok(None) => {}
-                Err(error) => tracing::warn!(%error, ?message, "a signal is not understood"),
+            if let Some((_, signal)) = self.held.pop_front() {
+                return Some(signal);
             }
+            let message = self.joined.next().await?.ok()?;
+            self.hold(&message);
         }
     }
 
-    /// Awaits a call and holds the signals that come meanwhile: left on the connection, they would keep its answer from being read.
+    /// Awaits a call and holds the signals that came before its answer: left on the connection, they would keep it from being read.
     pub(super) async fn meanwhile<T>(&mut self, call: impl Future<Output = T>) -> T {
         tokio::pin!(call);
-        loop {
+        let answer = loop {
             tokio::select! {
                 biased;
-                answer = &mut call => return answer,
-                Some(Ok(message)) = self.joined.next() => self.held.push_back(message),
+                answer = &mut call => break answer,
+                Some(Ok(message)) = self.joined.next() => self.hold(&message),
             }
+        };
+        while let Some(Some(Ok(message))) = self.joined.next().now_or_never() {
+            self.hold(&message);
         }
+        answer
+    }
+
+    /// Whether a signal is there already.
+    pub(super) fn are_held(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// Drops held signals from before that moment: an answer of that moment knows better.
     pub(super) fn drop_before(&mut self, moment: Sequence) {
-        self.held.retain(|message| message.recv_position() > moment);
+        self.held.retain(|(at, _)| *at > moment);
+    }
+
+    fn hold(&mut self, message: &Message) {
+        match read(message) {
+            Ok(signal) => self.held.extend(signal.map(|signal| (message.recv_position(), signal))),
+            Err(error) => tracing::warn!(%error, ?message, "a signal is not understood"),
+        }
     }
 }
 

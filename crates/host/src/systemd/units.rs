@@ -1,7 +1,7 @@
 //! Orders to systemd: start, stop, whether at boot, forget.
 
 use super::{
-    bus::{Systemd, failed, gone, is},
+    bus::{Systemd, failed, gone, is, is_no_file},
     known::look,
     signals::{About, Signal, Signals},
 };
@@ -54,8 +54,12 @@ pub(super) async fn enable(systemd: &Systemd, unit: &str) -> Result<Changed, Hos
 
 /// Makes a unit start at boot no more.
 pub(super) async fn disable(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
-    let changes = systemd.manager.disable_unit_files(&[unit], false).await.map_err(failed(unit))?;
-    took(systemd, !changes.is_empty()).await
+    match systemd.manager.disable_unit_files(&[unit], false).await {
+        Ok(changes) => took(systemd, !changes.is_empty()).await,
+        // What is not there starts at no boot.
+        Err(error) if is_no_file(&error) || is(&error, ".NoSuchUnit") => Ok(Changed::No),
+        Err(error) => Err(failed(unit)(error)),
+    }
 }
 
 /// Links that changed count from the next reload on; `systemctl` reloads then too.

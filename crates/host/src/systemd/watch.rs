@@ -1,7 +1,6 @@
 //! How a unit is, from now on.
 //!
-//! Guarantees: a status is told as systemd's signals tell it, without asking again; who listens slowly loses old ones and never the newest;
-//! nothing is asked or held once nobody listens.
+//! Guarantees: a status is told as systemd's signals tell it, and asked for once more before a unit is said to be at rest; who listens slowly loses old ones and never the newest; nothing is asked or held once nobody listens.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::{
     bus::{Bus, Systemd},
-    known::{Known, look_along},
+    known::{Known, look_along, look_at},
     signals::{About, Signal, Signals},
 };
 use crate::{error::HostError, unit::UnitStatus};
@@ -46,6 +45,8 @@ struct Watch {
     systemd: Systemd,
     signals: Signals,
     known: Known,
+    /// Whether the signals told of rest last, which a unit passes through on its way to a restart and to a start.
+    is_in_doubt: bool,
     told: UnitStatus,
     tell: broadcast::Sender<UnitStatus>,
 }
@@ -58,7 +59,7 @@ impl Watch {
         let told = known.status.clone();
         // The one who listens holds the other end while this runs.
         let _ = tell.send(told.clone());
-        Ok(Some(Self { systemd, signals, known, told, tell }))
+        Ok(Some(Self { systemd, signals, known, is_in_doubt: false, told, tell }))
     }
 
     async fn run(mut self, bus: Arc<Bus>) {
@@ -76,6 +77,9 @@ impl Watch {
     /// Until the unit is gone.
     async fn follow(&mut self, bus: &Bus, unit: &str) -> Result<(), HostError> {
         loop {
+            if self.is_in_doubt && !self.signals.are_held() {
+                self.settle(unit).await?;
+            }
             let Some(signal) = self.signals.next().await else {
                 return Err(HostError::InitGone("the system bus hung up".to_owned()));
             };
@@ -83,12 +87,21 @@ impl Watch {
                 Signal::Changed { properties, complete } => {
                     self.known.change(*properties);
                     if complete {
+                        self.is_in_doubt = self.known.rests();
                         self.tell();
                     }
                     continue;
                 }
                 // Forgotten, or only read anew: the answer tells.
-                Signal::Forgotten | Signal::Reloaded => look_along(&self.systemd, unit, &mut self.signals).await?,
+                Signal::Forgotten | Signal::Reloaded => {
+                    match look_along(&self.systemd, unit, &mut self.signals).await {
+                        Err(HostError::InitGone(why)) => {
+                            is_between_two(unit, &why);
+                            continue;
+                        }
+                        known => known?,
+                    }
+                }
                 Signal::Reexecuted => {
                     let known;
                     (self.systemd, self.signals, known) = open(bus, unit).await?;
@@ -96,21 +109,61 @@ impl Watch {
                 }
                 Signal::JobEnded { .. } => continue,
             };
-            let Some(known) = known else { return Ok(()) };
+            let Some(known) = known else {
+                self.rest();
+                return Ok(());
+            };
             // A unit that was forgotten at rest stays as it was seen last, with the result that systemd forgot.
             if known.loaded || !self.known.is_at_rest() {
                 self.known = known;
+                self.is_in_doubt = false;
                 self.tell();
             }
         }
     }
 
+    /// Of a unit that is said to be at rest, learns whether it is; signals that came meanwhile know more.
+    async fn settle(&mut self, unit: &str) -> Result<(), HostError> {
+        let known = match self.signals.meanwhile(look_at(&self.systemd, unit)).await {
+            Err(HostError::InitGone(why)) => {
+                is_between_two(unit, &why);
+                return Ok(());
+            }
+            answer => answer?.0,
+        };
+        if self.signals.are_held() {
+            return Ok(());
+        }
+        match known {
+            Some(known) if known.loaded => {
+                self.known = known;
+                self.is_in_doubt = false;
+                self.tell();
+            }
+            _ => self.rest(),
+        }
+        Ok(())
+    }
+
+    /// Of a unit that is forgotten by now: it stays as the signals told it last, and nothing of it runs.
+    fn rest(&mut self) {
+        if std::mem::take(&mut self.is_in_doubt) {
+            self.known.status.main_pid = 0;
+            self.tell();
+        }
+    }
+
     fn tell(&mut self) {
-        if self.known.status != self.told {
+        if !self.is_in_doubt && self.known.status != self.told {
             self.told = self.known.status.clone();
             let _ = self.tell.send(self.told.clone());
         }
     }
+}
+
+/// systemd does not answer while it is executed anew. A signal tells when it is there again; a bus that is gone itself ends the signals.
+fn is_between_two(unit: &str, why: &str) {
+    tracing::debug!(unit, why, "systemd does not answer");
 }
 
 async fn open(bus: &Bus, unit: &str) -> Result<(Systemd, Signals, Option<Known>), HostError> {

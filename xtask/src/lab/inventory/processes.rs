@@ -15,6 +15,8 @@ use super::MARK;
 const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
 /// The parent of the kernel's own threads.
 const KERNEL_THREADS: &str = "2";
+/// The state of a process that holds nothing any more but its number.
+const ZOMBIE: &str = "Z";
 /// Where hierarchies are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
@@ -49,11 +51,11 @@ pub(super) fn all() -> anyhow::Result<BTreeMap<String, Process>> {
     Ok(found)
 }
 
-/// None of one that has just ended, and none of the kernel's.
+/// None of one that has ended, also where its parent has not taken note of it yet, and none of the kernel's.
 fn read(pid: &str, folder: &Path) -> Option<(String, Process)> {
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
-    let (parent, started) = parent_and_start(&stat)?;
-    if pid == KERNEL_THREADS || parent == KERNEL_THREADS {
+    let (state, parent, started) = state_parent_and_start(&stat)?;
+    if state == ZOMBIE || pid == KERNEL_THREADS || parent == KERNEL_THREADS {
         return None;
     }
     let words = |file: &str| fs::read(folder.join(file)).unwrap_or_default();
@@ -69,10 +71,10 @@ fn read(pid: &str, folder: &Path) -> Option<(String, Process)> {
 }
 
 /// `pid (name) state parent … start …`, where the name may hold anything and the start is the 22nd.
-fn parent_and_start(stat: &str) -> Option<(&str, &str)> {
+fn state_parent_and_start(stat: &str) -> Option<(&str, &str, &str)> {
     let (_, fields) = stat.rsplit_once(") ")?;
-    let mut fields = fields.split(' ').skip(1);
-    Some((fields.next()?, fields.nth(17)?))
+    let mut fields = fields.split(' ');
+    Some((fields.next()?, fields.next()?, fields.nth(17)?))
 }
 
 /// Every cgroup of every hierarchy, with the processes in it that are named so above.
@@ -94,12 +96,26 @@ pub(super) fn by_cgroup(processes: &BTreeMap<String, Process>) -> anyhow::Result
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
     use super::*;
 
     #[test]
     fn a_processs_name_may_hold_anything() {
         let stat = "812 (a) b (c) S 1 812 812 0 -1 4194560 100 0 0 0 1 2 3 4 20 0 1 0 99887 1000 50";
-        assert_eq!(parent_and_start(stat), Some(("1", "99887")));
+        assert_eq!(state_parent_and_start(stat), Some(("S", "1", "99887")));
+    }
+
+    #[test]
+    fn a_child_that_has_ended_is_none() {
+        let mut child = std::process::Command::new("true").spawn().expect("true runs");
+        let id = format!("{}@", child.id());
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a pid");
+        waitid(WaitId::Pid(pid), ended).expect("it ends");
+        let is_listed = all().expect("they can be listed").keys().any(|name| name.starts_with(&id));
+        child.wait().expect("it has ended");
+        assert!(!is_listed);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use gpuaas_host::{
     Host,
     sandbox::{SandboxEnvironment, SandboxHost},
 };
-use gpuaas_model::{Code, KeyState, TaskId, Timestamp};
+use gpuaas_model::{Code, KeyState, StepId, TaskId, Timestamp};
 use gpuaas_trust::{Authority, NodeIdentity, NodeKey, SignedKeySet, SigningKeySet, TaskSigner, TaskStatement};
 use gpuaas_wire::{
     session::{Refusal, TaskLine},
@@ -144,6 +144,10 @@ pub(super) fn statement(number: u32) -> TaskStatement {
 
 pub(super) fn task(number: u32) -> TaskId {
     format!("0198c0de-7a3b-7c11-9b54-0242{number:08x}").parse().unwrap()
+}
+
+pub(super) fn step(number: u32) -> StepId {
+    format!("0198c0de-7a3b-7c11-9b54-0243{number:08x}").parse().unwrap()
 }
 
 /// A task that says that it began, and ends when it is cancelled or late.
