@@ -28,6 +28,11 @@ pub(crate) fn build_programs(profile: &str) -> anyhow::Result<PathBuf> {
     Ok(target().join(if profile == "dev" { "debug" } else { profile }))
 }
 
+/// This program, as long as it runs: cargo may have put another where it was started from.
+pub(crate) fn own_program() -> String {
+    format!("/proc/{}/exe", std::process::id())
+}
+
 /// Where cargo builds into.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))

@@ -24,6 +24,7 @@ use super::{
     supervisor,
     thing::{self, Thing},
 };
+use crate::shell;
 
 /// Nodes that a machine of an ordinary size carries with a kubelet each.
 pub(super) const NODES_MAX: u8 = 8;
@@ -133,10 +134,8 @@ fn start(plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
     journal.making(Thing::Supervisors(supervisors.clone()))?;
     journal.making(Thing::Processes(place::group(plan.name.as_str())))?;
     journal.making(Thing::Link(place::link_of(&plan.name)))?;
-    let program = std::env::current_exe().context("this program's own path")?;
-    let program = program.to_str().context("this program's path is no text")?;
     let log = place::run_of(&plan.name).join("supervisor.log");
-    let mut supervisor = cgroups::detached(&supervisors, &[program, "lab", "supervise", plan.name.as_str()])?
+    let mut supervisor = cgroups::detached(&supervisors, &[&shell::own_program(), "lab", "supervise", plan.name.as_str()])?
         .env("PATH", packages::path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

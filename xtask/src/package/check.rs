@@ -1,6 +1,6 @@
 //! What others think of packages and units: Debian's own checker, and systemd's.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, bail};
 use camino::Utf8Path;
@@ -18,7 +18,7 @@ pub(super) fn run(folder: &Utf8Path) -> anyhow::Result<()> {
         // It gives root a warning of its own, which says nothing of the packages.
         lintian.arg("--allow-root");
         // The one line on standard output is the folder's path.
-        lintian.stdout(Stdio::from(std::io::stderr()));
+        lintian.stdout(std::io::stderr());
         for entry in folder.read_dir_utf8()? {
             let path = entry?.into_path();
             if path.extension() == Some("deb") {

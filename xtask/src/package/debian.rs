@@ -24,6 +24,8 @@ pub(crate) fn build(stage: &Stage, of: &str, version: &Version, is_quick: bool, 
     command.env("SOURCE_DATE_EPOCH", commit_time().to_string());
     let target = stage.folder.parent().unwrap_or(&stage.folder);
     command.env("CARGO_TARGET_DIR", target);
+    // It prints where the package is; the one line on standard output is the folder's path.
+    command.stdout(std::io::stderr());
     shell::run(&format!("the Debian package of {of}"), &mut command)
 }
 

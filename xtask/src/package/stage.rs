@@ -32,6 +32,10 @@ impl Stage {
         programs::strip(&programs.gpuaas, folder.join("gpuaas").as_std_path())?;
         let gpuaas = folder.join("gpuaas");
         shell::capture(Command::new(&gpuaas).arg("man").arg(folder.join("man")))?;
+        for page in folder.join("man").read_dir_utf8()? {
+            let page = page?.into_path();
+            fs::write(format!("{page}.gz"), gzipped(&fs::read(&page)?)?)?;
+        }
         fs::write(
             folder.join("completion/gpuaas"),
             shell::capture(Command::new(&gpuaas).args(["completion", "bash"]))?,
@@ -109,8 +113,13 @@ fn changelog(package: &str, version: &Version) -> anyhow::Result<Vec<u8>> {
         version.debian(),
         debian::MAINTAINER,
     );
+    gzipped(text.as_bytes())
+}
+
+/// As Debian wants texts: the same bytes at whatever time they are made.
+fn gzipped(content: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut gzip = flate2::GzBuilder::new().mtime(0).write(Vec::new(), flate2::Compression::best());
-    gzip.write_all(text.as_bytes())?;
+    gzip.write_all(content)?;
     Ok(gzip.finish()?)
 }
 

@@ -15,7 +15,10 @@ use super::{
     evidence,
     prepare::{Part, Prepared},
 };
-use crate::lab::{cgroups, inventory, node::Lab, place, up};
+use crate::{
+    lab::{cgroups, inventory, node::Lab, place, up},
+    shell,
+};
 
 /// Something that is tested on booted nodes.
 pub(crate) struct Story {
@@ -109,11 +112,11 @@ impl Act {
 }
 
 async fn up_to_its_end(nodes: u8) -> anyhow::Result<()> {
-    succeeded(&mut began(ours(&["lab", "up", "--nodes", &nodes.to_string()])?)?).await
+    succeeded(&mut began(ours(&["lab", "up", "--nodes", &nodes.to_string()]))?).await
 }
 
 async fn killed_while_booting() -> anyhow::Result<()> {
-    let mut command = ours(&["lab", "up", "--nodes", "2"])?;
+    let mut command = ours(&["lab", "up", "--nodes", "2"]);
     command.stdout(Stdio::piped());
     let mut up = began(command)?;
     let mut lines = BufReader::new(up.stdout.take().context("its output")?).lines();
@@ -140,25 +143,23 @@ fn kill_supervisors() -> anyhow::Result<()> {
 
 /// A story as a process; what it starts is the lab's, and ends with it.
 fn told(story: &Story, given: &Utf8Path) -> anyhow::Result<Child> {
-    let words = ours_words(&["lab", "story", story.name, "--given", given.as_str()])?;
+    let words = ours_words(&["lab", "story", story.name, "--given", given.as_str()]);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     began(cgroups::joined(&place::group(place::SERVICES), &words)?.into())
 }
 
 /// This program with these arguments, as a child that does not outlive us.
-fn ours(arguments: &[&str]) -> anyhow::Result<Command> {
-    let words = ours_words(arguments)?;
-    let (program, arguments) = words.split_first().context("a program")?;
-    let mut command = Command::new(program);
-    command.args(arguments);
-    Ok(command)
+fn ours(arguments: &[&str]) -> Command {
+    let words = ours_words(arguments);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
 }
 
-fn ours_words(arguments: &[&str]) -> anyhow::Result<Vec<String>> {
-    let program = std::env::current_exe().context("this program's own path")?;
-    let program = program.to_str().context("this program's path is no text")?.to_owned();
+fn ours_words(arguments: &[&str]) -> Vec<String> {
     let within = ["--within".to_owned(), std::process::id().to_string()];
-    Ok(std::iter::once(program).chain(arguments.iter().map(|word| (*word).to_owned())).chain(within).collect())
+    let arguments = arguments.iter().map(|word| (*word).to_owned());
+    std::iter::once(shell::own_program()).chain(arguments).chain(within).collect()
 }
 
 fn began(mut command: Command) -> anyhow::Result<Child> {

@@ -178,8 +178,7 @@ fn switched_off(node: &Node) -> anyhow::Result<()> {
 /// Leaves the node running.
 fn refusals(off: &Node) -> anyhow::Result<()> {
     let lab = |words: &[&str]| -> anyhow::Result<Output> {
-        let program = std::env::current_exe().context("this program's own path")?;
-        Ok(Command::new(program).arg("lab").args(words).stdin(Stdio::null()).output()?)
+        Ok(Command::new(shell::own_program()).arg("lab").args(words).stdin(Stdio::null()).output()?)
     };
     for (words, code, says) in [
         (&["shell", off.name().as_str(), "--", "true"][..], 6, "switched off"),

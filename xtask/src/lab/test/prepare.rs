@@ -104,8 +104,8 @@ impl Part {
     fn make(self, sources: &Sources) -> anyhow::Result<Utf8PathBuf> {
         match self {
             Self::Programs => text(shell::build_programs(sources.profile())?),
-            Self::Packages => packages("packages", "1", sources.profile()),
-            Self::PackagesNewer => packages("packages-newer", "2", sources.profile()),
+            Self::Packages => packages("packages", &["--build", "1"], sources.profile()),
+            Self::PackagesNewer => packages("packages-newer", &["--build", "2", "--unchecked"], sources.profile()),
             Self::Release => match sources {
                 Sources { release: Some(version), .. } => release::official::ensure(version),
                 Sources { artifacts: Some(folder), .. } => {
@@ -127,7 +127,7 @@ pub(super) fn folder() -> anyhow::Result<Utf8PathBuf> {
 }
 
 /// Packages of the programs as the tests have them, unless the profile is another. Nothing is packaged that was.
-fn packages(name: &str, build: &str, profile: &str) -> anyhow::Result<Utf8PathBuf> {
+fn packages(name: &str, how: &[&str], profile: &str) -> anyhow::Result<Utf8PathBuf> {
     let programs = text(shell::build_programs(profile)?)?;
     let out = folder()?.join(if profile == "dev" { name.to_owned() } else { format!("{name}-{profile}") });
     // What goes into a package is said in the crates' own manifests.
@@ -140,7 +140,7 @@ fn packages(name: &str, build: &str, profile: &str) -> anyhow::Result<Utf8PathBu
     if made.is_some_and(|made| changed.iter().all(|changed| *changed < made)) {
         return Ok(out);
     }
-    printed_by(&["package", "--profile", profile, "--build", build, "--out", out.as_str()])
+    printed_by(&[&["package", "--profile", profile, "--out", out.as_str()], how].concat())
 }
 
 fn root(path: &str) -> anyhow::Result<Utf8PathBuf> {
@@ -162,8 +162,7 @@ fn newest(path: &Utf8Path) -> anyhow::Result<SystemTime> {
 /// Runs another chore of this program, and takes the path that it prints.
 fn printed_by(chore: &[&str]) -> anyhow::Result<Utf8PathBuf> {
     eprintln!("==> cargo xtask {}", chore.join(" "));
-    let program = std::env::current_exe().context("this program's own path")?;
-    let output = Command::new(program).args(chore).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    let output = Command::new(shell::own_program()).args(chore).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "cargo xtask {}: {}", chore.join(" "), output.status);
     let said = String::from_utf8(output.stdout).context("it printed no text")?;
     Ok(said.trim().into())
