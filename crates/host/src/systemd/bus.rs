@@ -1,12 +1,14 @@
 //! The system bus, and what systemd is asked on it.
 //!
-//! Guarantees: one connection, made anew after it broke; every call ends in time; what systemd refuses is told from a bus that is gone.
+//! Guarantees: one connection, made anew after it broke; every call ends in time; what systemd refuses is told from a bus that is gone;
+//! systemd, which joins the bus a moment after it has started it and leaves it for a moment when it executes itself again, is waited for.
 //!
 //! Absent: the socket that only `systemctl` speaks on, which is private to it; and waiting for a bus that is not there yet, which is the
 //! order of units at boot.
 
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use tokio::sync::Mutex;
 use zbus::{
     Connection, Message, OwnedObjectPath, fdo,
@@ -20,6 +22,8 @@ use crate::error::HostError;
 pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
 /// Longest wait for an answer: what `systemctl` waits for a reload.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
+/// Longest wait for systemd to join the bus: many times what it takes on a machine that is busy booting.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is answered for who is not there, or no more.
 const BUS_GONE: [&str; 4] = [
     "org.freedesktop.DBus.Error.NoReply",
@@ -98,7 +102,25 @@ impl Systemd {
     pub(super) async fn owner(&self) -> Result<OwnedUniqueName, HostError> {
         let bus = fdo::DBusProxy::new(&self.connection).await.map_err(gone)?;
         let name: BusName<'_> = SYSTEMD.try_into().map_err(gone)?;
-        bus.get_name_owner(name).await.map_err(|error| gone(error.into()))
+        match bus.get_name_owner(name.clone()).await {
+            Err(fdo::Error::NameHasNoOwner(_)) => {}
+            known => return known.map_err(|error| gone(error.into())),
+        }
+        let mut changes = bus.receive_name_owner_changed_with_args(&[(0, SYSTEMD)]).await.map_err(gone)?;
+        // It may have joined before its joining was listened to.
+        if let Ok(owner) = bus.get_name_owner(name).await {
+            return Ok(owner);
+        }
+        let joining = async {
+            while let Some(change) = changes.next().await {
+                if let Some(owner) = change.args().ok().and_then(|change| change.new_owner().as_ref().cloned()) {
+                    return Some(OwnedUniqueName::from(owner));
+                }
+            }
+            None
+        };
+        let joined = tokio::time::timeout(JOIN_TIMEOUT, joining).await.ok().flatten();
+        joined.ok_or_else(|| HostError::InitGone("systemd is not on the system bus".to_owned()))
     }
 
     /// Every property of a loaded unit, of all its interfaces in one answer: they are of the same moment.

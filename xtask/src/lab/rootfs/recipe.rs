@@ -42,6 +42,9 @@ const GROUND_UNIT: &str = include_str!("ground.service");
 /// Where both lie in the tree.
 const GROUND_PATH: &str = "usr/lib/gpuaas-lab/ground";
 const UNIT_PATH: &str = "usr/lib/systemd/system/gpuaas-lab-ground.service";
+/// Containers are no units: what is left of them at a shutdown is waited for this long, and then killed. Debian waits a minute and a half.
+const SHUTDOWN: &str = "[Manager]\nDefaultTimeoutStopSec=15s\n";
+const SHUTDOWN_PATH: &str = "etc/systemd/system.conf.d/gpuaas-lab.conf";
 /// Links of units, as `systemctl` would make them.
 const UNITS: [(&str, &str); 2] = [
     ("usr/lib/systemd/system/sysinit.target.wants/gpuaas-lab-ground.service", "../gpuaas-lab-ground.service"),
@@ -65,7 +68,7 @@ pub(super) fn debootstrap(tree: &Utf8Path) -> Vec<String> {
 pub(super) fn digest() -> String {
     let units = UNITS.map(|(link, target)| format!("{link} {target}"));
     let words = debootstrap(Utf8Path::new("tree"));
-    let parts = [words.join(" "), GROUND.to_owned(), GROUND_UNIT.to_owned(), units.join(" "), EMPTIED.join(" ")];
+    let parts = [words.join(" "), GROUND.to_owned(), GROUND_UNIT.to_owned(), SHUTDOWN.to_owned(), units.join(" "), EMPTIED.join(" ")];
     hex::encode(digest_of(&SHA256, parts.join("\0").as_bytes()))
 }
 
@@ -73,6 +76,7 @@ pub(super) fn digest() -> String {
 pub(super) fn finish(tree: &Utf8Path) -> anyhow::Result<()> {
     write(tree.join(GROUND_PATH), GROUND, 0o755)?;
     write(tree.join(UNIT_PATH), GROUND_UNIT, 0o644)?;
+    write(tree.join(SHUTDOWN_PATH), SHUTDOWN, 0o644)?;
     for (link, target) in UNITS {
         let link = tree.join(link);
         fs::create_dir_all(link.parent().unwrap_or(tree)).with_context(|| link.to_string())?;

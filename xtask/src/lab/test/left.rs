@@ -114,7 +114,8 @@ impl Left {
         for (kind, things) in &self.0 {
             for what in things {
                 let kind = if kind == "rule" { "firewall rule" } else { kind };
-                let is_told = told_of(kind).into_iter().any(|told| is_same(kind, what, told));
+                let is_told = told_of(kind).into_iter().any(|told| is_same(kind, what, told))
+                    || kind == "path" && told_of("unit").into_iter().any(|unit| is_file_of(what, unit));
                 ensure!(is_told, "the machine's own tools list {kind} {what}, and that is not told: {told:?}");
             }
         }
@@ -148,6 +149,11 @@ fn is_same(kind: &str, listed: &str, told: &str) -> bool {
         }
         _ => listed == told,
     }
+}
+
+/// Whether a path is where systemd looks for a unit: who is told of the one is told of the other.
+fn is_file_of(path: &str, unit: &str) -> bool {
+    path.rsplit_once('/').is_some_and(|(folder, name)| name == unit && folder.ends_with("/systemd/system"))
 }
 
 /// Names of chains that are somebody's own: capitals with a hyphen between them.
@@ -193,7 +199,8 @@ mod tests {
     use super::*;
 
     const LISTED: &str = "path /var/lib/rancher\npath /var/lib/rancher/rke2\npath /var/lib/rancher/rke2/planted\nmount /var/lib/kubelet/p\n\
-                          link cali0p\nlistener tcp 0.0.0.0:9345\nunit rke2-server.service\nrule :FLANNEL-P -\nrule -A INPUT -j FLANNEL-P";
+                          link cali0p\nlistener tcp 0.0.0.0:9345\nunit rke2-server.service\npath /etc/systemd/system/rke2-server.service\n\
+                          rule :FLANNEL-P -\nrule -A INPUT -j FLANNEL-P";
     const TOLD: &str = "path /var/lib/rancher/rke2, mount /var/lib/kubelet/p, listener 9345/tcp at 0.0.0.0 (/usr/bin/socat1, 812), \
                         unit rke2-server.service, link cali0p, firewall rule ip filter FLANNEL-P, firewall rule ip filter INPUT: jump FLANNEL-P";
 

@@ -30,6 +30,8 @@ pub(super) fn comes_back(control_plane: &ControlPlane, cluster: &Cluster, node: 
     cluster.wait(&[&pod], "condition=Ready", BACK_MAX)?;
     let after = on_it()?;
     ensure!(after.name == before.name, "{} is there instead of {}", after.name, before.name);
+    let starts = node.says(&["systemctl", "show", "--property=NRestarts", "--value", "gpuaas-agent.service"])?;
+    ensure!(starts == "0", "the agent was started again {starts} times after the boot");
     let is_well = || {
         let detail: WorkloadDetail = control_plane.gpuaas(&["workload", "show", WORKLOAD])?;
         let workload = &detail.workload;

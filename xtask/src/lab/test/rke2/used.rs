@@ -32,6 +32,8 @@ const NODE_PORT: u16 = 30_080;
 const PODS_MAX: Duration = Duration::from_secs(120);
 /// Questions to the service from each pod: with three pods behind it, one of them is missed less than once in a million times.
 const QUESTIONS: u32 = 40;
+/// Seconds for an answer. By `timeout`: Debian's static busybox dies of a `-T` that its wget is given.
+const ANSWER_MAX: u32 = 5;
 /// Answers that a prober must have had to have seen anything.
 const ANSWERS_MIN: u32 = 50;
 
@@ -162,13 +164,13 @@ pub(super) fn answer_each_other(cluster: &Cluster, nodes: &[&Node]) -> anyhow::R
     let pods = pods(cluster)?;
     for from in &pods {
         for to in &pods {
-            let answer = exec(cluster, from, &format!("wget -q -T 5 -O - http://{}:8080/", to.address))?;
+            let answer = exec(cluster, from, &format!("timeout {ANSWER_MAX} wget -q -O - http://{}:8080/", to.address))?;
             ensure!(answer == to.node, "{} hears {answer:?} at the address of the pod on {}", from.node, to.node);
         }
         let heard = exec(
             cluster,
             from,
-            &format!("for i in $(seq {QUESTIONS}); do wget -q -T 5 -O - http://answers/ || exit 1; done"),
+            &format!("for i in $(seq {QUESTIONS}); do timeout {ANSWER_MAX} wget -q -O - http://answers/ || exit 1; done"),
         )?;
         let heard: BTreeSet<String> = heard.lines().map(str::to_owned).collect();
         ensure!(heard == names(nodes), "{} hears {heard:?} behind the service's name", from.node);
@@ -191,9 +193,11 @@ fn is_reached(cluster: &Cluster, pod: &Pod) -> anyhow::Result<()> {
 fn forwarded(cluster: &Cluster, pod: &Pod) -> anyhow::Result<()> {
     let mut forward = cluster.command(&["port-forward", "--address=127.0.0.1", &format!("pod/{}", pod.name), ":8080"]);
     let mut child = forward.stdout(Stdio::piped()).spawn().context("kubectl port-forward")?;
+    // Held until the end: kubectl says each connection there, and dies where nobody listens any more.
+    let mut output = child.stdout.take().map(BufReader::new);
     let said = (|| {
         let mut line = String::new();
-        BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
+        output.as_mut().context("its output")?.read_line(&mut line)?;
         // Forwarding from 127.0.0.1:PORT -> 8080
         let address = line.split(' ').nth(2).and_then(|word| word.parse::<SocketAddr>().ok());
         prober::ask(address.with_context(|| format!("kubectl port-forward says {line:?}"))?)
