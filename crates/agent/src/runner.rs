@@ -27,6 +27,7 @@ use crate::{
     error::AgentError,
     fetch::Fetch,
     ledger::{self, Ledger},
+    version,
 };
 
 /// Progress lines that a slow listener may fall behind before it loses the oldest.
@@ -76,7 +77,8 @@ impl Runner {
         addressee: Addressee,
         keys: SigningKeySet,
     ) -> Result<Arc<Self>, AgentError> {
-        Self::open_with(host, fetch, addressee, keys, catalog::catalog(), Ports::of_this_machine()).await
+        let catalog = version::known(catalog::catalog());
+        Self::open_with(host, fetch, addressee, keys, catalog, Ports::of_this_machine()).await
     }
 
     pub(crate) async fn open_with(
@@ -103,7 +105,7 @@ impl Runner {
 
     /// The catalog as the hello tells it.
     pub(crate) fn support(&self) -> Vec<TaskSupport> {
-        catalog::support(&self.catalog)
+        version::told(catalog::support(&self.catalog))
     }
 
     /// The highest fence that was ever accepted.
@@ -197,7 +199,9 @@ impl Runner {
             let message = format!("the task has fence {}, and {} was seen", statement.fence, ledger.fence());
             return Err(refuse(Code::FenceTooLow, message));
         }
-        let known = |entry: &Entry| entry.task_type.as_str() == statement.task_type && entry.schema == statement.schema;
+        let known = |entry: &Entry| {
+            entry.task_type.as_str() == statement.task_type && entry.schemas.contains(&statement.schema)
+        };
         let position = self.catalog.iter().position(known).ok_or_else(|| {
             refuse(
                 Code::TaskUnknown,

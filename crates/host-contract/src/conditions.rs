@@ -1,5 +1,7 @@
 //! What comes before a unit's program: a skip is no failure and a failure no skip, though systemctl's exit code tells neither.
 
+use futures::StreamExt;
+
 use crate::{Backend, Bench};
 
 /// Leaves a mark and stays.
@@ -63,4 +65,20 @@ pub async fn a_start_pre_that_may_fail_stops_nothing(backend: &dyn Backend) {
     bench.service("prepared", pre, MARKS).await;
     bench.host.start("prepared.service").await.unwrap();
     bench.until_running("prepared.service").await;
+}
+
+pub async fn a_skip_is_told_from_a_success(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.program("says-no", "exit 1").await;
+    bench.service("skipped", "ExecCondition=/usr/local/bin/says-no", MARKS).await;
+    bench.service("succeeds", "ExecCondition=/bin/true", "exit 0").await;
+    for (name, result) in [("skipped.service", "exec-condition"), ("succeeds.service", "success")] {
+        // From before the start: a unit that came to rest may be forgotten, with its result.
+        let events = bench.host.unit_events(name).await.unwrap();
+        bench.host.start(name).await.unwrap();
+        let moved = events.skip_while(|status| std::future::ready(status.active == "inactive"));
+        let ended = moved.skip_while(|status| std::future::ready(status.active != "inactive"));
+        let ended = Box::pin(ended).next().await.unwrap();
+        assert_eq!((ended.result.as_str(), ended.n_restarts), (result, 0), "{name}");
+    }
 }

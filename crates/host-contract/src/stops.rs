@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use gpuaas_host::Changed;
+use gpuaas_host::{Changed, HostError};
 
 use crate::{Backend, Bench};
 
@@ -103,11 +103,19 @@ pub async fn enabling_and_disabling_twice_change_once(backend: &dyn Backend) {
     assert_eq!(bench.host.enable("plain.service").await.unwrap(), Changed::No);
     assert_eq!(enabled().await, "enabled");
     assert_eq!(bench.status("plain.service").await.active, "inactive", "enabling starts nothing");
-    for _ in 0..2 {
-        assert_eq!(bench.run("systemctl disable plain.service").await.status, Some(0));
+    for changed in [Changed::Yes, Changed::No] {
+        assert_eq!(bench.host.disable("plain.service").await.unwrap(), changed);
         assert_eq!(enabled().await, "disabled");
     }
+    assert_eq!(bench.run("systemctl enable plain.service").await.status, Some(0));
+    assert_eq!(bench.host.enable("plain.service").await.unwrap(), Changed::No);
+    assert_eq!(bench.run("systemctl disable plain.service").await.status, Some(0));
     assert_eq!(bench.host.enable("plain.service").await.unwrap(), Changed::Yes);
+    assert_eq!(
+        bench.host.disable("nowhere.service").await.unwrap(),
+        Changed::No,
+        "what is not there starts at no boot"
+    );
 }
 
 pub async fn signals_of_a_unit_end_when_it_is_removed(backend: &dyn Backend) {
@@ -125,4 +133,14 @@ pub async fn signals_of_a_unit_end_when_it_is_removed(backend: &dyn Backend) {
     let seen: Vec<String> = events.map(|status| status.active).collect().await;
     assert_eq!((seen.first().unwrap().as_str(), seen.last().unwrap().as_str()), ("active", "inactive"));
     assert_eq!(bench.host.unit("passing.service").await.unwrap(), None);
+}
+
+pub async fn a_unit_that_says_nowhere_when_it_is_wanted_cannot_be_enabled(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.service("unwanted", "", "exec sleep 1000").await;
+    let refused = bench.host.enable("unwanted.service").await;
+    assert!(matches!(&refused, Err(HostError::Unit { message, .. }) if message.contains("[Install]")), "{refused:?}");
+    assert_eq!(bench.host.disable("unwanted.service").await.unwrap(), Changed::No);
+    bench.host.start("unwanted.service").await.unwrap();
+    bench.until_running("unwanted.service").await;
 }

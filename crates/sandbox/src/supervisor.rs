@@ -120,7 +120,7 @@ impl Supervisor {
             match self.run_once(&file).await {
                 RunEnd::Skipped => {
                     self.journal.write(&format!("{}: Skipped due to 'exec-condition'.", self.name));
-                    self.rest();
+                    self.enter("inactive", "dead", Some("exec-condition"));
                     // systemctl's own start job succeeds though nothing was started.
                     self.end_jobs(&Ok(()));
                     return;
@@ -423,7 +423,7 @@ impl Supervisor {
 
     fn enter(&self, active: &str, sub: &str, result: Option<&str>) {
         self.set(|status| {
-            if status.active != active {
+            if (status.active.as_str(), status.sub.as_str()) != (active, sub) {
                 status.since = now();
             }
             active.clone_into(&mut status.active);

@@ -12,7 +12,7 @@ use gpuaas_trust::{Authority, NodeIdentity, NodeKey, SignedKeySet, SigningKeySet
 use gpuaas_wire::{
     session::{Refusal, TaskLine},
     task::{
-        HostFacts, Inspect, Noop, NoopDone, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Stop, Rke2Stopped,
+        Inspect, Inspection, Noop, NoopDone, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Stop, Rke2Stopped,
         Rke2Uninstall, Rke2Uninstalled, TaskFailure, TaskOutcome,
     },
 };
@@ -218,6 +218,9 @@ fn state(authority: &Authority, key_set: SignedKeySet) -> State {
         authority: authority.certificate_pem().to_owned(),
         certificate,
         key_set,
+        name: None,
+        url: None,
+        enrolled_by: None,
     };
     State { identity, key }
 }
@@ -231,7 +234,7 @@ fn catalog() -> Vec<Entry> {
         }),
         entry(false, |_: Inspect, context| async move {
             let failure = wait(&context).await;
-            Err::<HostFacts, _>(failure)
+            Err::<Inspection, _>(failure)
         }),
         entry(true, |_: Rke2Stop, context| async move {
             let failure = wait(&context).await;
