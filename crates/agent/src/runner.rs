@@ -137,10 +137,7 @@ impl Runner {
         if self.running.lock().unwrap_or_else(PoisonError::into_inner).len() >= TASKS_MAX {
             return Err(refuse(Code::Unavailable, format!("{TASKS_MAX} tasks are under way already")));
         }
-        ledger
-            .begin(&statement, self.now())
-            .await
-            .map_err(|error| refuse(error.code(), error.to_string()))?;
+        ledger.begin(&statement, self.now()).await.map_err(|error| refuse(error.code(), error.to_string()))?;
         drop(ledger);
         Ok(Accepted::Running(self.start(position, statement)))
     }

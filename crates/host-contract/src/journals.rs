@@ -76,7 +76,8 @@ pub async fn a_followed_journal_goes_on_with_new_lines(backend: &dyn Backend) {
 pub async fn a_line_of_a_megabyte_is_cut_and_says_so(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     // One program says all of it: another's words are another line.
-    let program = "{ printf say:; head -c 1048576 /dev/zero | tr '\\0' x; echo; echo say: next; } | cat; exec sleep 1000";
+    let program =
+        "{ printf say:; head -c 1048576 /dev/zero | tr '\\0' x; echo; echo say: next; } | cat; exec sleep 1000";
     bench.service("wordy", "", program).await;
     bench.host.start("wordy.service").await.unwrap();
     bench.says("wordy.service", "say: next").await;

@@ -135,14 +135,15 @@ fn start(plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
     journal.making(Thing::Processes(place::group(plan.name.as_str())))?;
     journal.making(Thing::Link(place::link_of(&plan.name)))?;
     let log = place::run_of(&plan.name).join("supervisor.log");
-    let mut supervisor = cgroups::detached(&supervisors, &[&shell::own_program(), "lab", "supervise", plan.name.as_str()])?
-        .env("PATH", packages::path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(fs::File::create(&log).with_context(|| log.to_string())?)
-        .current_dir("/")
-        .spawn()
-        .context("starting a supervisor")?;
+    let mut supervisor =
+        cgroups::detached(&supervisors, &[&shell::own_program(), "lab", "supervise", plan.name.as_str()])?
+            .env("PATH", packages::path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log).with_context(|| log.to_string())?)
+            .current_dir("/")
+            .spawn()
+            .context("starting a supervisor")?;
     let mut said = String::new();
     BufReader::new(supervisor.stdout.take().context("its output")?).read_line(&mut said)?;
     if said.trim() != supervisor::LISTENING {

@@ -44,10 +44,8 @@ async fn look(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFa
     for listener in listeners.iter().filter(|listener| is_on_one_of(&task.ports, &task.udp_ports, listener)) {
         found.item(ResidueKind::Port, described(listener));
     }
-    for unit in &task.units {
-        if host.unit(unit).await.map_err(host_failed)?.is_some() {
-            found.item(ResidueKind::Unit, unit.clone());
-        }
+    for unit in units(task, context).await? {
+        found.item(ResidueKind::Unit, unit);
     }
     // Without a prefix every process of the node would match, the agent's own among them; so with links.
     if !(task.process_prefixes.is_empty() && task.group_prefixes.is_empty()) {
@@ -61,6 +59,25 @@ async fn look(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFa
     }
     found.report.items.truncate(ResidueReport::ITEMS_MAX);
     Ok(found.report)
+}
+
+/// Units that the init knows, and still does once it has read its files anew: whoever removed a unit's file need not have told it.
+async fn units(task: &Residue, context: &Context) -> Result<Vec<String>, TaskFailure> {
+    let host = &context.host;
+    let known = async || {
+        let mut known = Vec::new();
+        for unit in &task.units {
+            if host.unit(unit).await.map_err(host_failed)?.is_some() {
+                known.push(unit.clone());
+            }
+        }
+        Ok(known)
+    };
+    if known().await?.is_empty() {
+        return Ok(Vec::new());
+    }
+    host.daemon_reload().await.map_err(host_failed)?;
+    known().await
 }
 
 struct Found {

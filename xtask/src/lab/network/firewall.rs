@@ -61,7 +61,7 @@ fn marked(rules: &str) -> Vec<Vec<String>> {
     let added = rules.lines().filter_map(|line| line.strip_prefix("-A "));
     added
         .map(|rule| rule.split(' ').map(|word| word.trim_matches('"').to_owned()).collect::<Vec<_>>())
-        .filter(|words| words.iter().any(|word| word == MARK))
+        .filter(|words| words.windows(2).any(|pair| pair == ["--comment", MARK]))
         .collect()
 }
 

@@ -68,7 +68,14 @@ pub(super) fn debootstrap(tree: &Utf8Path) -> Vec<String> {
 pub(super) fn digest() -> String {
     let units = UNITS.map(|(link, target)| format!("{link} {target}"));
     let words = debootstrap(Utf8Path::new("tree"));
-    let parts = [words.join(" "), GROUND.to_owned(), GROUND_UNIT.to_owned(), SHUTDOWN.to_owned(), units.join(" "), EMPTIED.join(" ")];
+    let parts = [
+        words.join(" "),
+        GROUND.to_owned(),
+        GROUND_UNIT.to_owned(),
+        SHUTDOWN.to_owned(),
+        units.join(" "),
+        EMPTIED.join(" "),
+    ];
     hex::encode(digest_of(&SHA256, parts.join("\0").as_bytes()))
 }
 

@@ -162,7 +162,8 @@ fn newest(path: &Utf8Path) -> anyhow::Result<SystemTime> {
 /// Runs another chore of this program, and takes the path that it prints.
 fn printed_by(chore: &[&str]) -> anyhow::Result<Utf8PathBuf> {
     eprintln!("==> cargo xtask {}", chore.join(" "));
-    let output = Command::new(shell::own_program()).args(chore).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    let output =
+        Command::new(shell::own_program()).args(chore).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "cargo xtask {}: {}", chore.join(" "), output.status);
     let said = String::from_utf8(output.stdout).context("it printed no text")?;
     Ok(said.trim().into())

@@ -77,6 +77,8 @@ must_have_systemd() {
 # Told before the string is used up for an agent that may not start.
 must_not_be_masked() {
     [ -z "$root" ] || return 0
+    # Debian masks the unit of a package that is removed, keeps that in mind here, and takes it back when the package is installed again.
+    [ ! -e /var/lib/systemd/deb-systemd-helper-masked/$unit ] || return 0
     case $(systemctl is-enabled $unit 2>/dev/null) in
         masked*) refuse 4 install_unit_masked "$unit is masked: somebody forbade it to start" \
             "if it may start: systemctl unmask $unit; then run the same line again" ;;
@@ -380,7 +382,8 @@ must_take_files() {
     case $kind in deb) bin=/usr/bin ;; *) bin=$programs ;; esac
     for folder in "$bin" "$units" "$root/var/lib"; do
         probe=$folder/.gpuaas-install-$$
-        { mkdir -p "$folder" && printf '#!/bin/sh\nexit 0\n' >"$probe" && chmod 755 "$probe"; } 2>"$work/said" || {
+        # By cat, which says what is wrong where a shell's own printf says "I/O error" of a full disk.
+        { mkdir -p "$folder" && printf '#!/bin/sh\nexit 0\n' | cat >"$probe" && chmod 755 "$probe"; } 2>"$work/said" || {
             rm -f "$probe" 2>/dev/null
             explain_failure "$folder takes no files"
         }

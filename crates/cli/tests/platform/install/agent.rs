@@ -20,6 +20,8 @@ impl Node {
         build_programs();
         let folder = tempfile::tempdir().expect("a folder");
         fs::create_dir_all(folder.path().join("var/lib/gpuaas-agent")).expect("made");
+        fs::create_dir_all(folder.path().join("etc")).expect("made");
+        fs::write(folder.path().join("etc/machine-id"), format!("{}\n", "ab".repeat(16))).expect("written");
         Self(folder)
     }
 

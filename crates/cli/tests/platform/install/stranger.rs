@@ -52,7 +52,10 @@ impl Stranger {
     /// Answers at any free port of the loopback, by a certificate of `shows`, until the test ends.
     pub(super) async fn listen(self, shows: &Authority) -> SocketAddr {
         let (chain, key) = shows.issue_server(&["127.0.0.1".to_owned()], now()).expect("a certificate");
-        let acceptor = TlsAcceptor::from(Arc::new(api_server_config(chain, key).expect("a configuration")));
+        let mut config = api_server_config(chain, key).expect("a configuration");
+        // It speaks nothing newer.
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         tokio::spawn(async move {

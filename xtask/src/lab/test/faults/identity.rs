@@ -110,7 +110,7 @@ fn name(node: &Node, name: &str) -> anyhow::Result<()> {
     says(
         node,
         &format!(
-            "hostname {name} && echo {name} >/etc/hostname && sed -i 's/^127.0.1.1.*/127.0.1.1 {name}/' /etc/hosts"
+            "echo {name} >/proc/sys/kernel/hostname && echo {name} >/etc/hostname && sed -i 's/^127.0.1.1.*/127.0.1.1 {name}/' /etc/hosts"
         ),
     )
     .map(drop)

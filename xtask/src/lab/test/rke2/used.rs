@@ -164,13 +164,16 @@ pub(super) fn answer_each_other(cluster: &Cluster, nodes: &[&Node]) -> anyhow::R
     let pods = pods(cluster)?;
     for from in &pods {
         for to in &pods {
-            let answer = exec(cluster, from, &format!("timeout {ANSWER_MAX} wget -q -O - http://{}:8080/", to.address))?;
+            let answer =
+                exec(cluster, from, &format!("timeout {ANSWER_MAX} wget -q -O - http://{}:8080/", to.address))?;
             ensure!(answer == to.node, "{} hears {answer:?} at the address of the pod on {}", from.node, to.node);
         }
         let heard = exec(
             cluster,
             from,
-            &format!("for i in $(seq {QUESTIONS}); do timeout {ANSWER_MAX} wget -q -O - http://answers/ || exit 1; done"),
+            &format!(
+                "for i in $(seq {QUESTIONS}); do timeout {ANSWER_MAX} wget -q -O - http://answers/ || exit 1; done"
+            ),
         )?;
         let heard: BTreeSet<String> = heard.lines().map(str::to_owned).collect();
         ensure!(heard == names(nodes), "{} hears {heard:?} behind the service's name", from.node);
