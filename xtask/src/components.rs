@@ -4,11 +4,16 @@
 //! appears under its final name only when it is whole, so a crash leaves nothing that could be taken for one; of two
 //! builds at once the second waits and uses the first's result.
 //!
-//! Deliberately absent: anything about what the programs do. The pins are `components/go.mod` and its sums.
+//! There are two parts: the control plane alone is what sandbox nodes run; the rest is for booted nodes, and nobody waits for its build
+//! who has none.
+//!
+//! Deliberately absent: anything about what the programs do. The pins are `components/go.mod`, `components/node/go.mod` and their sums.
 
 mod build;
+mod debian;
 mod download;
 mod go;
+mod part;
 
 use std::fs;
 
@@ -17,13 +22,15 @@ use aws_lc_rs::digest::{Context as Digest, SHA256};
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use part::Part;
+
 /// The release that the components report as their own.
 pub(crate) const VERSION: &str = "v1.36.3+rke2r1";
 /// Uses the programs of this folder instead of building any.
 pub(crate) const DIR_VARIABLE: &str = "GPUAAS_COMPONENTS";
 const MANIFEST: &str = "manifest.json";
-/// What every folder of components must hold.
-const REQUIRED: [&str; 5] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
+/// The folder of a given folder of components that holds those of booted nodes.
+const NODE_FOLDER: &str = "node";
 
 /// What may be asked of [`ensure`].
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -31,9 +38,19 @@ pub(crate) struct ComponentsOptions {
     /// Fetch the official release binaries instead of building them.
     #[arg(long)]
     pub(crate) download: bool,
-    /// Use the programs of this folder as they are.
+    /// Use the programs of this folder as they are; those of booted nodes are in its folder `node`.
     #[arg(long, env = DIR_VARIABLE)]
     pub(crate) dir: Option<Utf8PathBuf>,
+}
+
+/// The chore's own options.
+#[derive(clap::Args)]
+pub(crate) struct ComponentsChore {
+    #[command(flatten)]
+    options: ComponentsOptions,
+    /// Those of booted nodes instead: kubelet, kube-proxy, containerd, runc, CNI plugins, flannel, CoreDNS.
+    #[arg(long)]
+    node: bool,
 }
 
 /// One verified program.
@@ -70,30 +87,33 @@ impl ComponentsDir {
 }
 
 /// The chore: prints the folder on standard output.
-pub(crate) fn run(options: &ComponentsOptions) -> anyhow::Result<()> {
-    println!("{}", ensure(options)?.dir);
+pub(crate) fn run(chore: &ComponentsChore) -> anyhow::Result<()> {
+    let part = if chore.node { Part::Node } else { Part::ControlPlane };
+    println!("{}", ensure(&chore.options, part)?.dir);
     Ok(())
 }
 
-/// Makes sure that the components are there: from the named folder, else from the cache, else built now (five minutes on
-/// two cores) or downloaded.
-pub(crate) fn ensure(options: &ComponentsOptions) -> anyhow::Result<ComponentsDir> {
+/// Makes sure that the programs of `part` are there: from the named folder, else from the cache, else built now (minutes on two
+/// cores) or, the control plane's, downloaded.
+pub(crate) fn ensure(options: &ComponentsOptions, part: Part) -> anyhow::Result<ComponentsDir> {
     let given = options
         .dir
         .clone()
         .or_else(|| std::env::var(DIR_VARIABLE).ok().filter(|d| !d.is_empty()).map(Utf8PathBuf::from));
-    if let Some(dir) = given {
-        return take_as_is(&dir);
+    match (given, part) {
+        (Some(dir), Part::ControlPlane) => return take_as_is(&dir, part),
+        (Some(dir), Part::Node) if dir.join(NODE_FOLDER).is_dir() => return take_as_is(&dir.join(NODE_FOLDER), part),
+        _ => {}
     }
-    let module = root()?.join("components");
-    let kind = if options.download { "official" } else { "built" };
+    let download = options.download && part == Part::ControlPlane;
+    let kind = if download { "official" } else { "built" };
     let parent = cache_dir()?.join("components");
     fs::create_dir_all(&parent).with_context(|| parent.to_string())?;
-    let dir = parent.join(format!("{VERSION}-{}-{kind}", &build::recipe_digest(&module)?[..16]));
+    let dir = parent.join(part.folder(&build::recipe_digest(root()?, part)?[..16], kind));
     // Held until the end: the second of two builds finds the first's result.
     let lock = fs::File::create(parent.join("lock"))?;
     lock.lock()?;
-    match verified(&dir) {
+    match verified(&dir, part) {
         Ok(found) => return Ok(found),
         Err(error) if dir.exists() => {
             eprintln!("components in {dir} are not what they were: {error:#}; building them again");
@@ -103,16 +123,16 @@ pub(crate) fn ensure(options: &ComponentsOptions) -> anyhow::Result<ComponentsDi
     }
     let staging = tempfile::Builder::new().prefix(".building-").tempdir_in(&parent)?;
     let target = Utf8Path::from_path(staging.path()).context("the cache's path is not UTF-8")?;
-    if options.download {
+    if download {
         download::all(target)?;
     } else {
-        build::all(&module, target, &go::find(&cache_dir()?)?)?;
+        build::all(root()?, part, target, &go::find(&cache_dir()?)?)?;
     }
-    let files = describe(target)?;
+    let files = describe(target, part)?;
     fs::write(target.join(MANIFEST), serde_json::to_vec_pretty(&Manifest { version: VERSION.to_owned(), files })?)?;
     let path = staging.keep();
     fs::rename(&path, &dir)?;
-    verified(&dir)
+    verified(&dir, part)
 }
 
 /// The root of this checkout.
@@ -127,19 +147,20 @@ fn cache_dir() -> anyhow::Result<Utf8PathBuf> {
     Ok(base.context("neither XDG_CACHE_HOME nor HOME is set")?.join("gpuaas"))
 }
 
-fn verified(dir: &Utf8Path) -> anyhow::Result<ComponentsDir> {
+fn verified(dir: &Utf8Path, part: Part) -> anyhow::Result<ComponentsDir> {
     let manifest: Manifest = serde_json::from_slice(&fs::read(dir.join(MANIFEST))?).context(MANIFEST)?;
     ensure!(manifest.version == VERSION, "the manifest is of {}", manifest.version);
-    let found = describe(dir)?;
+    let found = describe(dir, part)?;
     ensure!(found == manifest.files, "a program's digest differs from the manifest's");
     Ok(ComponentsDir { dir: dir.to_owned(), files: found })
 }
 
-fn take_as_is(dir: &Utf8Path) -> anyhow::Result<ComponentsDir> {
+fn take_as_is(dir: &Utf8Path, part: Part) -> anyhow::Result<ComponentsDir> {
     let dir = dir.canonicalize_utf8().with_context(|| format!("components folder {dir}"))?;
-    let files = describe(&dir)?;
-    for name in REQUIRED {
-        let arguments: &[&str] = if name == "kubectl" { &["version", "--client"] } else { &["--version"] };
+    let files = describe(&dir, part)?;
+    let asked: &[&str] = if part == Part::ControlPlane { part.required() } else { &[] };
+    for name in asked {
+        let arguments: &[&str] = if *name == "kubectl" { &["version", "--client"] } else { &["--version"] };
         let output = std::process::Command::new(dir.join(name)).args(arguments).output();
         let runs = output.with_context(|| format!("{name} in {dir} does not run"))?;
         ensure!(runs.status.success(), "{name} in {dir} does not run: {}", runs.status);
@@ -148,14 +169,14 @@ fn take_as_is(dir: &Utf8Path) -> anyhow::Result<ComponentsDir> {
 }
 
 /// Names, sizes and digests of the programs in `dir`, which must hold at least the required ones.
-fn describe(dir: &Utf8Path) -> anyhow::Result<Vec<ComponentFile>> {
+fn describe(dir: &Utf8Path, part: Part) -> anyhow::Result<Vec<ComponentFile>> {
     let mut files = Vec::new();
-    for name in REQUIRED.into_iter().chain(["etcdctl"]) {
+    for name in part.required().iter().chain(part.optional()).copied() {
         let path = dir.join(name);
         if path.is_file() {
             let (sha256, size) = digest_of(&path)?;
             files.push(ComponentFile { name: name.to_owned(), sha256, size });
-        } else if REQUIRED.contains(&name) {
+        } else if part.required().contains(&name) {
             bail!("{dir} holds no {name}");
         }
     }

@@ -4,8 +4,10 @@ mod bench;
 mod components;
 mod demo;
 mod fuzz_api;
+mod lab;
 mod lint;
 mod mutants;
+mod package;
 mod release;
 mod shell;
 mod test;
@@ -26,11 +28,16 @@ enum Chore {
     /// Checks form: rustfmt, clippy, dependencies, layers, file sizes, purity, uncovered API operations.
     Lint,
     /// Builds (or finds, or downloads) the genuine Kubernetes components, and says where they are.
-    Components(components::ComponentsOptions),
+    Components(components::ComponentsChore),
     /// Packages the stand-in distribution as a release directory, and says where it is.
     Release(release::ReleaseChore),
+    /// Makes the packages and archives that machines install, and says where they are.
+    Package(package::Options),
     /// The main job on this machine: a cluster on sandbox nodes, delivered to kubectl.
     Demo(demo::Options),
+    /// Real nodes on this machine: each a booted systemd with its own network. Needs root.
+    #[command(subcommand)]
+    Lab(lab::Chore),
     /// Sends the API what its own document makes possible: no 500, and no answer that the document does not name.
     FuzzApi(fuzz_api::Options),
     /// Measures, and prints what it measured.
@@ -45,9 +52,11 @@ enum Chore {
 fn main() -> anyhow::Result<()> {
     match Menu::parse().chore {
         Chore::Lint => lint::run(),
-        Chore::Components(options) => components::run(&options),
+        Chore::Components(chore) => components::run(&chore),
         Chore::Release(chore) => release::run(&chore),
+        Chore::Package(options) => package::run(&options),
         Chore::Demo(options) => demo::run(&options),
+        Chore::Lab(chore) => lab::run(chore),
         Chore::FuzzApi(options) => fuzz_api::run(&options),
         Chore::Bench(bench) => bench::run(&bench),
         Chore::Mutants(options) => mutants::run(&options),

@@ -1,11 +1,17 @@
 //! Packages the stand-in as a directory laid out like an RKE2 release, with a marker that says what it is.
 //!
 //! Guaranteed: the same inputs give the same bytes (no times, owners or orders of this machine); a release appears whole
-//! or not at all; nothing is rebuilt while the inputs' digest in the marker agrees. The images archive names the genuine
-//! components by digest and place instead of holding them.
+//! or not at all; nothing is rebuilt while the inputs' digests in the marker agree.
+//!
+//! The images archive always names the genuine components by digest and place, which is all that sandbox nodes need. A release for
+//! booted nodes holds the images too.
+
+mod images;
+mod layer;
+
+pub(crate) mod official;
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::Context as _;
@@ -13,7 +19,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use serde_json::json;
 
-use crate::components::{self, ComponentsDir, VERSION, digest_of};
+use crate::components::{self, ComponentsDir, Part, VERSION, digest_of};
 use crate::shell;
 
 /// The file whose presence makes a release directory a stand-in's; whoever imports it reads this.
@@ -23,18 +29,20 @@ const IMAGES: &str = "rke2-images.linux-amd64.tar.zst";
 const IMAGES_LIST: &str = "rke2-images-all.linux-amd64.txt";
 const SUMS: &str = "sha256sum-amd64.txt";
 /// Raised when this file lays things out in another way.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// What [`build`] packages, and where it puts it.
 #[derive(Clone, Debug)]
 pub(crate) struct ReleaseOptions {
     /// The genuine components that the release names.
     pub(crate) components: ComponentsDir,
+    /// The programs of booted nodes; none makes a small release that only sandbox nodes can run.
+    pub(crate) node: Option<ComponentsDir>,
     /// A built `rke2`; none builds it with `profile`.
     pub(crate) rke2: Option<Utf8PathBuf>,
     /// The cargo profile, `dev` being the default one.
     pub(crate) profile: String,
-    /// The release's directory; none means `target/release-stand-in/<version>`.
+    /// The release's directory; none means `target/release-stand-in/<version>`, with `-sandboxes` behind it for a small one.
     pub(crate) out: Option<Utf8PathBuf>,
 }
 
@@ -52,13 +60,17 @@ pub(crate) struct ReleaseChore {
     /// Where to put the release.
     #[arg(long)]
     out: Option<Utf8PathBuf>,
+    /// Leave the images out: small, quick to build, and for sandbox nodes of this machine alone.
+    #[arg(long)]
+    sandboxes_only: bool,
 }
 
 /// The chore: prints the release's directory on standard output.
 pub(crate) fn run(chore: &ReleaseChore) -> anyhow::Result<()> {
-    let components = components::ensure(&chore.components)?;
+    let components = components::ensure(&chore.components, Part::ControlPlane)?;
+    let whole = (!chore.sandboxes_only).then(|| components::ensure(&chore.components, Part::Node));
     let (rke2, profile, out) = (chore.rke2.clone(), chore.profile.clone(), chore.out.clone());
-    println!("{}", build(&ReleaseOptions { components, rke2, profile, out })?);
+    println!("{}", build(&ReleaseOptions { components, node: whole.transpose()?, rke2, profile, out })?);
     Ok(())
 }
 
@@ -71,11 +83,14 @@ pub(crate) fn build(options: &ReleaseOptions) -> anyhow::Result<Utf8PathBuf> {
             .ok()
             .context("the path is not UTF-8")?,
     };
-    let out = options.out.clone().unwrap_or_else(|| target_dir(root).join("release-stand-in").join(VERSION));
+    let name = if options.node.is_some() { VERSION.to_owned() } else { format!("{VERSION}-sandboxes") };
+    let out = options.out.clone().unwrap_or_else(|| target_dir(root).join("release-stand-in").join(name));
     let package = root.join("crates/standin/package");
-    let marker = marker(&program, &package, &options.components)?;
+    let images = images_inputs(&package, options)?;
+    let marker = marker(&program, &package, &images)?;
     let complete = [TARBALL, IMAGES, IMAGES_LIST, SUMS].iter().all(|name| out.join(name).is_file());
-    if complete && fs::read_to_string(out.join(MARKER)).is_ok_and(|text| text == marker) {
+    let before = fs::read_to_string(out.join(MARKER)).unwrap_or_default();
+    if complete && before == marker {
         return Ok(out);
     }
     let parent = out.parent().context("the release needs a folder to lie in")?;
@@ -84,8 +99,12 @@ pub(crate) fn build(options: &ReleaseOptions) -> anyhow::Result<Utf8PathBuf> {
     let dir = Utf8Path::from_path(staging.path()).context("the path is not UTF-8")?;
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
     fs::write(dir.join(TARBALL), tarball(&program, &package)?)?;
-    fs::write(dir.join(IMAGES), images(&options.components)?)?;
-    fs::write(dir.join(IMAGES_LIST), images_list())?;
+    // Half a gigabyte of images is packed when they change, not with every build of the program.
+    let packed = complete && before.contains(&images) && fs::hard_link(out.join(IMAGES), dir.join(IMAGES)).is_ok();
+    if !packed {
+        pack_images(options, &package, &dir.join(IMAGES))?;
+    }
+    fs::write(dir.join(IMAGES_LIST), images::list())?;
     fs::write(dir.join(MARKER), &marker)?;
     fs::write(dir.join(SUMS), sums(dir)?)?;
     if out.exists() {
@@ -95,24 +114,50 @@ pub(crate) fn build(options: &ReleaseOptions) -> anyhow::Result<Utf8PathBuf> {
     Ok(out)
 }
 
+fn pack_images(options: &ReleaseOptions, package: &Utf8Path, target: &Utf8Path) -> anyhow::Result<()> {
+    let began = std::time::Instant::now();
+    let scratch = tempfile::tempdir()?;
+    let scratch = Utf8Path::from_path(scratch.path()).context("the path is not UTF-8")?;
+    let (control_plane, node, charts) = (&options.components, options.node.as_ref(), &package.join("charts"));
+    images::write(&images::Sources { control_plane, node, charts }, target, scratch)?;
+    if node.is_some() {
+        let size = fs::metadata(target)?.len() / 1_000_000;
+        eprintln!("    packed {IMAGES}: {size} MB, {:.1} s", began.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
+
+/// What the images archive is made of, as one digest.
+fn images_inputs(package: &Utf8Path, options: &ReleaseOptions) -> anyhow::Result<String> {
+    let mut inputs = format!("layout {LAYOUT}\ncomponents {}\n", options.components.dir);
+    let node = options.node.iter().flat_map(|node| &node.files);
+    for file in options.components.files.iter().chain(node) {
+        inputs.push_str(&format!("{} {}\n", file.name, file.sha256));
+    }
+    if options.node.is_some() {
+        for (name, path, _) in files_in(package, "charts", 0o644)? {
+            inputs.push_str(&format!("{name} {}\n", digest_of(&path)?.0));
+        }
+    }
+    Ok(format!("sha256:{}", hex::encode(digest(&SHA256, inputs.as_bytes()))))
+}
+
 fn target_dir(root: &Utf8Path) -> Utf8PathBuf {
     std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), |dir| root.join(dir))
 }
 
 /// What the release is and what it was made of; two releases of the same inputs have the same marker.
-fn marker(program: &Utf8Path, package: &Utf8Path, components: &ComponentsDir) -> anyhow::Result<String> {
-    let mut inputs = format!("layout {LAYOUT}\nrke2 {}\ncomponents {}\n", digest_of(program)?.0, components.dir);
+fn marker(program: &Utf8Path, package: &Utf8Path, images: &str) -> anyhow::Result<String> {
+    let mut inputs = format!("layout {LAYOUT}\nrke2 {}\nimages {images}\n", digest_of(program)?.0);
     for (name, path, mode) in package_files(package)? {
         inputs.push_str(&format!("{name} {mode:o} {}\n", digest_of(&path)?.0));
-    }
-    for file in &components.files {
-        inputs.push_str(&format!("{} {}\n", file.name, file.sha256));
     }
     let marker = json!({
         "stand_in": true,
         "for": "rke2",
         "version": VERSION,
         "inputs": format!("sha256:{}", hex::encode(digest(&SHA256, inputs.as_bytes()))),
+        "images": images,
     });
     Ok(format!("{}\n", serde_json::to_string_pretty(&marker)?))
 }
@@ -121,10 +166,17 @@ fn marker(program: &Utf8Path, package: &Utf8Path, components: &ComponentsDir) ->
 fn package_files(package: &Utf8Path) -> anyhow::Result<Vec<(String, Utf8PathBuf, u32)>> {
     let mut files = Vec::new();
     for (folder, mode) in [("bin", 0o755), ("lib/systemd/system", 0o644), ("share/rke2", 0o644)] {
-        for entry in package.join(folder).read_dir_utf8().with_context(|| package.join(folder).to_string())? {
-            let entry = entry?;
-            files.push((format!("{folder}/{}", entry.file_name()), entry.path().to_owned(), mode));
-        }
+        files.extend(files_in(package, folder, mode)?);
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn files_in(package: &Utf8Path, folder: &str, mode: u32) -> anyhow::Result<Vec<(String, Utf8PathBuf, u32)>> {
+    let mut files = Vec::new();
+    for entry in package.join(folder).read_dir_utf8().with_context(|| package.join(folder).to_string())? {
+        let entry = entry?;
+        files.push((format!("{folder}/{}", entry.file_name()), entry.path().to_owned(), mode));
     }
     files.sort();
     Ok(files)
@@ -138,39 +190,10 @@ fn tarball(program: &Utf8Path, package: &Utf8Path) -> anyhow::Result<Vec<u8>> {
     let gzip = flate2::GzBuilder::new().mtime(0).write(Vec::new(), flate2::Compression::fast());
     let mut tar = tar::Builder::new(gzip);
     for (name, path, mode) in files {
-        append(&mut tar, &name, mode, &fs::read(&path)?)?;
+        let content = fs::read(&path)?;
+        tar.append_data(&mut layer::header(mode, content.len() as u64), &name, content.as_slice())?;
     }
     Ok(tar.into_inner()?.finish()?)
-}
-
-fn images(components: &ComponentsDir) -> anyhow::Result<Vec<u8>> {
-    let entries: Vec<_> = components
-        .files
-        .iter()
-        .map(|file| json!({ "name": file.name, "sha256": file.sha256, "size": file.size, "path": components.program(&file.name) }))
-        .collect();
-    let list = serde_json::to_vec_pretty(&json!({ "version": VERSION, "components": entries }))?;
-    let mut tar = tar::Builder::new(zstd::Encoder::new(Vec::new(), 3)?);
-    append(&mut tar, "components.json", 0o644, &list)?;
-    Ok(tar.into_inner()?.finish()?)
-}
-
-fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, mode: u32, content: &[u8]) -> anyhow::Result<()> {
-    let mut header = tar::Header::new_gnu();
-    header.set_size(content.len() as u64);
-    header.set_mode(mode);
-    header.set_mtime(0);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_entry_type(tar::EntryType::Regular);
-    Ok(tar.append_data(&mut header, name, content)?)
-}
-
-fn images_list() -> String {
-    let tag = VERSION.replace('+', "-");
-    let names = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
-    let lines: Vec<String> = names.iter().map(|name| format!("docker.io/stand-in/{name}:{tag}\n")).collect();
-    lines.concat()
 }
 
 fn sums(dir: &Utf8Path) -> anyhow::Result<String> {

@@ -24,9 +24,18 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 pub(crate) fn build_programs(profile: &str) -> anyhow::Result<PathBuf> {
     let arguments = ["build", "--quiet", "--workspace", "--bins", "--all-features", "--locked", "--profile", profile];
     run("building gpuaas, gpuaas-agent and the stand-in", &mut cargo(&arguments))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir));
     // Cargo's own exception: the profile `dev` builds into `debug`.
-    Ok(target.join(if profile == "dev" { "debug" } else { profile }))
+    Ok(target().join(if profile == "dev" { "debug" } else { profile }))
+}
+
+/// This program, as long as it runs: cargo may have put another where it was started from.
+pub(crate) fn own_program() -> String {
+    format!("/proc/{}/exe", std::process::id())
+}
+
+/// Where cargo builds into.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
 /// Runs `command` under the heading `what`, its output going where ours goes; tells the seconds it took.

@@ -1,11 +1,14 @@
 //! Tools that the checks need and that no toolchain brings, built once into the user's cache.
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf, process::Command};
 
 use anyhow::Context;
+use aws_lc_rs::digest::{SHA256, digest};
+use camino::Utf8PathBuf;
 
 use crate::shell;
 
+const DEB_VERSION: &str = "3.8.0";
 const DENY_VERSION: &str = "0.20.2";
 const MUTANTS_VERSION: &str = "27.1.0";
 
@@ -34,23 +37,54 @@ pub(crate) fn deny() -> anyhow::Result<()> {
 }
 
 fn cargo_deny() -> anyhow::Result<PathBuf> {
-    installed("cargo-deny", DENY_VERSION)
+    installed("cargo-deny", DENY_VERSION, &[])
 }
 
 /// Changes code in small ways and says which changes no test notices.
 pub(crate) fn cargo_mutants() -> anyhow::Result<PathBuf> {
-    installed("cargo-mutants", MUTANTS_VERSION)
+    installed("cargo-mutants", MUTANTS_VERSION, &[])
+}
+
+/// Makes Debian packages. Without its own compression: the system's is as good, and nothing of C is compiled for it.
+pub(crate) fn cargo_deb() -> anyhow::Result<PathBuf> {
+    installed("cargo-deb", DEB_VERSION, &["--no-default-features"])
+}
+
+/// A private Python environment of pinned packages, made once into the cache. Needs `python3` with its venv module, and PyPI the first time.
+pub(crate) fn python_environment(name: &str, requirements: &str) -> anyhow::Result<Utf8PathBuf> {
+    let recipe = hex::encode(digest(&SHA256, requirements.as_bytes()));
+    let home = cache()?.join(format!("tools/{name}-{}", &recipe[..16]));
+    let home = Utf8PathBuf::from_path_buf(home).ok().context("the cache folder's path is no text")?;
+    let whole = home.join("whole");
+    // An environment cannot be moved; the mark says that it was finished.
+    if whole.is_file() {
+        return Ok(home);
+    }
+    fs::create_dir_all(&home).with_context(|| home.to_string())?;
+    let lock = fs::File::create(home.with_extension("lock"))?;
+    lock.lock()?;
+    if whole.is_file() {
+        return Ok(home);
+    }
+    let venv = ["-m", "venv", "--clear", home.as_str()];
+    shell::run(&format!("an environment for {name} (first time only)"), Command::new("python3").args(venv))?;
+    let file = home.join("requirements.txt");
+    fs::write(&file, requirements)?;
+    let install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r", file.as_str()];
+    shell::run(&format!("installing {name} (first time only)"), Command::new(home.join("bin/pip")).args(install))?;
+    fs::write(&whole, "")?;
+    Ok(home)
 }
 
 /// A program of the package registry, built into the cache unless it is there.
-fn installed(program: &str, version: &str) -> anyhow::Result<PathBuf> {
+fn installed(program: &str, version: &str, features: &[&str]) -> anyhow::Result<PathBuf> {
     let home = cache()?.join(format!("tools/{program}-{version}"));
     let binary = home.join("bin").join(program);
     if !binary.is_file() {
         let root = home.to_str().context("the cache folder's path is no text")?;
         // Unoptimised: what takes time is what it runs, and optimising it takes minutes.
         let install = ["install", "--locked", "--quiet", "--debug", "--root", root, "--version", version, program];
-        shell::run(&format!("building {program} (first time only)"), &mut shell::cargo(&install))?;
+        shell::run(&format!("building {program} (first time only)"), shell::cargo(&install).args(features))?;
     }
     Ok(binary)
 }

@@ -1,5 +1,7 @@
 //! The closed catalog: one line per task type. What is not here is refused.
 
+use std::ops::RangeInclusive;
+
 use futures::future::BoxFuture;
 use gpuaas_model::{Code, TaskType};
 use gpuaas_wire::task::{TaskFailure, TaskSpec, TaskSupport};
@@ -12,7 +14,8 @@ type Run = Box<dyn Fn(Value, Context) -> BoxFuture<'static, Result<Value, TaskFa
 /// One task type that this agent executes.
 pub(crate) struct Entry {
     pub(crate) task_type: TaskType,
-    pub(crate) schema: u32,
+    /// Versions of its parameters that it takes.
+    pub(crate) schemas: RangeInclusive<u32>,
     /// Tasks that change the node run one at a time.
     pub(crate) mutates: bool,
     pub(crate) accepts: fn(&Value) -> Result<(), serde_json::Error>,
@@ -26,6 +29,7 @@ pub(crate) fn catalog() -> Vec<Entry> {
         entry(false, handlers::inspect::run),
         entry(false, handlers::preflight::run),
         entry(false, handlers::residue::run),
+        entry(true, handlers::fix::run),
         entry(true, handlers::artifact_fetch::run),
         entry(true, handlers::rke2_install::run),
         entry(true, handlers::rke2_configure::run),
@@ -39,7 +43,8 @@ pub(crate) fn catalog() -> Vec<Entry> {
 
 /// The catalog as the hello tells it.
 pub(crate) fn support(catalog: &[Entry]) -> Vec<TaskSupport> {
-    let line = |entry: &Entry| TaskSupport { task: entry.task_type.to_string(), schemas: vec![entry.schema] };
+    let line =
+        |entry: &Entry| TaskSupport { task: entry.task_type.to_string(), schemas: entry.schemas.clone().collect() };
     catalog.iter().map(line).collect()
 }
 
@@ -59,5 +64,5 @@ where
         })
     };
     let accepts = |params: &Value| serde_json::from_value::<T>(params.clone()).map(|_| ());
-    Entry { task_type: T::TYPE, schema: T::SCHEMA, mutates, accepts, run: Box::new(run) }
+    Entry { task_type: T::TYPE, schemas: T::OLDEST..=T::SCHEMA, mutates, accepts, run: Box::new(run) }
 }

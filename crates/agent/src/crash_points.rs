@@ -27,7 +27,8 @@ mod watched {
     use futures::stream::BoxStream;
     use gpuaas_crash_points::{Point, reach};
     use gpuaas_host::{
-        Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Process, UnitStatus,
+        Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Listener, Process,
+        UnitStatus, survey::Tree,
     };
     use gpuaas_model::TaskType;
     use tokio::io::{AsyncRead, AsyncWrite};
@@ -98,6 +99,12 @@ mod watched {
         async fn enable(&self, unit: &str) -> Result<Changed, HostError> {
             self.changed(self.host.enable(unit).await)
         }
+        async fn disable(&self, unit: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.disable(unit).await)
+        }
+        async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.reset_failed(unit).await)
+        }
         async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError> {
             self.host.unit(unit).await
         }
@@ -121,11 +128,29 @@ mod watched {
         async fn listening(&self, ports: &[u16]) -> Result<Vec<u16>, HostError> {
             self.host.listening(ports).await
         }
+        async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
+            self.host.listeners().await
+        }
         async fn processes(&self, prefixes: &[String]) -> Result<Vec<Process>, HostError> {
             self.host.processes(prefixes).await
         }
         async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError> {
             self.host.mounts(prefixes).await
+        }
+        async fn links(&self) -> Result<Vec<String>, HostError> {
+            self.host.links().await
+        }
+        fn tree(&self) -> Tree {
+            self.host.tree()
+        }
+        async fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.set_sysctl(name, value).await)
+        }
+        async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
+            self.changed(self.host.load_module(name).await)
+        }
+        async fn firewall_rules(&self, words: &[String]) -> Result<Option<Vec<String>>, HostError> {
+            self.host.firewall_rules(words).await
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use backon::BackoffBuilder;
-use gpuaas_host::{Host, notify_ready};
+use gpuaas_host::{Host, notify_ready, notify_status};
 use gpuaas_trust::{ALPN_NODE, SignedKeySet, node_client_config};
 use gpuaas_wire::session::ConnectionKind;
 use hyper::service::service_fn;
@@ -38,6 +38,8 @@ const GOOD_AFTER: Duration = Duration::from_secs(5);
 const BEAT_EVERY: Duration = Duration::from_secs(10);
 /// An unanswered beat ends the connection after this long.
 const BEAT_TIMEOUT: Duration = Duration::from_secs(5);
+/// An agent that serves is up, whether or not anybody is there to be served: a machine's boot does not wait longer for a control plane.
+const UP_WITHOUT_CONNECTION_AFTER: Duration = Duration::from_secs(20);
 
 /// Dials on behalf of one run of the agent.
 pub(crate) struct Dialer {
@@ -63,8 +65,16 @@ pub(crate) async fn run(host: Arc<dyn Host>, state: State) -> Result<(), AgentEr
     tokio::select! {
         () = dialer.clone().keep_control(runner) => Ok(()),
         () = renew::keep(dialer, fetch) => Ok(()),
+        () = be_up_in_time() => Ok(()),
         _ = terminate.recv() => Ok(()),
     }
+}
+
+/// Says at last that the agent is up. The init that was told before takes no notice.
+async fn be_up_in_time() {
+    tokio::time::sleep(UP_WITHOUT_CONNECTION_AFTER).await;
+    let _ = notify_ready();
+    std::future::pending().await
 }
 
 impl Dialer {
@@ -77,10 +87,17 @@ impl Dialer {
                 waits = backoff();
             }
             let wait = waits.next().unwrap_or(RECONNECT_CAP);
-            match ended {
-                Ok(()) => tracing::info!("the control connection ended; dialling again"),
-                Err(error) => tracing::warn!(%error, wait_ms = wait.as_millis(), "no control connection"),
-            }
+            let status = match ended {
+                Ok(()) => {
+                    tracing::info!("the control connection ended; dialling again");
+                    "not connected; dialling again".to_owned()
+                }
+                Err(error) => {
+                    tracing::warn!(%error, wait_ms = wait.as_millis(), "no control connection");
+                    format!("not connected: {error}")
+                }
+            };
+            let _ = notify_status(&status);
             tokio::time::sleep(wait).await;
         }
     }
@@ -89,8 +106,6 @@ impl Dialer {
     async fn control(self: &Arc<Self>, runner: Arc<Runner>, began: tokio::time::Instant) -> Result<(), AgentError> {
         let (channel, stream) = self.endpoints.connect(&self.tls().await?).await?;
         tracing::info!(%channel, "connected");
-        // Not every init wants to know.
-        let _ = notify_ready();
         let ended = self.serve(runner, ConnectionKind::Control, channel.clone(), stream).await;
         if began.elapsed() <= GOOD_AFTER {
             // It takes connections and does not keep them: another may.

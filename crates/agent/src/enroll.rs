@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use camino::Utf8Path;
 use gpuaas_host::Host;
+use gpuaas_model::Code;
 use gpuaas_trust::{EnrollmentString, NodeKey, pinned_client_config, sha256_hex};
 use gpuaas_wire::session::{BODY_BYTES_MAX, EnrollRequest, EnrollResponse};
-use http::{Method, Request, header};
+use http::{Method, Request, StatusCode, header};
 use http_body_util::Full;
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
@@ -17,28 +18,59 @@ use crate::{
     http_client::{connect, request_once},
     options::Options,
     state::{self, Identity, State},
+    version,
 };
 
 /// Longest enrollment string that is read.
 const STRING_BYTES_MAX: u64 = 16 * 1_024;
 const ENROLL_PATH: &str = "/api/v1/enroll";
+/// Where a URL without a port leads.
+const HTTPS_PORT: u16 = 443;
 
-/// The identity that is kept, or a new one for the enrollment string at hand.
-pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<State, AgentError> {
-    let string = match std::env::var("GPUAAS_ENROLL") {
-        Ok(string) => Some(string),
+/// An identity, and whether it was made just now.
+pub(crate) struct Redeemed {
+    pub(crate) state: State,
+    pub(crate) is_new: bool,
+}
+
+/// The identity that is kept, or a new one for the enrollment string at hand. A string that was redeemed here is not redeemed again.
+pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<Redeemed, AgentError> {
+    let text = match std::env::var("GPUAAS_ENROLL") {
+        Ok(text) => Some(text),
         Err(_) => from_file(host, &options.enroll_file).await?,
     };
     let kept = state::load(host).await?;
-    match (string, kept) {
-        (None, Some(kept)) => Ok(kept),
-        (None, None) => Err(AgentError::NotEnrolled(options.enroll_file.to_string())),
-        (Some(string), kept) => {
-            let state = enroll(host, &EnrollmentString::decode(&string)?, kept).await?;
-            host.remove(&options.enroll_file).await?;
-            Ok(state)
+    let Some(text) = text else {
+        let state = kept.ok_or_else(|| AgentError::NotEnrolled(options.enroll_file.to_string()))?;
+        return Ok(Redeemed { state, is_new: false });
+    };
+    let (string, sha256) = (EnrollmentString::decode(&text)?, sha256_hex(text.trim().as_bytes()));
+    let redeemed = match kept {
+        Some(state) if state.identity.enrolled_by.as_deref() == Some(&sha256) => Redeemed { state, is_new: false },
+        Some(state) if !is_of(&string, &state.identity) => {
+            return Err(AgentError::AlreadyEnrolled(state.identity.described()));
         }
-    }
+        kept => Redeemed { state: enroll(host, &string, sha256, kept).await?, is_new: true },
+    };
+    host.remove(&options.enroll_file).await?;
+    Ok(redeemed)
+}
+
+/// The identity to serve with. A string that does not bring this machine in ends an agent that has none, and keeps no node away that has one.
+pub(crate) async fn identity_to_serve(host: &Arc<dyn Host>, options: &Options) -> Result<State, AgentError> {
+    let refused = match identity(host, options).await {
+        Ok(redeemed) => return Ok(redeemed.state),
+        Err(error) if error.is_of_the_string() => error,
+        Err(error) => return Err(error),
+    };
+    let Some(kept) = state::load(host).await? else { return Err(refused) };
+    tracing::warn!(error = %refused, node = %kept.identity.node, "the enrollment string is of no use here; going on as before");
+    Ok(kept)
+}
+
+/// Whether the string is for the node that this machine is already.
+fn is_of(string: &EnrollmentString, identity: &Identity) -> bool {
+    string.node == identity.node && string.control_plane == identity.control_plane
 }
 
 async fn from_file(host: &Arc<dyn Host>, path: &Utf8Path) -> Result<Option<String>, AgentError> {
@@ -46,7 +78,12 @@ async fn from_file(host: &Arc<dyn Host>, path: &Utf8Path) -> Result<Option<Strin
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-async fn enroll(host: &Arc<dyn Host>, string: &EnrollmentString, kept: Option<State>) -> Result<State, AgentError> {
+async fn enroll(
+    host: &Arc<dyn Host>,
+    string: &EnrollmentString,
+    sha256: String,
+    kept: Option<State>,
+) -> Result<State, AgentError> {
     // A key that was made for an enrollment whose answer got lost is used again.
     let key = match kept {
         Some(kept) => kept.key,
@@ -58,18 +95,18 @@ async fn enroll(host: &Arc<dyn Host>, string: &EnrollmentString, kept: Option<St
         token: string.token.expose().to_owned(),
         csr: key.request_pem().map_err(|error| AgentError::State(error.to_string()))?,
         machine_id: host.facts().await?.machine_id,
-        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        agent_version: version::version().to_owned(),
         clock: Some(now()),
     };
     let response = post(string, &request).await?;
-    let identity = checked(string, response)?;
+    let identity = Identity { enrolled_by: Some(sha256), ..checked(string, response)? };
     state::keep(host, &identity).await?;
     tracing::info!(node = %identity.node, "enrolled");
     Ok(State { identity, key })
 }
 
 async fn post(string: &EnrollmentString, request: &EnrollRequest) -> Result<EnrollResponse, AgentError> {
-    let address = string.url.strip_prefix("https://").unwrap_or(&string.url).trim_end_matches('/');
+    let address = &address(&string.url);
     let mut tls =
         pinned_client_config(&string.ca_sha256).map_err(|error| AgentError::Unreachable(error.to_string()))?;
     tls.time_provider = Arc::new(NodeTime);
@@ -84,19 +121,30 @@ async fn post(string: &EnrollmentString, request: &EnrollRequest) -> Result<Enro
         .map_err(|error| AgentError::State(error.to_string()))?;
     let (status, body) = request_once(stream, http, BODY_BYTES_MAX).await?;
     if !status.is_success() {
-        return Err(AgentError::Refused(format!("{status}: {}", problem(&body))));
+        return Err(refusal(status, &body));
     }
     serde_json::from_slice(&body).map_err(|error| AgentError::Refused(format!("its answer makes no sense: {error}")))
 }
 
-/// The sentences of a problem document, or the start of whatever else came back.
-fn problem(body: &[u8]) -> String {
+/// `host:port` of a URL.
+fn address(url: &str) -> String {
+    let authority = url.strip_prefix("https://").unwrap_or(url).trim_end_matches('/');
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if has_port { authority.to_owned() } else { format!("{authority}:{HTTPS_PORT}") }
+}
+
+/// What a problem document says, or the start of whatever else came back.
+fn refusal(status: StatusCode, body: &[u8]) -> AgentError {
     let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |name: &str| value.get(name).and_then(serde_json::Value::as_str);
-    match (text("detail"), text("next")) {
-        (Some(detail), Some(next)) => format!("{detail} ({}); {next}", text("code").unwrap_or_default()),
-        (Some(detail), None) => detail.to_owned(),
-        _ => String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned(),
+    let code = text("code").and_then(|code| code.parse::<Code>().ok());
+    match (text("detail"), code) {
+        (Some(detail), Some(code)) => AgentError::EnrollmentRefused {
+            code,
+            detail: detail.to_owned(),
+            next: text("next").unwrap_or_default().to_owned(),
+        },
+        _ => AgentError::Refused(format!("{status}: {}", String::from_utf8_lossy(&body[..body.len().min(200)]))),
     }
 }
 
@@ -119,5 +167,25 @@ fn checked(string: &EnrollmentString, response: EnrollResponse) -> Result<Identi
         authority: response.authority,
         certificate: response.certificate,
         key_set,
+        name: Some(string.name.clone()),
+        url: Some(string.url.clone()),
+        enrolled_by: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn a_url_leads_to_its_port_or_to_that_of_https() {
+        for (url, leads_to) in [
+            ("https://cp.example:7443", "cp.example:7443"),
+            ("https://cp.example/", "cp.example:443"),
+            ("https://[::1]:7443", "[::1]:7443"),
+            ("https://[::1]", "[::1]:443"),
+        ] {
+            assert_eq!(address(url), leads_to);
+        }
+    }
 }

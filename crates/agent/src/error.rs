@@ -1,20 +1,31 @@
 //! Why the agent ends.
 
 use gpuaas_host::HostError;
-use gpuaas_model::Code;
+use gpuaas_model::{Code, ExitStatus, InstallFault};
+use gpuaas_trust::EnrollmentError;
 
 /// Why the agent ends.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Neither a sandbox nor a supported machine.
-    #[error("this is no sandbox node, and this version runs on nothing else")]
-    NoHost,
     /// Not enrolled and no string at hand.
     #[error("this node is not enrolled: put an enrollment string into {0}")]
     NotEnrolled(String),
+    /// Enrolled as another node, or by another control plane.
+    #[error("this machine is enrolled already, as {0}")]
+    AlreadyEnrolled(String),
     /// The string is none.
     #[error(transparent)]
-    Enrollment(#[from] gpuaas_trust::EnrollmentError),
+    Enrollment(#[from] EnrollmentError),
+    /// The control plane refused to enroll this node.
+    #[error("the control plane refused: {detail} ({code}); {next}")]
+    EnrollmentRefused {
+        /// The stable code.
+        code: Code,
+        /// What is wrong.
+        detail: String,
+        /// What to do.
+        next: String,
+    },
     /// The control plane said no.
     #[error("the control plane refused: {0}")]
     Refused(String),
@@ -41,18 +52,131 @@ pub enum AgentError {
 }
 
 impl AgentError {
+    /// What went wrong as the command line says it: in one sentence with its code, what to do next, and where to read on.
+    pub fn explained(&self) -> String {
+        let (code, next) = (self.name(), self.next());
+        let what = match self {
+            Self::EnrollmentRefused { detail, .. } => detail.clone(),
+            other => other.to_string(),
+        };
+        let code_said = if what.contains(code) { String::new() } else { format!(" ({code})") };
+        format!("error: {what}{code_said}\n  {next}\n  see docs/errors/{code}.md · exit status {}", self.exit() as u8)
+    }
+
+    /// The exit status of an agent that ends with it.
+    pub fn exit(&self) -> ExitStatus {
+        match self {
+            Self::EnrollmentRefused { code, .. } => code.exit(),
+            Self::Skewed { .. } => Code::ClockSkewed.exit(),
+            Self::Unreachable(_) => Code::ServerUnreachable.exit(),
+            _ => self.fault().map_or_else(|| self.code().exit(), InstallFault::exit),
+        }
+    }
+
+    /// Whether the enrollment string at hand is of no use on this machine, now and later.
+    pub(crate) fn is_of_the_string(&self) -> bool {
+        use Code::{EnrollmentExpired, EnrollmentForeign, EnrollmentInvalid, EnrollmentUsed};
+        match self {
+            Self::AlreadyEnrolled(_) | Self::Enrollment(_) => true,
+            Self::EnrollmentRefused { code, .. } => {
+                matches!(code, EnrollmentUsed | EnrollmentExpired | EnrollmentForeign | EnrollmentInvalid)
+            }
+            Self::NotEnrolled(_)
+            | Self::Refused(_)
+            | Self::Unreachable(_)
+            | Self::Skewed { .. }
+            | Self::Host(_)
+            | Self::State(_) => false,
+        }
+    }
+
+    fn fault(&self) -> Option<InstallFault> {
+        Some(match self {
+            Self::Host(HostError::NotBooted(_)) => InstallFault::NoSystemd,
+            Self::NotEnrolled(_) => InstallFault::NotEnrolled,
+            Self::AlreadyEnrolled(_) => InstallFault::AlreadyEnrolled,
+            Self::Enrollment(EnrollmentError::Foreign) => InstallFault::StringUnknown,
+            Self::Enrollment(EnrollmentError::Version) => InstallFault::StringVersion,
+            Self::Enrollment(EnrollmentError::Damaged) => InstallFault::StringDamaged,
+            _ => return None,
+        })
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::EnrollmentRefused { code, .. } => code.as_str(),
+            Self::Skewed { .. } => Code::ClockSkewed.as_str(),
+            Self::Unreachable(_) => Code::ServerUnreachable.as_str(),
+            other => other.fault().map_or_else(|| other.code().as_str(), InstallFault::as_str),
+        }
+    }
+
+    fn next(&self) -> String {
+        let next = match self {
+            Self::EnrollmentRefused { next, .. } => return next.clone(),
+            Self::Host(HostError::NotBooted(_)) => "bring in a machine that was booted with systemd",
+            Self::NotEnrolled(_) => "run the line that gpuaas node register or gpuaas node enroll prints",
+            Self::AlreadyEnrolled(_) => {
+                "if it is to become another node, remove the agent first: install.sh --uninstall"
+            }
+            Self::Enrollment(_) => {
+                "copy the whole line that gpuaas node register printed, or print a new one: gpuaas node enroll"
+            }
+            Self::Skewed { .. } => {
+                "set the node's clock, for example by NTP; the same string then works for as long as it is valid"
+            }
+            Self::Unreachable(_) => {
+                "see whether the control plane can be reached from here, then run the same line again"
+            }
+            Self::Host(error) if error.is_full() => "make room on this machine, then run the same line again",
+            Self::Refused(_) | Self::Host(_) | Self::State(_) => "see the agent's journal: journalctl -u gpuaas-agent",
+        };
+        next.to_owned()
+    }
+
     /// The stable code of a task that is refused for it.
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Host(error) if error.is_full() => Code::DiskFull,
-            Self::NoHost
-            | Self::NotEnrolled(_)
+            Self::NotEnrolled(_)
+            | Self::AlreadyEnrolled(_)
+            | Self::EnrollmentRefused { .. }
             | Self::Enrollment(_)
             | Self::Refused(_)
             | Self::Unreachable(_)
             | Self::Skewed { .. }
             | Self::Host(_)
             | Self::State(_) => Code::HostFailed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_its_code_is_what_to_do_and_with_what_it_ends() {
+        let used = AgentError::EnrollmentRefused {
+            code: Code::EnrollmentUsed,
+            detail: "this enrollment token was used before".to_owned(),
+            next: "issue a new one: gpuaas node enroll".to_owned(),
+        };
+        assert_eq!(
+            used.explained(),
+            "error: this enrollment token was used before (enrollment_used)\n  issue a new one: gpuaas node enroll\n  \
+             see docs/errors/enrollment_used.md · exit status 4"
+        );
+        let skewed = AgentError::Skewed { seconds: 3_600, way: "behind" };
+        assert_eq!(skewed.explained().matches("clock_skewed").count(), 2, "{}", skewed.explained());
+        for (error, code, status) in [
+            (AgentError::from(EnrollmentError::Damaged), "install_string_damaged", 4),
+            (AgentError::AlreadyEnrolled("gpu-07".to_owned()), "install_already_enrolled", 5),
+            (AgentError::Unreachable("x".to_owned()), "server_unreachable", 7),
+            (AgentError::State("x".to_owned()), "host_failed", 1),
+        ] {
+            let said = error.explained();
+            assert!(said.contains(&format!("docs/errors/{code}.md · exit status {status}")), "{said}");
         }
     }
 }

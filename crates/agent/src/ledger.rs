@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use camino::Utf8PathBuf;
 use gpuaas_host::{FileSpec, Host, HostError};
-use gpuaas_model::{TaskId, Timestamp};
+use gpuaas_model::{StepId, TaskId, Timestamp};
+use gpuaas_trust::TaskStatement;
 use gpuaas_wire::task::TaskOutcome;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -33,11 +34,32 @@ pub(crate) enum Entry {
 #[serde(tag = "line", rename_all = "snake_case")]
 enum Line {
     /// About to run.
-    Begin { task: TaskId, fence: u64, expires_at: Timestamp },
+    Begin {
+        task: TaskId,
+        fence: u64,
+        expires_at: Timestamp,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attempt: Option<Attempt>,
+    },
     /// How it ended.
     End { task: TaskId, outcome: TaskOutcome },
     /// The highest fence of tasks that are forgotten.
     Fence { fence: u64 },
+}
+
+/// Which attempt of a step a task is.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Attempt {
+    step: StepId,
+    number: u32,
+}
+
+/// A task that is kept.
+struct Known {
+    expires_at: Timestamp,
+    fence: u64,
+    attempt: Option<Attempt>,
+    entry: Entry,
 }
 
 /// The ledger.
@@ -45,7 +67,7 @@ pub(crate) struct Ledger {
     host: Arc<dyn Host>,
     path: Utf8PathBuf,
     file: Box<dyn AsyncWrite + Send + Unpin>,
-    entries: BTreeMap<TaskId, (Timestamp, u64, Entry)>,
+    entries: BTreeMap<TaskId, Known>,
     fence: u64,
     lines: usize,
     /// A line may have been written in part: the file is written anew before anything is added.
@@ -82,17 +104,15 @@ impl Ledger {
                 Err(error) => return Err(AgentError::State(format!("line {number} of {}: {error}", self.path))),
             }
         }
-        for (_, _, entry) in self.entries.values_mut() {
-            if *entry == Entry::Begun {
-                *entry = Entry::Interrupted;
-            }
+        for known in self.entries.values_mut().filter(|known| known.entry == Entry::Begun) {
+            known.entry = Entry::Interrupted;
         }
         Ok(())
     }
 
     /// What is known of a task.
     pub(crate) fn entry(&self, task: TaskId) -> Option<&Entry> {
-        self.entries.get(&task).map(|(_, _, entry)| entry)
+        self.entries.get(&task).map(|known| &known.entry)
     }
 
     /// The highest fence ever accepted.
@@ -100,22 +120,24 @@ impl Ledger {
         self.fence
     }
 
+    /// The highest attempt of a step among the tasks that are kept, 0 if there is none. Older ones that are forgotten have expired.
+    pub(crate) fn attempt(&self, step: StepId) -> u32 {
+        let attempts = self.entries.values().filter_map(|known| known.attempt);
+        attempts.filter(|attempt| attempt.step == step).map(|attempt| attempt.number).max().unwrap_or(0)
+    }
+
     /// The tasks that have ended, in the order of their ids.
     #[cfg(test)]
     pub(crate) fn ended(&self) -> Vec<TaskId> {
-        let ended = |(_, _, entry): &(Timestamp, u64, Entry)| matches!(entry, Entry::Ended(_));
+        let ended = |known: &Known| matches!(known.entry, Entry::Ended(_));
         self.entries.iter().filter(|(_, known)| ended(known)).map(|(task, _)| *task).collect()
     }
 
     /// Writes that a task is about to run. Durable when this returns.
-    pub(crate) async fn begin(
-        &mut self,
-        task: TaskId,
-        fence: u64,
-        expires_at: Timestamp,
-        now: Timestamp,
-    ) -> Result<(), AgentError> {
-        self.append(Line::Begin { task, fence, expires_at }, now).await
+    pub(crate) async fn begin(&mut self, statement: &TaskStatement, now: Timestamp) -> Result<(), AgentError> {
+        let &TaskStatement { task, fence, expires_at, step, attempt: number, .. } = statement;
+        let attempt = step.map(|step| Attempt { step, number });
+        self.append(Line::Begin { task, fence, expires_at, attempt }, now).await
     }
 
     /// Writes how a task ended. Durable when this returns; what could not be written is known to this run, and written with the next line.
@@ -150,13 +172,13 @@ impl Ledger {
     fn take(&mut self, line: Line) {
         self.lines += 1;
         match line {
-            Line::Begin { task, fence, expires_at } => {
+            Line::Begin { task, fence, expires_at, attempt } => {
                 self.fence = self.fence.max(fence);
-                self.entries.insert(task, (expires_at, fence, Entry::Begun));
+                self.entries.insert(task, Known { expires_at, fence, attempt, entry: Entry::Begun });
             }
             Line::End { task, outcome } => {
-                if let Some((_, _, entry)) = self.entries.get_mut(&task) {
-                    *entry = Entry::Ended(outcome);
+                if let Some(known) = self.entries.get_mut(&task) {
+                    known.entry = Entry::Ended(outcome);
                 }
             }
             Line::Fence { fence } => self.fence = self.fence.max(fence),
@@ -166,14 +188,15 @@ impl Ledger {
     /// Forgets the oldest tasks whose envelopes have expired: a replay of them is refused for its age.
     async fn compact(&mut self, now: Timestamp) -> Result<(), AgentError> {
         let mut excess = self.entries.len().saturating_sub(TASKS_KEPT);
-        self.entries.retain(|_, (expires_at, _, entry)| {
-            let forget = excess > 0 && *expires_at < now && *entry != Entry::Begun;
+        self.entries.retain(|_, known| {
+            let forget = excess > 0 && known.expires_at < now && known.entry != Entry::Begun;
             excess -= usize::from(forget);
             !forget
         });
         let mut lines = vec![Line::Fence { fence: self.fence }];
-        for (task, (expires_at, fence, entry)) in &self.entries {
-            lines.push(Line::Begin { task: *task, fence: *fence, expires_at: *expires_at });
+        for (task, known) in &self.entries {
+            let &Known { expires_at, fence, attempt, ref entry } = known;
+            lines.push(Line::Begin { task: *task, fence, expires_at, attempt });
             if let Entry::Ended(outcome) = entry {
                 lines.push(Line::End { task: *task, outcome: outcome.clone() });
             }

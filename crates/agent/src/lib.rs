@@ -26,21 +26,45 @@ mod service;
 pub mod simulation;
 mod state;
 mod tunnel;
+mod version;
 
 pub use error::AgentError;
-pub use options::Options;
+pub use options::{Options, Verb};
 
 use std::sync::Arc;
 
 use gpuaas_host::{
     Host,
     sandbox::{SandboxEnvironment, SandboxHost},
+    systemd::SystemdHost,
 };
 
-/// Enrolls if need be, then serves the control plane until it is told to end.
+/// Enrolls if need be, then serves the control plane until it is told to end; or does what the options say instead.
 pub async fn run(options: Options) -> Result<(), AgentError> {
-    let environment = SandboxEnvironment::from_process()?.ok_or(AgentError::NoHost)?;
-    let host: Arc<dyn Host> = Arc::new(SandboxHost::new(environment));
-    let state = enroll::identity(&host, &options).await?;
-    dial::run(host, state).await
+    let host = host().await?;
+    match options.verb {
+        None => dial::run(host.clone(), enroll::identity_to_serve(&host, &options).await?).await,
+        Some(Verb::Enroll) => {
+            let redeemed = enroll::identity(&host, &options).await?;
+            let how = if redeemed.is_new { "enrolled" } else { "already enrolled" };
+            println!("{how} as {}", redeemed.state.identity.described());
+            Ok(())
+        }
+        Some(Verb::Status) => {
+            let kept =
+                state::load(&host).await?.ok_or_else(|| AgentError::NotEnrolled(options.enroll_file.to_string()))?;
+            print!("{}", kept.identity.lines());
+            Ok(())
+        }
+    }
+}
+
+/// The host that this process lives on. In a sandbox its environment says so; any other host is a machine that systemd has booted.
+async fn host() -> Result<Arc<dyn Host>, AgentError> {
+    if let Some(environment) = SandboxEnvironment::from_process()? {
+        return Ok(Arc::new(SandboxHost::new(environment)));
+    }
+    let host = SystemdHost::of_this_machine()?;
+    host.check().await?;
+    Ok(Arc::new(host))
 }

@@ -1,17 +1,30 @@
 //! The node agent: dials the control plane, executes signed tasks, listens to nobody.
 
+use std::process::ExitCode;
+
 use clap::Parser;
 use gpuaas_agent::{Options, run};
 
-fn main() -> anyhow::Result<()> {
+/// Threads for what waits for a disk or a name server, beside the one for everything else; each ends after ten idle seconds.
+const BLOCKING_THREADS_MAX: usize = 4;
+
+fn main() -> anyhow::Result<ExitCode> {
+    let options = Options::parse();
+    let level = if options.verb.is_some() { "warn" } else { "info" };
     tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::try_from_env("GPUAAS_LOG").unwrap_or_else(|_| "info".into()))
+        .with_env_filter(tracing_subscriber::EnvFilter::try_from_env("GPUAAS_LOG").unwrap_or_else(|_| level.into()))
         .with_writer(std::io::stderr)
         .with_ansi(false)
         // A log that cannot be written would be complained of where it cannot be written either, and that panics.
         .log_internal_errors(false)
         .init();
-    let options = Options::parse();
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(options))?;
-    Ok(())
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let ended = runtime.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).build()?.block_on(run(options));
+    Ok(ended.map_or_else(
+        |error| {
+            eprintln!("{}", error.explained());
+            ExitCode::from(error.exit() as u8)
+        },
+        |()| ExitCode::SUCCESS,
+    ))
 }

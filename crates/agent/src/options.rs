@@ -6,7 +6,19 @@ use camino::Utf8PathBuf;
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "gpuaas-agent", version, about)]
 pub struct Options {
+    /// What to do instead of serving the control plane.
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
     /// A file that holds the enrollment string; removed once it was used. `GPUAAS_ENROLL` may hold the string itself instead.
     #[arg(long, env = "GPUAAS_ENROLL_FILE", default_value = "/var/lib/gpuaas-agent/enroll")]
     pub enroll_file: Utf8PathBuf,
+}
+
+/// What the agent does besides serving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Subcommand)]
+pub enum Verb {
+    /// Redeem the enrollment string, say what came of it, and end
+    Enroll,
+    /// Say as which node this machine is enrolled, and end
+    Status,
 }

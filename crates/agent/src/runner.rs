@@ -27,6 +27,7 @@ use crate::{
     error::AgentError,
     fetch::Fetch,
     ledger::{self, Ledger},
+    version,
 };
 
 /// Progress lines that a slow listener may fall behind before it loses the oldest.
@@ -76,7 +77,8 @@ impl Runner {
         addressee: Addressee,
         keys: SigningKeySet,
     ) -> Result<Arc<Self>, AgentError> {
-        Self::open_with(host, fetch, addressee, keys, catalog::catalog(), Ports::of_this_machine()).await
+        let catalog = version::known(catalog::catalog());
+        Self::open_with(host, fetch, addressee, keys, catalog, Ports::of_this_machine()).await
     }
 
     pub(crate) async fn open_with(
@@ -103,7 +105,7 @@ impl Runner {
 
     /// The catalog as the hello tells it.
     pub(crate) fn support(&self) -> Vec<TaskSupport> {
-        catalog::support(&self.catalog)
+        version::told(catalog::support(&self.catalog))
     }
 
     /// The highest fence that was ever accepted.
@@ -135,10 +137,7 @@ impl Runner {
         if self.running.lock().unwrap_or_else(PoisonError::into_inner).len() >= TASKS_MAX {
             return Err(refuse(Code::Unavailable, format!("{TASKS_MAX} tasks are under way already")));
         }
-        ledger
-            .begin(statement.task, statement.fence, statement.expires_at, self.now())
-            .await
-            .map_err(|error| refuse(error.code(), error.to_string()))?;
+        ledger.begin(&statement, self.now()).await.map_err(|error| refuse(error.code(), error.to_string()))?;
         drop(ledger);
         Ok(Accepted::Running(self.start(position, statement)))
     }
@@ -197,7 +196,14 @@ impl Runner {
             let message = format!("the task has fence {}, and {} was seen", statement.fence, ledger.fence());
             return Err(refuse(Code::FenceTooLow, message));
         }
-        let known = |entry: &Entry| entry.task_type.as_str() == statement.task_type && entry.schema == statement.schema;
+        // One that was refused for want of room is in no ledger: it must not come after those that followed it.
+        if let Some(seen) = statement.step.map(|step| ledger.attempt(step)).filter(|seen| statement.attempt < *seen) {
+            let message = format!("the task is attempt {} of its step, and {seen} was seen", statement.attempt);
+            return Err(refuse(Code::AttemptTooLow, message));
+        }
+        let known = |entry: &Entry| {
+            entry.task_type.as_str() == statement.task_type && entry.schemas.contains(&statement.schema)
+        };
         let position = self.catalog.iter().position(known).ok_or_else(|| {
             refuse(
                 Code::TaskUnknown,

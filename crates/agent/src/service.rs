@@ -4,7 +4,7 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
-use gpuaas_host::{Host, JournalFrom};
+use gpuaas_host::{Host, JournalFrom, notify_ready, notify_status};
 use gpuaas_model::Code;
 use gpuaas_trust::{Envelope, SignedKeySet};
 use gpuaas_wire::{
@@ -27,7 +27,7 @@ use crate::{
     dial::Dialer,
     observe,
     runner::{Accepted, Runner},
-    tunnel,
+    tunnel, version,
 };
 
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
@@ -62,9 +62,13 @@ impl Service {
     }
 
     async fn hello(&self) -> Result<Answer, Refusal> {
+        if matches!(self.connection, ConnectionKind::Control) {
+            // Whoever asks has let this node in. Not every init wants to know.
+            let _ = notify_status(&format!("connected to {}", self.channel)).and_then(|()| notify_ready());
+        }
         let facts = self.host.facts().await.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;
         Ok(json(&Hello {
-            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            agent_version: version::version().to_owned(),
             protocols: vec![PROTOCOL],
             connection: self.connection.clone(),
             instance: self.dialer.instance.clone(),
@@ -136,7 +140,7 @@ impl Service {
         let from = match (ask.since, ask.tail) {
             (Some(since), _) => JournalFrom::Since(since),
             (None, Some(lines)) => JournalFrom::Tail(lines),
-            (None, None) => JournalFrom::After(0),
+            (None, None) => JournalFrom::Start,
         };
         let lines = self.host.journal(&ask.unit, from, ask.follow).await;
         let lines = lines.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;

@@ -123,6 +123,9 @@ fn nowhere() -> Result<Arc<Fetch>, AgentError> {
         control_plane: node.control_plane,
         epoch: node.epoch,
         key_set: set,
+        name: None,
+        url: None,
+        enrolled_by: None,
     };
     let fetch = Fetch::new(&State { identity, key }, Arc::new(Endpoints::new(Vec::new())))?;
     Ok(NOWHERE.get_or_init(|| Arc::new(fetch)).clone())

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use gpuaas_host::{FileSpec, Host};
-use gpuaas_model::NodeId;
+use gpuaas_model::{Name, NodeId};
 use gpuaas_trust::{NodeKey, SignedKeySet};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, Serialize};
 
-use crate::error::AgentError;
+use crate::{error::AgentError, version};
 
 /// The agent's folder.
 pub(crate) const FOLDER: &str = "/var/lib/gpuaas-agent";
@@ -33,6 +33,15 @@ pub(crate) struct Identity {
     pub(crate) certificate: String,
     /// The signing keys in use.
     pub(crate) key_set: SignedKeySet,
+    /// The node's name when it enrolled; absent where an older agent enrolled it.
+    #[serde(default)]
+    pub(crate) name: Option<Name>,
+    /// The API at which it enrolled.
+    #[serde(default)]
+    pub(crate) url: Option<String>,
+    /// SHA-256 of the enrollment string: one that was redeemed here is not redeemed again.
+    #[serde(default)]
+    pub(crate) enrolled_by: Option<String>,
 }
 
 /// The identity with its key.
@@ -71,6 +80,23 @@ pub(crate) async fn keep(host: &Arc<dyn Host>, identity: &Identity) -> Result<()
 }
 
 impl Identity {
+    /// For people.
+    pub(crate) fn described(&self) -> String {
+        let (name, url) = (self.shown_name(), self.url.as_deref().unwrap_or("an unknown address"));
+        format!("{name} ({}) at {url}", self.node)
+    }
+
+    /// For scripts: a word, a blank and its value, one a line.
+    pub(crate) fn lines(&self) -> String {
+        let url = self.url.as_deref().unwrap_or_default();
+        let (name, version) = (self.shown_name(), version::version());
+        format!("node {}\nname {name}\nurl {url}\ncontrol-plane {}\nversion {version}\n", self.node, self.control_plane)
+    }
+
+    fn shown_name(&self) -> String {
+        self.name.as_ref().map_or_else(|| self.node.to_string(), Name::to_string)
+    }
+
     /// The authority's certificate.
     pub(crate) fn authority(&self) -> Result<CertificateDer<'static>, AgentError> {
         CertificateDer::from_pem_slice(self.authority.as_bytes()).map_err(|error| AgentError::State(error.to_string()))

@@ -31,14 +31,32 @@ pub struct Node {
     /// Its agent's version.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_version: Option<String>,
+    /// Its machine's own id, as its agent told it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub machine_id: Option<String>,
+    /// When it was last found on another machine than before.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub machine_changed: Option<MachineChange>,
     /// What it said of itself.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub facts: Option<NodeFacts>,
     /// What its newest preflight found.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub preflight: Option<Preflight>,
+    /// When it was inspected last; absent when it is to be inspected anew.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub inspected_at: Option<String>,
     /// When it was registered.
     pub created_at: String,
+}
+
+/// A node came back on another machine.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct MachineChange {
+    /// When that was seen.
+    pub at: String,
+    /// The id that its machine had before.
+    pub before: String,
 }
 
 /// What a preflight found.
@@ -59,8 +77,50 @@ pub struct PreflightFinding {
     pub severity: String,
     /// What was found.
     pub detail: String,
+    /// Where that was seen, as it stands there.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub evidence: Option<String>,
     /// What to do.
     pub fix: String,
+    /// The command that does it, where that is safe.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub command: Option<String>,
+}
+
+/// Names a fix.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FixNode {
+    /// The fix, or the finding that it takes away: `inotify` or `inotify_low`.
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9_]+$")]
+    pub finding: String,
+}
+
+/// What a fix did.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FixedNode {
+    /// The node, looked at again.
+    pub node: Node,
+    /// Which fix.
+    pub fix: String,
+    /// The file on the node that keeps it over a reboot.
+    pub path: String,
+    /// Whether anything changed.
+    pub changed: bool,
+    /// What was applied now.
+    pub applied: Vec<AppliedFix>,
+}
+
+/// A kernel parameter that was raised or a module that was loaded.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AppliedFix {
+    /// Its name.
+    pub name: String,
+    /// What it was before; absent for a module.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub before: Option<String>,
+    /// What it is now.
+    pub now: String,
 }
 
 /// What a node said of itself.
@@ -80,6 +140,111 @@ pub struct NodeFacts {
     pub addresses: Vec<String>,
     /// Whether it is a sandbox and no machine of its own.
     pub sandbox: bool,
+    /// What its machine is made of; absent from an older agent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub machine: Option<MachineFacts>,
+}
+
+/// What a machine is made of.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct MachineFacts {
+    /// The processor's own name.
+    pub cpu_model: String,
+    /// Processors that are plugged in.
+    pub cpu_sockets: u32,
+    /// Cores of all of them.
+    pub cpu_cores: u32,
+    /// Swap.
+    pub swap_bytes: u64,
+    /// What the firmware calls the machine.
+    pub product: String,
+    /// GPUs, by bus address.
+    pub gpus: Vec<Gpu>,
+    /// The version of their driver.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gpu_driver: Option<String>,
+    /// File systems on its own disks.
+    pub file_systems: Vec<FileSystem>,
+    /// The disk that an app's data would lie on.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub data_disk: Option<DataDisk>,
+    /// Where packets go for which nothing else is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub default_route: Option<DefaultRoute>,
+    /// Name servers that it asks.
+    pub name_servers: Vec<String>,
+    /// Who keeps its clock: `synchronized`, `not_yet`, `by_nobody`, `by_machine` (around a container or sandbox) or `unknown`.
+    pub clock: String,
+    /// The service that keeps it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub clock_service: Option<String>,
+}
+
+/// A GPU.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Gpu {
+    /// Where it is plugged in.
+    pub bus: String,
+    /// Vendor and device as PCI has them.
+    pub pci_id: String,
+    /// Its name, where driver or system know one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub model: Option<String>,
+    /// Its memory, where its driver tells.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub memory_bytes: Option<u64>,
+}
+
+/// A file system.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FileSystem {
+    /// Where it is mounted.
+    pub path: String,
+    /// What is mounted.
+    pub device: String,
+    /// Its type.
+    pub kind: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// What may still be used.
+    pub free_bytes: u64,
+}
+
+/// The disk that an app's data would lie on.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DataDisk {
+    /// Where the data would lie.
+    pub folder: String,
+    /// The file system under it.
+    pub file_system: FileSystem,
+    /// How quickly writes reach it, once that was measured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub writes: Option<WriteLatency>,
+}
+
+/// How long `fdatasync` took after small writes.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WriteLatency {
+    /// How many were made.
+    pub writes: u32,
+    /// Half of them took at most this, in microseconds.
+    pub p50_us: u32,
+    /// 99 of 100 took at most this.
+    pub p99_us: u32,
+    /// None took longer.
+    pub max_us: u32,
+}
+
+/// A default route.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DefaultRoute {
+    /// The next machine on the way.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gateway: Option<String>,
+    /// The link it leaves by.
+    pub link: String,
+    /// The largest packet of that link; 0 when it does not say.
+    pub mtu: u32,
 }
 
 /// Registers a machine.
@@ -103,6 +268,8 @@ pub struct RegisterNode {
 pub struct Enrollment {
     /// The string; works once, for this node, for fifteen minutes.
     pub string: String,
+    /// What root runs on the machine; the string is in it.
+    pub command: String,
 }
 
 /// A registered machine and the string that brings it in.

@@ -1,15 +1,11 @@
 //! Rows as the API shows them.
 
-use gpuaas_api_types::{
-    Allocation, AuditEntry, Event, Node, NodeFacts, Preflight, PreflightFinding, Project, ServiceAccount, SigningKey,
-    Task, Token,
-};
+use gpuaas_api_types::{Allocation, AuditEntry, Event, Project, ServiceAccount, SigningKey, Task, Token};
 use gpuaas_engine::commands::keys::SigningKeyView;
 use gpuaas_store::{
     AllocationRecord, AuditRecord, EventRecord, NodeRecord, ProjectRecord, ServiceAccountRecord, TaskRecord,
     TokenRecord,
 };
-use gpuaas_wire::task::{PreflightReport, Severity};
 
 pub(crate) fn project(record: ProjectRecord) -> Project {
     Project { id: record.id.to_string(), name: record.name.to_string(), created_at: record.created_at.to_string() }
@@ -48,45 +44,6 @@ pub(crate) fn signing_key(view: SigningKeyView) -> SigningKey {
         created_at: view.key.created_at.to_string(),
         changed_at: view.key.changed_at.to_string(),
     }
-}
-
-pub(crate) fn node(record: NodeRecord) -> Node {
-    Node {
-        id: record.id.to_string(),
-        name: record.name.to_string(),
-        region: record.region,
-        labels: record.labels,
-        state: record.state.to_string(),
-        connectivity: record.connectivity.to_string(),
-        connectivity_since: record.connectivity_since.to_string(),
-        clock_skew_seconds: record.clock_skew_seconds,
-        agent_version: record.agent_version,
-        facts: record.facts.map(|facts| NodeFacts {
-            os: facts.os,
-            kernel: facts.kernel,
-            arch: facts.arch,
-            cpus: facts.cpus,
-            memory_bytes: facts.memory_bytes,
-            addresses: facts.addresses,
-            sandbox: facts.sandbox,
-        }),
-        preflight: record.preflight.map(preflight),
-        created_at: record.created_at.to_string(),
-    }
-}
-
-fn preflight(report: PreflightReport) -> Preflight {
-    let finding = |finding: gpuaas_wire::task::Finding| PreflightFinding {
-        check: finding.check,
-        severity: match finding.severity {
-            Severity::Warning => "warning",
-            Severity::Blocking => "blocking",
-        }
-        .to_owned(),
-        detail: finding.detail,
-        fix: finding.fix,
-    };
-    Preflight { passed: report.passed, findings: report.findings.into_iter().map(finding).collect() }
 }
 
 pub(crate) fn allocation(record: AllocationRecord, node: &NodeRecord) -> Allocation {

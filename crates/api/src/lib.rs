@@ -1,6 +1,6 @@
 //! The public API: routes, their rights, and the OpenAPI document that is made of them.
 //!
-//! Guarantees: every route but health, metrics, the document and enrollment asks for a token; every error is a problem document with a
+//! Guarantees: every route but health, metrics, the document, enrollment and what machines install asks for a token; every error is a problem document with a
 //! stable code and the request's correlation id; what belongs to another project looks absent.
 //!
 //! Deliberately absent: decisions (`engine`), and TLS (`server`).
@@ -12,6 +12,7 @@ mod correlation;
 mod document;
 mod etag;
 mod idempotency;
+mod install;
 mod journals;
 mod json;
 mod limits;
@@ -24,12 +25,14 @@ mod refusal_flood;
 mod refusals;
 mod routes;
 mod shown;
+mod shown_node;
 mod state;
 mod streams;
 mod unread;
 mod watched;
 
 pub use document::document;
+pub use install::{Install, SUMS_FILE};
 pub use journals::Journals;
 pub use limits::{Paces, PeerAddress};
 pub use problem::ApiProblem;

@@ -7,6 +7,7 @@ use gpuaas_engine::Engine;
 
 use crate::{
     idempotency::UnderWay,
+    install::Install,
     journals::Journals,
     limits::{Limits, Paces},
     metrics::Metrics,
@@ -22,6 +23,7 @@ pub struct ApiState {
     pub(crate) engine: Arc<Engine>,
     pub(crate) importer: Arc<Importer>,
     pub(crate) journals: Arc<dyn Journals>,
+    pub(crate) install: Arc<Install>,
     pub(crate) metrics: Metrics,
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) limits: Arc<Limits>,
@@ -34,8 +36,14 @@ pub struct ApiState {
 }
 
 impl ApiState {
-    /// Over that engine, what imports releases, and the way to its nodes' journals.
-    pub fn new(engine: Arc<Engine>, importer: Importer, journals: Arc<dyn Journals>, paces: Paces) -> Self {
+    /// Over that engine, what imports releases, the way to its nodes' journals, and what machines are brought in with.
+    pub fn new(
+        engine: Arc<Engine>,
+        importer: Importer,
+        journals: Arc<dyn Journals>,
+        paces: Paces,
+        install: Install,
+    ) -> Self {
         let runtime = || engine.ports().runtime.clone();
         let limits = Arc::new(Limits::new(paces, runtime()));
         let refusals = Arc::new(RefusalFlood::new(runtime()));
@@ -44,6 +52,7 @@ impl ApiState {
             engine,
             importer: Arc::new(importer),
             journals,
+            install: Arc::new(install),
             metrics: Metrics::new(),
             under_way: Arc::default(),
             limits,

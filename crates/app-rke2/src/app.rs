@@ -8,10 +8,10 @@ use gpuaas_planner::{
     app::Manifest,
     placement::{Candidate, Placed},
 };
-use gpuaas_wire::task::{TaskFailure, UnitReport};
+use gpuaas_wire::task::{Preflight, Rke2Role, TaskFailure, UnitReport};
 use serde_json::Value;
 
-use crate::{config, faults, learn, manifest, names, placement, plan, plan::Deadlines, render};
+use crate::{config, faults, learn, manifest, names, placement, plan, plan::Deadlines, render, wants};
 
 /// Random bytes in a token: as many as RKE2's own have.
 const TOKEN_BYTES: usize = 16;
@@ -69,6 +69,11 @@ impl App for Rke2 {
 
     fn plan(&self, kind: OperationKind, workload: &WorkloadView, targets: &[MemberId]) -> Result<Plan, PlanRefusal> {
         plan::plan(kind, workload, targets, &self.deadlines)
+    }
+
+    fn preflight(&self, occupied: bool) -> Option<Preflight> {
+        // A server wants all that an agent does.
+        Some(wants::preflight(Rke2Role::Server, occupied))
     }
 
     fn render(&self, step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError> {
@@ -135,6 +140,7 @@ fn class(code: Code) -> FaultClass {
         | Code::DiskFull
         | Code::EnvelopeExpired
         | Code::FenceTooLow
+        | Code::AttemptTooLow
         | Code::TaskTimedOut => FaultClass::Retryable,
         Code::ArtifactDigestMismatch | Code::ArtifactUnsafePath | Code::HostFailed | Code::AllocationUnreachable => {
             FaultClass::Manual

@@ -49,6 +49,12 @@ fn check_one(name: &str, value: &Value) -> Vec<Reason> {
                 )
             })
             .collect(),
+        ("registration_address", Value::String(name)) if is_host(name) => Vec::new(),
+        ("registration_address", _) => vec![refused(
+            name,
+            "this is neither a DNS name nor an address",
+            "send the one name or address under which nodes find the server",
+        )],
         ("cluster_cidr" | "service_cidr", Value::String(cidr)) if is_cidr(cidr) => Vec::new(),
         ("cluster_cidr" | "service_cidr", _) => vec![refused(name, "this is no CIDR", "send for example 10.42.0.0/16")],
         ("tls_san", _) => vec![refused(name, "this is a list of names", "send a list of at most 64 names")],
@@ -62,12 +68,18 @@ fn check_one(name: &str, value: &Value) -> Vec<Reason> {
 }
 
 fn is_san(text: &str) -> bool {
-    let dns = |text: &str| {
-        !text.is_empty()
-            && text.len() <= TEXT_BYTES_MAX
-            && text.split('.').all(|label| label.parse::<gpuaas_model::Name>().is_ok())
-    };
-    text.parse::<IpAddr>().is_ok() || dns(text) || text.strip_prefix("*.").is_some_and(dns)
+    is_host(text) || text.strip_prefix("*.").is_some_and(is_dns_name)
+}
+
+/// Something that leads to one machine.
+fn is_host(text: &str) -> bool {
+    text.parse::<IpAddr>().is_ok() || is_dns_name(text)
+}
+
+fn is_dns_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= TEXT_BYTES_MAX
+        && text.split('.').all(|label| label.parse::<gpuaas_model::Name>().is_ok())
 }
 
 fn is_label_value(text: &str) -> bool {
@@ -108,16 +120,33 @@ pub(crate) fn server(workload: &WorkloadView, member: &MemberView) -> String {
         }
     }
     let sans = workload.config.get("tls_san").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    list(&mut yaml, "tls-san", std::iter::once(member.node.address.as_str()).chain(sans));
+    let mut names = vec![member.node.address.as_str()];
+    for name in registration_address(workload).into_iter().chain(sans) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    list(&mut yaml, "tls-san", names.into_iter());
     yaml
 }
 
-/// An agent's `config.yaml`, which joins the server at its own address.
+/// An agent's `config.yaml`, which joins the server at the cluster's registration address, else at the server's own.
 pub(crate) fn agent(workload: &WorkloadView, member: &MemberView) -> Option<String> {
     let server = workload.component(names::SERVER).find(|member| member.is_present())?;
+    let host = registration_address(workload).unwrap_or(&server.node.address);
     let mut yaml = common(workload, member);
-    line(&mut yaml, "server", &format!("https://{}:9345", server.node.address));
+    line(&mut yaml, "server", &format!("https://{}:9345", in_url(host)));
     Some(yaml)
+}
+
+/// The one name under which nodes find the server, wherever it is.
+fn registration_address(workload: &WorkloadView) -> Option<&str> {
+    workload.config.get("registration_address").and_then(Value::as_str)
+}
+
+/// An IPv6 address stands in brackets where a port follows.
+fn in_url(host: &str) -> String {
+    if host.parse::<std::net::Ipv6Addr>().is_ok() { format!("[{host}]") } else { host.to_owned() }
 }
 
 /// Always with the node's own address: RKE2 would choose one by the default route, and not always the same.
@@ -162,9 +191,10 @@ mod tests {
     fn what_is_not_offered_is_refused_with_the_reason_and_what_is_passes() {
         let good = json!({
             "tls_san": ["k8s.example", "10.0.0.1", "*.k8s.example"], "node_labels": {"rack": "b12", "example.com/tier": "gold"},
-            "cluster_cidr": "10.52.0.0/16", "service_cidr": "10.53.0.0/16",
+            "cluster_cidr": "10.52.0.0/16", "service_cidr": "10.53.0.0/16", "registration_address": "rke2.example",
         });
         assert_eq!(check(&good), []);
+        assert_eq!(check(&json!({"registration_address": "fd00::7"})), []);
         assert_eq!(check(&Value::Null), []);
         for (bad, field) in [
             (json!({"storage_class": "x"}), "storage_class"),
@@ -174,6 +204,10 @@ mod tests {
             (json!({"tls_san": "x"}), "tls_san"),
             (json!({"node_labels": {"node-role.kubernetes.io/master": "true"}}), "node_labels"),
             (json!({"node_labels": {"a": "b\nc"}}), "node_labels"),
+            (json!({"registration_address": "*.example"}), "registration_address"),
+            (json!({"registration_address": "https://rke2.example"}), "registration_address"),
+            (json!({"registration_address": "rke2.example:9345"}), "registration_address"),
+            (json!({"registration_address": ["rke2.example"]}), "registration_address"),
             (json!({"cluster_cidr": "10.0.0.0"}), "cluster_cidr"),
             (json!({"service_cidr": "10.0.0.0/99"}), "service_cidr"),
             (json!([]), "config"),

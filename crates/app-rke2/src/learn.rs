@@ -1,8 +1,10 @@
 //! What each success teaches.
 
-use gpuaas_model::{Evidence, Fault, FaultClass, NextAction};
+use gpuaas_model::{Check, Evidence, Fault, FaultClass, NextAction};
 use gpuaas_planner::{Learned, SecretPart, StepAction, StepSpec, WorkloadView};
-use gpuaas_wire::task::{PreflightReport, ResidueReport, Rke2KubeconfigStored, Rke2Started, Severity};
+use gpuaas_wire::task::{
+    PreflightReport, ResidueKind, ResidueReport, Rke2KubeconfigStored, Rke2Started, Rke2Uninstalled, Severity,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -14,21 +16,22 @@ pub(crate) fn learn(step: &StepSpec, result: &Value, workload: &WorkloadView) ->
     let whom = step.member.and_then(|id| workload.member(id)).map_or("", |member| member.name.as_str());
     use gpuaas_model::TaskType as T;
     match task {
-        T::Preflight => preflight(&read::<PreflightReport>(result)?, whom),
+        T::Preflight => preflight(&read::<PreflightReport>(result)?, step, workload),
         T::Rke2Start => Ok(started(&read::<Rke2Started>(result)?, step, workload)),
         T::Rke2KubeconfigRead => {
             let stored: Rke2KubeconfigStored = read(result)?;
             Ok(vec![Learned::Deposited { name: names::ADMIN_KUBECONFIG.to_owned(), sha256: stored.secret.sha256 }])
         }
-        T::Residue => residue(&read::<ResidueReport>(result)?, result, whom),
+        T::Rke2Uninstall => Ok(uninstalled(&read::<Rke2Uninstalled>(result)?, whom)),
+        T::Residue => residue(&read::<ResidueReport>(result)?, result, whom, workload),
         T::Noop
         | T::Inspect
+        | T::Fix
         | T::ArtifactFetch
         | T::Rke2Install
         | T::Rke2Configure
         | T::Rke2Stop
-        | T::Rke2Observe
-        | T::Rke2Uninstall => Ok(Vec::new()),
+        | T::Rke2Observe => Ok(Vec::new()),
     }
 }
 
@@ -44,16 +47,35 @@ fn read<T: DeserializeOwned>(result: &Value) -> Result<T, Box<Fault>> {
     })
 }
 
-fn preflight(report: &PreflightReport, whom: &str) -> Result<Vec<Learned>, Box<Fault>> {
-    match report.findings.iter().find(|finding| finding.severity == Severity::Blocking) {
-        None => Ok(Vec::new()),
-        Some(finding) => {
-            let evidence = Evidence::new(format!("preflight {}", finding.check), None, &finding.detail);
-            let mut fault = faults::PREFLIGHT.fault(whom, None, Some(evidence));
-            fault.next.text.clone_from(&finding.fix);
-            Err(Box::new(fault))
-        }
-    }
+/// Everything that blocks is told at once; the first says what to do, and which command does it where one is safe.
+fn preflight(report: &PreflightReport, step: &StepSpec, workload: &WorkloadView) -> Result<Vec<Learned>, Box<Fault>> {
+    let blocking = || report.findings.iter().filter(|finding| finding.severity == Severity::Blocking);
+    let Some(first) = blocking().next() else { return Ok(Vec::new()) };
+    let member = step.member.and_then(|id| workload.member(id));
+    let whom = member.map_or("", |member| member.name.as_str());
+    let told: Vec<String> = blocking()
+        .map(|finding| match &finding.evidence {
+            Some(evidence) => format!("{} ({evidence})", finding.detail),
+            None => finding.detail.clone(),
+        })
+        .collect();
+    let fix = first.check.parse::<Check>().ok().and_then(Check::fix);
+    let command = fix.zip(member).map(|(fix, member)| format!("gpuaas node fix {} {fix}", member.node.name));
+    let command = command.unwrap_or_else(|| resume(workload));
+    let evidence = Evidence::new(format!("preflight {}", first.check), None, &told.join("; "));
+    let mut fault = faults::PREFLIGHT.fault(whom, Some(command), Some(evidence));
+    fault.next.text.clone_from(&first.fix);
+    Err(Box::new(fault))
+}
+
+fn resume(workload: &WorkloadView) -> String {
+    format!("gpuaas workload resume {}", workload.name)
+}
+
+/// That there was something to uninstall is remembered, also when an uninstall is repeated that finds nothing any more.
+fn uninstalled(uninstalled: &Rke2Uninstalled, whom: &str) -> Vec<Learned> {
+    let learned = uninstalled.exit_status.map(|_| Learned::Fact(names::uninstalled(whom), Value::Bool(true)));
+    learned.into_iter().collect()
 }
 
 /// The CA's digest makes the join token: agents check the cluster's CA by it before they say anything.
@@ -74,11 +96,28 @@ fn started(started: &Rke2Started, step: &StepSpec, workload: &WorkloadView) -> V
     learned
 }
 
-fn residue(report: &ResidueReport, result: &Value, whom: &str) -> Result<Vec<Learned>, Box<Fault>> {
+fn residue(
+    report: &ResidueReport,
+    result: &Value,
+    whom: &str,
+    workload: &WorkloadView,
+) -> Result<Vec<Learned>, Box<Fault>> {
     if report.items.is_empty() {
         return Ok(vec![Learned::Fact(format!("residue/{whom}"), result.clone())]);
     }
-    let items: Vec<&str> = report.items.iter().map(|item| item.what.as_str()).collect();
+    let items: Vec<String> = report.items.iter().map(|item| format!("{} {}", kind(item.kind), item.what)).collect();
     let evidence = Evidence::new("residue report", None, &items.join(", "));
-    Err(Box::new(faults::RESIDUE.fault(whom, None, Some(evidence))))
+    Err(Box::new(faults::RESIDUE.fault(whom, Some(resume(workload)), Some(evidence))))
+}
+
+const fn kind(kind: ResidueKind) -> &'static str {
+    match kind {
+        ResidueKind::Path => "path",
+        ResidueKind::Mount => "mount",
+        ResidueKind::Port => "listener",
+        ResidueKind::Unit => "unit",
+        ResidueKind::Process => "process",
+        ResidueKind::Link => "link",
+        ResidueKind::FirewallRule => "firewall rule",
+    }
 }

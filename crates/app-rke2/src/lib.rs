@@ -13,6 +13,7 @@ mod manifest;
 mod placement;
 mod plan;
 mod render;
+mod wants;
 
 pub use app::Rke2;
 pub use faults::{FAULTS, FaultRow};
@@ -30,6 +31,11 @@ pub mod names {
     pub const JOIN_TOKEN: &str = "join-token";
     /// Secret: the distribution's own admin kubeconfig. It never leaves the sealed store.
     pub const ADMIN_KUBECONFIG: &str = "admin-kubeconfig";
+    /// Fact: that there was something to uninstall on a member's node.
+    pub fn uninstalled(member: &str) -> String {
+        format!("uninstalled/{member}")
+    }
+
     /// The component of the control plane's member.
     pub const SERVER: &str = "server";
     /// The component of every other member.

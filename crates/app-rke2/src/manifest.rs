@@ -63,6 +63,7 @@ pub(crate) fn manifest() -> Manifest {
                 "node_labels": { "type": "object", "additionalProperties": { "type": "string" } },
                 "cluster_cidr": { "type": "string" },
                 "service_cidr": { "type": "string" },
+                "registration_address": { "type": "string" },
             },
         }),
         promises: texts(&[

@@ -2,8 +2,8 @@
 
 use gpuaas_planner::{ArtifactView, MemberView, RenderError, SecretView, StepAction, StepSpec, WorkloadView};
 use gpuaas_wire::task::{
-    ArtifactFetch, ArtifactRef, Preflight, Residue, Rke2Configure, Rke2Install, Rke2KubeconfigRead, Rke2Role,
-    Rke2Start, Rke2Stop, Rke2Uninstall, SecretRef,
+    ArtifactFetch, ArtifactRef, Rke2Configure, Rke2Install, Rke2KubeconfigRead, Rke2Role, Rke2Start, Rke2Stop,
+    Rke2Uninstall, SecretRef,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -11,33 +11,9 @@ use serde_json::Value;
 use crate::{
     config, faults,
     manifest::{ARCHIVE, IMAGES},
-    names,
+    names, wants,
 };
 
-/// Ports that must be free on a server's own address.
-const SERVER_PORTS: &[u16] = &[9_345, 6_443, 2_379, 2_380, 2_381, 10_250];
-/// Ports that must be free on an agent's own address.
-const AGENT_PORTS: &[u16] = &[10_250];
-/// Leftovers of an earlier cluster, which make a new one fail in odd ways.
-const LEFTOVERS: &[&str] =
-    &["/var/lib/rancher/rke2/server/db", "/var/lib/rancher/rke2/server/token", "/var/lib/kubelet/pods"];
-/// What RKE2's uninstall deletes whole, also what it did not make.
-const ENDANGERED: &[&str] = &["/etc/cni", "/opt/cni/bin"];
-/// Room for binaries, images and a young etcd.
-const FREE_BYTES_MIN: u64 = 1 << 30;
-/// What an uninstall must have removed.
-const REMOVED_PATHS: &[&str] = &[
-    "/usr/local/bin/rke2",
-    "/usr/local/bin/rke2-killall.sh",
-    "/usr/local/bin/rke2-uninstall.sh",
-    "/usr/local/lib/systemd/system/rke2-server.service",
-    "/usr/local/lib/systemd/system/rke2-agent.service",
-    "/usr/local/share/rke2",
-    "/etc/rancher/rke2",
-    "/etc/rancher/node",
-    "/var/lib/rancher/rke2",
-    "/var/lib/kubelet",
-];
 /// Restarts of the unit after which it counts as failing: its program ended three times.
 const RESTARTS_MAX: u32 = 2;
 
@@ -49,17 +25,7 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
     let role = role(member);
     use gpuaas_model::TaskType as T;
     match task {
-        // On a node that this member has touched before, files and listeners are its own.
-        T::Preflight => value(&Preflight {
-            ports: match role {
-                _ if member.touched => Vec::new(),
-                Rke2Role::Server => SERVER_PORTS.to_vec(),
-                Rke2Role::Agent => AGENT_PORTS.to_vec(),
-            },
-            absent_paths: if member.touched { Vec::new() } else { texts(LEFTOVERS) },
-            endangered_paths: texts(ENDANGERED),
-            free_bytes_min: FREE_BYTES_MIN,
-        }),
+        T::Preflight => value(&wants::preflight(role, member.touched)),
         T::ArtifactFetch => {
             let artifacts = [ARCHIVE, IMAGES].map(|name| artifact(workload, name).ok_or_else(|| missing(name)));
             value(&ArtifactFetch { artifacts: artifacts.into_iter().collect::<Result<_, _>>()? })
@@ -94,14 +60,11 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
             value(&Rke2KubeconfigRead { secret_id: secret.id })
         }
         T::Rke2Uninstall => value(&Rke2Uninstall {}),
-        T::Residue => value(&Residue {
-            paths: texts(REMOVED_PATHS),
-            mount_prefixes: texts(&["/run/k3s", "/var/lib/kubelet"]),
-            ports: SERVER_PORTS.to_vec(),
-            units: texts(&[Rke2Role::Server.unit(), Rke2Role::Agent.unit()]),
-            process_prefixes: texts(&["/usr/local/bin/rke2", "/var/lib/rancher/rke2"]),
-        }),
-        T::Noop | T::Inspect | T::Rke2Observe => Err(missing("a use for that task")),
+        T::Residue => {
+            let uninstalled = workload.facts.get(&names::uninstalled(&member.name));
+            value(&wants::residue(uninstalled.is_some_and(|was| *was == Value::Bool(true))))
+        }
+        T::Noop | T::Inspect | T::Fix | T::Rke2Observe => Err(missing("a use for that task")),
     }
 }
 
@@ -112,10 +75,6 @@ pub(crate) fn role(member: &MemberView) -> Rke2Role {
 
 fn value(task: &impl Serialize) -> Result<Value, RenderError> {
     Ok(serde_json::to_value(task).expect("task parameters are plain data with text keys"))
-}
-
-fn texts(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
 fn artifact(workload: &WorkloadView, name: &str) -> Option<ArtifactRef> {

@@ -7,7 +7,8 @@ use gpuaas_model::{
     AllocationId, Health, MemberId, MemberState, NodeId, OperationKind, ProjectId, SecretId, Timestamp, WorkloadId,
 };
 use gpuaas_planner::{
-    App, MemberView, NodeView, Plan, ReleaseView, SecretView, StepAction, StepKey, WorkloadView, check,
+    App, Learned, MemberView, NodeView, Plan, ReleaseView, SecretView, StepAction, StepKey, StepSpec, WorkloadView,
+    check,
 };
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -108,11 +109,16 @@ fn golden_configurations_are_what_is_written_on_nodes() {
         "cluster_cidr": "10.52.0.0/16", "service_cidr": "10.53.0.0/16",
     });
     let all = workload(all, pending());
+    // Seed 003: nodes register at a name that stays when the server's machine does not.
+    let named = json!({ "registration_address": "rke2.example", "tls_san": ["10.9.0.1", "rke2.example"] });
+    let named = workload(named, pending());
     settings().bind(|| {
         assert_snapshot!("config_server", config_of("server-1/configure", &plain));
         assert_snapshot!("config_agent", config_of("agent-2/configure", &plain));
         assert_snapshot!("config_server_all_settings", config_of("server-1/configure", &all));
         assert_snapshot!("config_agent_all_settings", config_of("agent-1/configure", &all));
+        assert_snapshot!("config_server_registration_address", config_of("server-1/configure", &named));
+        assert_snapshot!("config_agent_registration_address", config_of("agent-1/configure", &named));
     });
 }
 
@@ -141,6 +147,79 @@ fn golden_manifest_says_what_is_promised_and_what_is_not() {
         "placement_schema": manifest.placement_schema, "config_schema": manifest.config_schema,
     });
     settings().bind(|| assert_snapshot!("manifest", serde_json::to_string_pretty(&text).expect("JSON")));
+}
+
+/// The parameters of a step, and the step itself.
+fn rendered(kind: OperationKind, key: &str, workload: &WorkloadView) -> (StepSpec, Value) {
+    let step = plan(kind, workload).steps.into_iter().find(|step| step.key.to_string() == key).expect("the step");
+    let params = Rke2::default().render(&step, workload).expect("rendered");
+    (step, params)
+}
+
+#[test]
+fn golden_wants_are_what_a_host_is_looked_at_for() {
+    let fresh = workload(Value::Null, pending());
+    let mut touched = workload(Value::Null, pending());
+    touched.members.iter_mut().for_each(|member| member.touched = true);
+    let mut uninstalled = workload(Value::Null, pending());
+    uninstalled.facts.insert("uninstalled/server-1".to_owned(), json!(true));
+    let pretty = |(_, params): (StepSpec, Value)| serde_json::to_string_pretty(&params).expect("JSON");
+    settings().bind(|| {
+        assert_snapshot!("preflight_server", pretty(rendered(OperationKind::Deploy, "server-1/preflight", &fresh)));
+        assert_snapshot!(
+            "preflight_agent_touched",
+            pretty(rendered(OperationKind::Deploy, "agent-1/preflight", &touched))
+        );
+        assert_snapshot!("residue", pretty(rendered(OperationKind::Decommission, "server-1/residue", &uninstalled)));
+    });
+    // What nothing was uninstalled from keeps what only an uninstall deletes: it is somebody else's.
+    let (_, of_nothing) = rendered(OperationKind::Decommission, "server-1/residue", &fresh);
+    assert!(of_nothing["paths"].as_array().expect("paths").iter().all(|path| path != "/opt/cni/bin"));
+    // A node that nobody has placed anything on is looked at for all that a server wants.
+    let of_node = serde_json::to_value(Rke2::default().preflight(false).expect("wants")).expect("JSON");
+    assert_eq!(of_node, rendered(OperationKind::Deploy, "server-1/preflight", &fresh).1);
+}
+
+#[test]
+fn everything_that_blocks_is_told_at_once_with_the_command_that_mends_the_first() {
+    let fresh = workload(Value::Null, pending());
+    let (step, _) = rendered(OperationKind::Deploy, "agent-1/preflight", &fresh);
+    let finding = |check: &str, severity: &str| {
+        json!({ "check": check, "severity": severity, "detail": format!("{check} is so"), "fix": format!("mend {check}"),
+                "evidence": "seen there" })
+    };
+    let learn = |findings: Value| Rke2::default().learn(&step, &json!({ "passed": 1, "findings": findings }), &fresh);
+    assert_eq!(learn(json!([finding("swap_on", "warning")])), Ok(Vec::new()), "a warning blocks nothing");
+    let fault =
+        learn(json!([finding("swap_on", "warning"), finding("leftover", "blocking"), finding("noexec", "blocking")]));
+    let fault = fault.expect_err("blocked");
+    let evidence = fault.evidence.expect("what was seen");
+    assert_eq!(evidence.text, "leftover is so (seen there); noexec is so (seen there)");
+    assert_eq!((fault.code.as_str(), fault.next.text.as_str()), ("rke2_preflight_blocked", "mend leftover"));
+    assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
+    let fault = learn(json!([finding("inotify_low", "blocking")])).expect_err("blocked");
+    assert_eq!(fault.next.command.as_deref(), Some("gpuaas node fix gpu-101 inotify"));
+}
+
+#[test]
+fn what_is_left_is_told_by_kind_and_name_and_what_was_uninstalled_is_remembered() {
+    let fresh = workload(Value::Null, pending());
+    let (step, _) = rendered(OperationKind::Decommission, "server-1/residue", &fresh);
+    let items = json!([
+        { "kind": "path", "what": "/etc/cni" }, { "kind": "unit", "what": "rke2-server.service" },
+        { "kind": "mount", "what": "/run/k3s/x" }, { "kind": "link", "what": "cni0" },
+        { "kind": "port", "what": "6443/tcp at 10.4.0.7" }, { "kind": "firewall_rule", "what": ":KUBE-FIREWALL -" },
+    ]);
+    let fault = Rke2::default().learn(&step, &json!({ "items": items }), &fresh).expect_err("left");
+    assert_eq!(
+        fault.evidence.expect("what is left").text,
+        "path /etc/cni, unit rke2-server.service, mount /run/k3s/x, link cni0, listener 6443/tcp at 10.4.0.7, firewall rule :KUBE-FIREWALL -"
+    );
+    assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
+    let (step, _) = rendered(OperationKind::Decommission, "server-1/uninstall", &fresh);
+    let learn = |status: Value| Rke2::default().learn(&step, &json!({ "exit_status": status }), &fresh);
+    assert_eq!(learn(json!(0)), Ok(vec![Learned::Fact("uninstalled/server-1".to_owned(), json!(true))]));
+    assert_eq!(learn(Value::Null), Ok(Vec::new()), "an earlier one that found something is not forgotten");
 }
 
 proptest! {

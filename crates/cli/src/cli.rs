@@ -182,7 +182,7 @@ pub(crate) struct Server {
     #[arg(long, env = "GPUAAS_REPLICA_ADDRESS", hide_env_values = true, value_name = "ADDRESS")]
     pub(crate) replica_address: Option<String>,
     /// How clients and nodes name the API, where that differs from where it listens
-    #[arg(long, env = "GPUAAS_PUBLIC_URL", hide_env_values = true, value_name = "URL")]
+    #[arg(long, env = "GPUAAS_PUBLIC_URL", hide_env_values = true, value_name = "URL", value_parser = crate::public_url::parse)]
     pub(crate) public_url: Option<String>,
     /// A file with the address (postgres://…) of a store that replicas share; GPUAAS_STORE_URL may hold it instead. SQLite when absent
     #[arg(long, env = "GPUAAS_STORE_URL_FILE", hide_env_values = true, value_name = "FILE")]
@@ -193,6 +193,9 @@ pub(crate) struct Server {
     /// Where artifacts lie; in the data directory when absent
     #[arg(long, env = "GPUAAS_ARTIFACTS_DIR", hide_env_values = true, value_name = "DIR")]
     pub(crate) artifacts_dir: Option<PathBuf>,
+    /// Packages that machines are brought in with, as `cargo xtask package` makes them; those that came with this program when absent
+    #[arg(long, env = "GPUAAS_PACKAGES_DIR", hide_env_values = true, value_name = "DIR")]
+    pub(crate) packages_dir: Option<PathBuf>,
     /// Authorities, PEM, that servers of releases must prove themselves by
     #[arg(
         long,

@@ -10,7 +10,7 @@ use std::{
 
 use clap::{Command, CommandFactory};
 use gpuaas_api_types::coverage::{Sources, uncovered};
-use gpuaas_model::{Code, Permission, Role};
+use gpuaas_model::{Code, InstallFault, Permission, Role};
 use serde_json::Value;
 
 use crate::cli::Cli;
@@ -69,8 +69,8 @@ fn sorted(value: Value) -> Value {
 }
 
 fn texts(folder: &Path) -> String {
-    let files = fs::read_dir(folder).expect("a folder of sources").flatten().map(|entry| entry.path());
-    files.filter(|path| path.is_file()).map(|path| fs::read_to_string(path).expect("a text")).collect()
+    let paths = fs::read_dir(folder).expect("a folder of sources").flatten().map(|entry| entry.path());
+    paths.map(|path| if path.is_dir() { texts(&path) } else { fs::read_to_string(path).expect("a text") }).collect()
 }
 
 fn error_pages() -> BTreeSet<String> {
@@ -145,7 +145,8 @@ fn every_operation_has_its_command_client_method_audit_action_event_error_pages_
 
 #[test]
 fn no_error_page_is_left_over() {
-    let known: BTreeSet<String> = Code::ALL.iter().map(ToString::to_string).collect();
+    let codes = Code::ALL.iter().map(ToString::to_string);
+    let known: BTreeSet<String> = codes.chain(InstallFault::ALL.iter().map(ToString::to_string)).collect();
     // Pages of an app's faults begin with its slug and belong to it.
     let left: Vec<_> =
         error_pages().into_iter().filter(|page| !known.contains(page) && !page.starts_with("rke2_")).collect();

@@ -9,6 +9,7 @@ mod dev;
 mod documented;
 mod duration;
 mod output;
+mod public_url;
 mod runtime;
 mod server_config;
 

@@ -2,6 +2,7 @@
 
 use std::{io::IsTerminal, process::ExitCode, time::Duration};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use gpuaas_client::ClientError;
 use gpuaas_model::{Code, Coded, ExitStatus};
@@ -64,6 +65,11 @@ pub(crate) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) ->
 /// Whether somebody watches: progress is for terminals alone.
 pub(crate) fn is_watched() -> bool {
     std::io::stderr().is_terminal()
+}
+
+/// Puts a text into the clipboard of the terminal that somebody watches: OSC 52, which a terminal that does not know it ignores.
+pub(crate) fn copy(text: &str) {
+    eprint!("\x1b]52;c;{}\x07", STANDARD.encode(text));
 }
 
 /// Says what went wrong and ends with the exit status that scripts know.

@@ -3,9 +3,9 @@
 use gpuaas_api_types::{
     AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry,
     CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
-    Deploy, Event, ImportRelease, List, Member, Node, Operation, OperationDetail, Ping, PlacementOption, Preview,
-    Project, RegisterNode, RegisteredNode, Replica, ServiceAccount, SigningKey, Started, Task, Token, WhoAmI, Workload,
-    WorkloadDetail,
+    Deploy, Event, FixNode, FixedNode, ImportRelease, List, Member, Node, Operation, OperationDetail, Ping,
+    PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, ServiceAccount, SigningKey, Started,
+    Task, Token, WhoAmI, Workload, WorkloadDetail,
 };
 use serde_json::json;
 
@@ -142,8 +142,19 @@ impl Client {
     }
 
     /// Puts a reimaged node back into use.
-    pub async fn reset_node(&self, node: &str) -> Answer<RegisteredNode> {
-        self.post(&format!("/api/v1/nodes/{}/reset", escaped(node)), &json!({})).await
+    pub async fn reset_node(&self, node: &str, vouched: bool) -> Answer<RegisteredNode> {
+        let query = query(&[("vouched", vouched.then(|| "true".to_owned()))]);
+        self.post(&format!("/api/v1/nodes/{}/reset{query}", escaped(node)), &json!({})).await
+    }
+
+    /// Has a node look at its machine and at whether it is fit.
+    pub async fn inspect_node(&self, node: &str) -> Answer<Node> {
+        self.post(&format!("/api/v1/nodes/{}/inspect", escaped(node)), &json!({})).await
+    }
+
+    /// Carries out a safe fix on a node, named by itself or by the finding that it takes away.
+    pub async fn fix_node(&self, node: &str, ask: &FixNode) -> Answer<FixedNode> {
+        self.post(&format!("/api/v1/nodes/{}/fix", escaped(node)), ask).await
     }
 
     /// Allocations, of one project where it is given.

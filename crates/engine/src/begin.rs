@@ -131,7 +131,7 @@ impl Driver {
         let app = self.app(rows)?;
         let params =
             app.render(&step.spec, &rows.of.view()).map_err(|error| StepStartError::Render(error.to_string()))?;
-        let schema = app.manifest().tasks.iter().find(|(known, _)| known == task).map_or(1, |(_, schema)| *schema);
+        let oldest = app.manifest().tasks.iter().find(|(known, _)| known == task).map_or(1, |(_, schema)| *schema);
         let purpose = Purpose {
             project: Some(rows.operation.project),
             workload: Some(rows.operation.workload),
@@ -145,7 +145,7 @@ impl Driver {
             None => tx.node(*node).await?,
         };
         let expires_at = step.deadline_at.unwrap_or_else(|| self.engine.ports().clock.now());
-        self.engine.record_task(tx, &node, purpose, (*task, schema), params, expires_at).await.map(Some)
+        self.engine.record_task(tx, &node, purpose, (*task, oldest), params, expires_at).await.map(Some)
     }
 
     /// Goes on with an attempt that a driver before this one began.

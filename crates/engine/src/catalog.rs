@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use gpuaas_planner::App;
+use gpuaas_wire::task::Preflight;
 
 use crate::effects::AppEffects;
 
@@ -31,6 +32,11 @@ impl Catalog {
     /// The app of that slug.
     pub fn app(&self, slug: &str) -> Option<&AppEntry> {
         self.entries.get(slug)
+    }
+
+    /// What a node is looked at for when nobody has placed anything there: the wants of the first app that has any.
+    pub fn preflight(&self, occupied: bool) -> Option<Preflight> {
+        self.entries.values().find_map(|entry| entry.app.preflight(occupied))
     }
 
     /// Every app, by slug.

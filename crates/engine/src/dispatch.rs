@@ -14,7 +14,7 @@ use gpuaas_store::{NodeRecord, StoreError, TaskRecord, Tx};
 use gpuaas_trust::TaskStatement;
 use gpuaas_wire::{
     bounds::cut,
-    task::{TaskFailure, TaskOutcome},
+    task::{TaskFailure, TaskOutcome, shaped},
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -60,13 +60,14 @@ pub(crate) enum TaskEnd {
 }
 
 impl Engine {
-    /// Signs a task and writes its row, its event and its audit record. It is sent after the caller's commit.
+    /// Signs a task and writes its row, its event and its audit record. It is sent after the caller's commit. Its parameters are the newest ones;
+    /// they go in the newest version, from `oldest` on, that the node's agent knows.
     pub(crate) async fn record_task(
         &self,
         tx: &mut Tx,
         node: &NodeRecord,
         purpose: Purpose,
-        (task_type, schema): (TaskType, u32),
+        (task_type, oldest): (TaskType, u32),
         params: Value,
         expires_at: Timestamp,
     ) -> Result<TaskRecord, StepStartError> {
@@ -74,6 +75,7 @@ impl Engine {
         // Replicas that live sign under one fence; it grows when its holder is gone, and with it all that it may still send.
         let fence = tx.shared_fence(&format!("node/{}", node.id), self.replica(), NODE_LEASE_TTL).await?;
         let id = TaskId::generate(&*self.ports().clock, &*self.ports().entropy);
+        let (schema, params) = shaped(task_type, oldest, params, &node.support);
         let statement = TaskStatement {
             control_plane: self.keys().control_plane().to_owned(),
             node: node.id,

@@ -86,7 +86,7 @@ impl Bench {
 
     /// The first line of a unit's journal that holds `text`, waited for.
     pub async fn says(&self, unit: &str, text: &str) -> JournalLine {
-        let mut lines = self.host.journal(unit, JournalFrom::After(0), true).await.unwrap();
+        let mut lines = self.host.journal(unit, JournalFrom::Start, true).await.unwrap();
         let mut seen = Vec::new();
         loop {
             match tokio::time::timeout(PATIENCE / 2, lines.next()).await {

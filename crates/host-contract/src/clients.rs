@@ -10,7 +10,8 @@ pub async fn of_two_starts_at_once_one_starts_it(backend: &dyn Backend) {
     one.service("plain", "", "echo ran >> $root/tmp/marks; echo say: up; exec sleep 1000").await;
     let (first, second) = tokio::join!(one.host.start("plain.service"), two.host.start("plain.service"));
     let changes = [first.unwrap(), second.unwrap()];
-    assert_eq!(changes.iter().filter(|changed| **changed == Changed::Yes).count(), 1, "{changes:?}");
+    // Both found it at rest and both ordered it; an init takes the orders as one and tells nobody whose it was.
+    assert!(changes.contains(&Changed::Yes), "{changes:?}");
     one.says("plain.service", "say: up").await;
     assert_eq!(two.text("/tmp/marks").await, "ran\n");
     let (first, second) = tokio::join!(one.host.stop("plain.service"), two.host.stop("plain.service"));
@@ -39,12 +40,12 @@ pub async fn units_do_not_notice_that_an_agent_went_and_another_came(backend: &d
     let line = before.says("stays.service", "say: up").await;
     let status = before.until_running("stays.service").await;
     let mut events = before.host.unit_events("stays.service").await.unwrap();
-    let mut lines = before.host.journal("stays.service", JournalFrom::After(0), true).await.unwrap();
+    let mut lines = before.host.journal("stays.service", JournalFrom::Start, true).await.unwrap();
     assert!(events.next().await.is_some() && lines.next().await.is_some());
     drop((events, lines, before));
     let after = Bench::of(backend);
     assert_eq!(after.status("stays.service").await, status);
-    assert_eq!(after.said("stays.service", JournalFrom::After(line.cursor - 1)).await, [line]);
+    assert_eq!(after.said("stays.service", JournalFrom::Start).await, [line]);
 }
 
 pub async fn signals_begin_with_how_the_unit_is(backend: &dyn Backend) {

@@ -1,5 +1,7 @@
 //! What comes before a unit's program: a skip is no failure and a failure no skip, though systemctl's exit code tells neither.
 
+use futures::StreamExt;
+
 use crate::{Backend, Bench};
 
 /// Leaves a mark and stays.
@@ -9,13 +11,14 @@ pub async fn an_unmet_path_condition_is_a_skip_and_no_failure(backend: &dyn Back
     let bench = Bench::of(backend);
     let conditions = "ConditionPathExists=/etc/contract/wanted\nConditionPathExists=!/etc/contract/unwanted";
     bench.unit("asks", conditions, "Restart=always", MARKS).await;
-    bench.file("/etc/contract/unwanted", 0o600, "").await;
     for missing in ["ConditionPathExists=/etc/contract/wanted", "ConditionPathExists=!/etc/contract/unwanted"] {
         bench.host.start("asks.service").await.unwrap();
         bench.says("asks.service", missing).await;
         let status = bench.until_active_is("asks.service", "inactive").await;
         assert_eq!((status.result.as_str(), status.n_restarts), ("success", 0));
-        bench.file("/etc/contract/wanted", 0o600, "").await;
+        for file in ["/etc/contract/wanted", "/etc/contract/unwanted"] {
+            bench.file(file, 0o600, "").await;
+        }
     }
     assert_eq!(bench.text("/tmp/marks").await, "");
     bench.host.remove("/etc/contract/unwanted".into()).await.unwrap();
@@ -63,4 +66,20 @@ pub async fn a_start_pre_that_may_fail_stops_nothing(backend: &dyn Backend) {
     bench.service("prepared", pre, MARKS).await;
     bench.host.start("prepared.service").await.unwrap();
     bench.until_running("prepared.service").await;
+}
+
+pub async fn a_skip_is_told_from_a_success(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.program("says-no", "exit 1").await;
+    bench.service("skipped", "ExecCondition=/usr/local/bin/says-no", MARKS).await;
+    bench.service("succeeds", "ExecCondition=/bin/true", "exit 0").await;
+    for (name, result) in [("skipped.service", "exec-condition"), ("succeeds.service", "success")] {
+        // From before the start: a unit that came to rest may be forgotten, with its result.
+        let events = bench.host.unit_events(name).await.unwrap();
+        bench.host.start(name).await.unwrap();
+        let moved = events.skip_while(|status| std::future::ready(status.active == "inactive"));
+        let ended = moved.skip_while(|status| std::future::ready(status.active != "inactive"));
+        let ended = Box::pin(ended).next().await.unwrap();
+        assert_eq!((ended.result.as_str(), ended.n_restarts), (result, 0), "{name}");
+    }
 }

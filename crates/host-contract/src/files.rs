@@ -116,3 +116,25 @@ pub async fn a_file_longer_than_asked_for_is_refused(backend: &dyn Backend) {
         assert!(matches!(bench.host.read(bad.into(), 3).await, Err(HostError::Path { .. })), "{bad}");
     }
 }
+
+pub async fn a_file_belongs_to_whom_the_host_runs_as(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let own = bench.run("id -u; id -g").await.output.replace('\n', " ");
+    if !own.starts_with("0 ") {
+        return eprintln!("NOT RUN: only root gives files away");
+    }
+    let (file, folder, copy) = ("/var/lib/contract/folder/file", "/var/lib/contract/folder", "/var/lib/contract/copy");
+    let lay_out = async || {
+        let written = bench.file(file, 0o600, "x").await;
+        let made = bench.host.make_folder(folder.into(), 0o700).await.unwrap();
+        [written, made, bench.host.copy(file.into(), copy.into(), 0o600).await.unwrap()]
+    };
+    assert_eq!(lay_out().await, [Changed::Yes; 3]);
+    assert_eq!(lay_out().await, [Changed::No; 3]);
+    let all = format!("$root{file} $root{folder} $root{copy}");
+    let owners = format!("stat -c '%u %g' {all}");
+    bench.run(&format!("chown 12345:12345 {all}")).await;
+    assert_eq!(bench.run(&owners).await.output, "12345 12345\n".repeat(3));
+    assert_eq!(lay_out().await, [Changed::Yes; 3]);
+    assert_eq!(bench.run(&owners).await.output, "0 0\n".repeat(3));
+}

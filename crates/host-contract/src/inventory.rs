@@ -1,6 +1,8 @@
-//! What a host tells of itself: processes, listeners, paths, facts.
+//! What a host tells of itself: processes, listeners, mounts, links, rules, paths, facts.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+use gpuaas_host::{Listener, Protocol};
 
 use crate::{Backend, Bench};
 
@@ -65,4 +67,111 @@ pub async fn a_host_says_what_it_is(backend: &dyn Backend) {
     assert_eq!(facts.addresses[0], bench.host.address().to_string());
     assert!(facts.cpus > 0 && facts.memory_bytes > 0 && facts.disks[0].size_bytes >= facts.disks[0].free_bytes);
     assert!(!facts.boot_id.is_empty() && !facts.hostname.is_empty());
+}
+
+pub async fn processes_are_told_with_their_unit(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.service("owns", "KillMode=process", "setsid sleep 1000 & echo say: child $!; exec sleep 1000").await;
+    bench.host.start("owns.service").await.unwrap();
+    let child = bench.number("owns.service", "say: child").await;
+    let main = bench.until_running("owns.service").await.main_pid;
+    let process = async |pid: i32| {
+        let found = bench.host.processes(&[]).await.unwrap();
+        found.into_iter().find(|process| process.pid == pid).unwrap()
+    };
+    let unit = async |pid: i32| process(pid).await.unit;
+    let group = process(child).await.cgroup;
+    assert_eq!(group.ends_with("/owns.service"), backend.is_machine(), "{group:?}");
+    assert_eq!(
+        (unit(main).await.as_deref(), unit(child).await.as_deref()),
+        (Some("owns.service"), Some("owns.service"))
+    );
+    bench.host.stop("owns.service").await.unwrap();
+    assert_eq!(unit(child).await.as_deref(), Some("owns.service"), "it is the unit's, though that has stopped");
+    bench.run(&format!("kill -9 {child}")).await;
+}
+
+pub async fn a_listener_is_told_with_who_holds_it(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let listen = format!("exec {} listen {}", backend.program(), bench.host.address());
+    bench.service("listens", "", &listen).await;
+    bench.host.start("listens.service").await.unwrap();
+    let mut ports = [0; 2];
+    for (port, word) in ports.iter_mut().zip(["say: tcp", "say: udp"]) {
+        *port = u16::try_from(bench.number("listens.service", word).await).unwrap();
+    }
+    let main = bench.until_running("listens.service").await.main_pid;
+    let held = async || -> Vec<Listener> {
+        let found = bench.host.listeners().await.unwrap();
+        found
+            .into_iter()
+            .filter(|listener| listener.process.as_ref().is_some_and(|holder| holder.pid == main))
+            .collect()
+    };
+    let found = held().await;
+    let mut told: Vec<_> = found.iter().map(|listener| (listener.protocol, listener.address)).collect();
+    told.sort_unstable();
+    let at = |port: u16| SocketAddr::new(bench.host.address(), port);
+    assert_eq!(told, [(Protocol::Tcp, at(ports[0])), (Protocol::Udp, at(ports[1]))]);
+    let holder = found[0].process.as_ref().unwrap();
+    assert_eq!(
+        (holder.unit.as_deref(), holder.program.rsplit('/').next()),
+        (Some("listens.service"), Some("contract-node"))
+    );
+    bench.host.stop("listens.service").await.unwrap();
+    assert_eq!(held().await, []);
+}
+
+pub async fn a_mount_is_told_as_it_is_named(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let mounts = async |prefix: &str| bench.host.mounts(&[prefix.to_owned()]).await.unwrap();
+    assert_eq!(mounts("/var/lib/contract").await, [""; 0]);
+    if !backend.is_machine() {
+        return;
+    }
+    let place = "/var/lib/contract/a b";
+    assert_eq!(bench.run(&format!("mkdir -p '{place}' && mount -t tmpfs none '{place}'")).await.status, Some(0));
+    let (under, itself, beside) =
+        (mounts("/var/lib/contract").await, mounts(place).await, mounts("/var/lib/contr").await);
+    assert_eq!(bench.run(&format!("umount '{place}'")).await.status, Some(0));
+    assert_eq!((under, itself, beside), (vec![place.to_owned()], vec![place.to_owned()], Vec::new()));
+    assert_eq!(mounts("/var/lib/contract").await, [""; 0]);
+}
+
+pub async fn a_link_is_told_while_it_is_there(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let before = bench.host.links().await.unwrap();
+    if !backend.is_machine() {
+        return assert_eq!(before, [""; 0], "it has none of its own");
+    }
+    assert_eq!(bench.run("ip link add contract0 type bridge").await.status, Some(0));
+    let during = bench.host.links().await.unwrap();
+    assert_eq!(bench.run("ip link delete contract0").await.status, Some(0));
+    assert!(
+        before.iter().all(|link| during.contains(link)) && before.contains(&"lo".to_owned()),
+        "{before:?} {during:?}"
+    );
+    assert_eq!((during.len(), during.contains(&"contract0".to_owned())), (before.len() + 1, true));
+    assert_eq!(bench.host.links().await.unwrap(), before);
+}
+
+pub async fn rules_of_the_packet_filter_are_told_by_their_words(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let rules = async || bench.host.firewall_rules(&["CONTRACT-".to_owned()]).await.unwrap();
+    assert_eq!(rules().await.as_deref(), Some(&[][..]));
+    if !backend.is_machine() {
+        return;
+    }
+    for iptables in ["iptables-nft", "iptables-legacy"] {
+        let add = format!("{iptables} -N CONTRACT-ONE && {iptables} -A FORWARD -j CONTRACT-ONE && {iptables} -N OTHER");
+        assert_eq!(bench.run(&add).await.status, Some(0), "{iptables}");
+        let found = rules().await.unwrap();
+        let drop = format!("{iptables} -F && {iptables} -X CONTRACT-ONE && {iptables} -X OTHER");
+        assert_eq!(bench.run(&drop).await.status, Some(0), "{iptables}");
+        assert!(found.len() == 2 && found.iter().all(|rule| rule.contains("filter: ")), "{iptables}: {found:#?}");
+    }
+    assert_eq!(bench.run("nft add table inet CONTRACT-TABLE").await.status, Some(0));
+    let found = rules().await.unwrap();
+    assert_eq!(bench.run("nft delete table inet CONTRACT-TABLE").await.status, Some(0));
+    assert_eq!(found, ["table inet CONTRACT-TABLE"]);
 }

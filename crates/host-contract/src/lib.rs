@@ -17,11 +17,13 @@ pub mod journals;
 pub mod restarts;
 pub mod starts;
 pub mod stops;
+pub mod survey;
 
 pub use bench::{Bench, PATIENCE};
 
 use std::sync::Arc;
 
+use futures::future::LocalBoxFuture;
 use gpuaas_host::Host;
 
 /// A host made for one case, and gone with it.
@@ -30,13 +32,26 @@ pub trait Backend {
     fn client(&self) -> Arc<dyn Host>;
     /// Shell words that say READY=1 on behalf of the unit that runs them.
     fn notifier(&self) -> String;
+    /// The suite's own program, `contract-node`, as the host names it.
+    fn program(&self) -> String;
+    /// Whether it is a machine of its own, with network, mounts and packet filter; else it shares another's and has none to tell of.
+    fn is_machine(&self) -> bool;
+}
+
+/// A case of the suite.
+pub type Case = for<'a> fn(&'a dyn Backend) -> LocalBoxFuture<'a, ()>;
+
+/// Runs a case to its end, which must come in time.
+pub fn run(case: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, case).await.expect("the case ends in time") });
 }
 
 /// One test per case of the suite, each on a backend of its own that `$fresh` makes.
 #[macro_export]
 macro_rules! host_contract {
-    ($fresh:path) => {
-        $crate::host_contract! { $fresh;
+    (@every $form:ident $rest:tt) => {
+        $crate::host_contract! { @$form $rest;
             files: a_file_is_written_once_and_its_mode_counts;
             files: a_reader_of_a_replaced_file_keeps_the_old_one_whole;
             files: folders_that_are_missing_are_made;
@@ -45,6 +60,7 @@ macro_rules! host_contract {
             files: a_copy_changes_once_and_has_its_own_mode;
             files: appended_bytes_follow_each_other_also_from_another_client;
             files: a_file_longer_than_asked_for_is_refused;
+            files: a_file_belongs_to_whom_the_host_runs_as;
             starts: a_simple_unit_runs_as_soon_as_it_is_started;
             starts: a_notify_unit_is_activating_until_it_says_ready;
             starts: a_start_that_never_notifies_times_out_and_says_so;
@@ -59,6 +75,7 @@ macro_rules! host_contract {
             conditions: an_exec_condition_that_breaks_is_a_failure;
             conditions: a_failing_start_pre_fails_the_unit_and_nothing_is_run;
             conditions: a_start_pre_that_may_fail_stops_nothing;
+            conditions: a_skip_is_told_from_a_success;
             restarts: a_program_that_exits_at_once_loops_and_never_fails;
             restarts: restarts_that_come_too_quickly_end_in_failure_until_it_is_reset;
             restarts: exit_0_is_restarted_where_always_is_said;
@@ -75,6 +92,7 @@ macro_rules! host_contract {
             stops: stopping_twice_changes_once;
             stops: enabling_and_disabling_twice_change_once;
             stops: signals_of_a_unit_end_when_it_is_removed;
+            stops: a_unit_that_says_nowhere_when_it_is_wanted_cannot_be_enabled;
             journals: a_journal_goes_on_behind_a_cursor;
             journals: a_journal_begins_at_a_time;
             journals: a_journals_tail_is_its_last_lines;
@@ -86,23 +104,45 @@ macro_rules! host_contract {
             inventory: listeners_are_told_at_the_nodes_address_and_at_every_address;
             inventory: paths_are_told_as_they_are;
             inventory: a_host_says_what_it_is;
+            inventory: processes_are_told_with_their_unit;
+            inventory: a_listener_is_told_with_who_holds_it;
+            inventory: a_mount_is_told_as_it_is_named;
+            inventory: a_link_is_told_while_it_is_there;
+            inventory: rules_of_the_packet_filter_are_told_by_their_words;
+            survey: a_host_reads_its_own_files;
+            survey: a_kernel_parameter_is_set_once_and_read_back;
+            survey: a_module_that_is_there_is_not_loaded_again;
             clients: of_two_starts_at_once_one_starts_it;
             clients: a_start_goes_on_when_its_client_is_gone;
             clients: units_do_not_notice_that_an_agent_went_and_another_came;
             clients: signals_begin_with_how_the_unit_is;
         }
     };
-    ($fresh:path; $($module:ident: $case:ident;)+) => {
+    (@tests ($fresh:path); $($module:ident: $case:ident;)+) => {
         $(
             #[test]
             fn $case() {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-                runtime.block_on(async {
+                $crate::run(async {
                     let backend = $fresh().await;
-                    let case = $crate::$module::$case(&backend);
-                    tokio::time::timeout($crate::PATIENCE, case).await.expect("the case ends in time");
+                    $crate::$module::$case(&backend).await;
                 });
             }
         )+
     };
+    (@list (); $($module:ident: $case:ident;)+) => {
+        vec![$({
+            fn $case(backend: &dyn $crate::Backend) -> ::futures::future::LocalBoxFuture<'_, ()> {
+                Box::pin($crate::$module::$case(backend))
+            }
+            (stringify!($case), $case as $crate::Case)
+        }),+]
+    };
+    ($fresh:path) => {
+        $crate::host_contract! { @every tests ($fresh) }
+    };
+}
+
+/// Every case of the suite by its name, for whoever brings a harness of its own.
+pub fn cases() -> Vec<(&'static str, Case)> {
+    host_contract! { @every list () }
 }

@@ -17,7 +17,11 @@ pub async fn a_program_that_exits_at_once_loops_and_never_fails(backend: &dyn Ba
     let seen: Vec<UnitStatus> = events.take_while(|status| std::future::ready(status.n_restarts < 7)).collect().await;
     assert!(began.elapsed() >= 7 * Duration::from_millis(150), "each restart waits");
     assert!(seen.iter().all(|status| status.active != "failed"), "{seen:#?}");
-    let counted: Vec<u32> = seen.iter().filter(|status| status.sub == "auto-restart").map(|s| s.n_restarts).collect();
+    // A restart is counted while the unit still waits for it.
+    let waits = seen.iter().filter(|status| status.sub == "auto-restart").map(|status| status.n_restarts);
+    let mut counted: Vec<u32> = waits.collect();
+    assert!(counted.is_sorted(), "{counted:?}");
+    counted.dedup();
     assert_eq!(counted, [0, 1, 2, 3, 4, 5, 6]);
     let waiting = seen.iter().find(|status| status.sub == "auto-restart").unwrap();
     let told = (waiting.active.as_str(), waiting.result.as_str(), waiting.exec_main_status, waiting.main_pid);
@@ -40,11 +44,15 @@ pub async fn restarts_that_come_too_quickly_end_in_failure_until_it_is_reset(bac
     assert_eq!(bench.status("quick.service").await.active, "failed");
     assert_eq!(bench.text("/tmp/marks").await, "ran\n".repeat(3));
     assert_eq!(bench.host.stop("quick.service").await.unwrap(), Changed::No, "nothing runs that could be stopped");
-    assert_eq!(bench.run("systemctl reset-failed quick.service").await.status, Some(0));
-    assert_eq!(bench.status("quick.service").await.active, "inactive");
+    for changed in [Changed::Yes, Changed::No] {
+        assert_eq!(bench.host.reset_failed("quick.service").await.unwrap(), changed);
+        assert_eq!(bench.status("quick.service").await.active, "inactive");
+    }
     bench.host.start("quick.service").await.unwrap();
     bench.until_active_is("quick.service", "failed").await;
     assert_eq!(bench.text("/tmp/marks").await, "ran\n".repeat(6));
+    assert_eq!(bench.run("systemctl reset-failed quick.service").await.status, Some(0));
+    assert_eq!(bench.status("quick.service").await.active, "inactive");
 }
 
 pub async fn exit_0_is_restarted_where_always_is_said(backend: &dyn Backend) {
@@ -65,7 +73,7 @@ pub async fn exit_0_is_an_end_where_on_failure_is_said(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.service("fine", "Restart=on-failure\nRestartSec=10ms", "echo ran >> $root/tmp/marks; exit 0").await;
     bench.host.start("fine.service").await.unwrap();
-    bench.says("fine.service", "status=0").await;
+    bench.says("fine.service", "Deactivated successfully").await;
     let status = bench.until_active_is("fine.service", "inactive").await;
     assert_eq!((status.result.as_str(), status.n_restarts), ("success", 0));
     assert_eq!(bench.text("/tmp/marks").await, "ran\n");
@@ -82,7 +90,7 @@ pub async fn a_killed_program_comes_back_and_is_counted(backend: &dyn Backend) {
     bench.run(&format!("kill -9 {}", first.main_pid)).await;
     let second = bench.until("victim.service", |status| status.is_running() && status.n_restarts == 1).await;
     assert_ne!(first.main_pid, second.main_pid);
-    assert_eq!(second.exec_main_status, 9);
+    assert_eq!(second.exec_main_status, 0, "what runs has not ended");
 }
 
 pub async fn a_program_that_is_told_to_end_has_not_failed(backend: &dyn Backend) {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use gpuaas_host::Changed;
+use gpuaas_host::{Changed, HostError};
 
 use crate::{Backend, Bench};
 
@@ -40,7 +40,7 @@ pub async fn children_do_not_outlive_a_main_process_that_ends(backend: &dyn Back
     bench.service("leaves", "", program).await;
     bench.host.start("leaves.service").await.unwrap();
     let child = bench.number("leaves.service", "say: child").await;
-    bench.says("leaves.service", "status=0").await;
+    bench.says("leaves.service", "Deactivated successfully").await;
     bench.until_active_is("leaves.service", "inactive").await;
     assert!(!bench.runs(child).await);
 }
@@ -69,7 +69,9 @@ pub async fn a_stop_reaches_a_unit_that_still_prepares(backend: &dyn Backend) {
     assert_eq!(bench.host.start("prepared.service").await.unwrap(), Changed::No, "it starts already");
     assert_eq!(bench.host.stop("prepared.service").await.unwrap(), Changed::Yes);
     assert!(!bench.runs(pid).await);
-    assert_eq!(bench.status("prepared.service").await.active, "inactive");
+    // What prepares a unit and is killed has failed, where a main process would not have.
+    let status = bench.status("prepared.service").await;
+    assert_eq!((status.active.as_str(), status.result.as_str()), ("failed", "signal"));
 }
 
 pub async fn what_follows_a_stop_is_run(backend: &dyn Backend) {
@@ -103,11 +105,19 @@ pub async fn enabling_and_disabling_twice_change_once(backend: &dyn Backend) {
     assert_eq!(bench.host.enable("plain.service").await.unwrap(), Changed::No);
     assert_eq!(enabled().await, "enabled");
     assert_eq!(bench.status("plain.service").await.active, "inactive", "enabling starts nothing");
-    for _ in 0..2 {
-        assert_eq!(bench.run("systemctl disable plain.service").await.status, Some(0));
+    for changed in [Changed::Yes, Changed::No] {
+        assert_eq!(bench.host.disable("plain.service").await.unwrap(), changed);
         assert_eq!(enabled().await, "disabled");
     }
+    assert_eq!(bench.run("systemctl enable plain.service").await.status, Some(0));
+    assert_eq!(bench.host.enable("plain.service").await.unwrap(), Changed::No);
+    assert_eq!(bench.run("systemctl disable plain.service").await.status, Some(0));
     assert_eq!(bench.host.enable("plain.service").await.unwrap(), Changed::Yes);
+    assert_eq!(
+        bench.host.disable("nowhere.service").await.unwrap(),
+        Changed::No,
+        "what is not there starts at no boot"
+    );
 }
 
 pub async fn signals_of_a_unit_end_when_it_is_removed(backend: &dyn Backend) {
@@ -125,4 +135,14 @@ pub async fn signals_of_a_unit_end_when_it_is_removed(backend: &dyn Backend) {
     let seen: Vec<String> = events.map(|status| status.active).collect().await;
     assert_eq!((seen.first().unwrap().as_str(), seen.last().unwrap().as_str()), ("active", "inactive"));
     assert_eq!(bench.host.unit("passing.service").await.unwrap(), None);
+}
+
+pub async fn a_unit_that_says_nowhere_when_it_is_wanted_cannot_be_enabled(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.service("unwanted", "", "exec sleep 1000").await;
+    let refused = bench.host.enable("unwanted.service").await;
+    assert!(matches!(&refused, Err(HostError::Unit { message, .. }) if message.contains("[Install]")), "{refused:?}");
+    assert_eq!(bench.host.disable("unwanted.service").await.unwrap(), Changed::No);
+    bench.host.start("unwanted.service").await.unwrap();
+    bench.until_running("unwanted.service").await;
 }

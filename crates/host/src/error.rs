@@ -39,6 +39,9 @@ pub enum HostError {
         /// Why.
         message: String,
     },
+    /// No init that is known here has booted this machine.
+    #[error("systemd has not booted this host: there is no {0}")]
+    NotBooted(Utf8PathBuf),
     /// The init does not make sense.
     #[error("the host's init: {0}")]
     Init(String),

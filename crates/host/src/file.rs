@@ -19,7 +19,7 @@ impl Changed {
     }
 }
 
-/// A file as it should be.
+/// A file as it should be. It belongs to whom the host's agent runs as.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FileSpec {
     /// Where.

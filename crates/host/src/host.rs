@@ -11,7 +11,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{
     error::HostError,
     file::{Changed, FileSpec},
-    unit::{JournalFrom, JournalLine, UnitStatus},
+    inventory::{Listener, Process},
+    journal::{JournalFrom, JournalLine},
+    survey::{self, Tree},
+    unit::UnitStatus,
 };
 
 /// What a host says of itself; the shape that tasks return.
@@ -42,16 +45,10 @@ impl CommandEnd {
     pub const OUTPUT_BYTES_MAX: usize = 16 * 1_024;
 }
 
-/// A process of the node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// Its id.
-    pub pid: i32,
-    /// The program it runs, as the node names it.
-    pub program: String,
-}
+/// Most rules of a packet filter told at once.
+pub const FIREWALL_RULES_MAX: usize = 1_000;
 
-/// What an operation may do to a host. Implemented for sandboxes here and for systemd later.
+/// What an operation may do to a host. Implemented for sandboxes and for systemd.
 ///
 /// Every change is idempotent: repeating it after a crash ends in the same state and reports [`Changed::No`].
 #[async_trait]
@@ -86,12 +83,17 @@ pub trait Host: Send + Sync {
 
     /// Reads unit files anew.
     async fn daemon_reload(&self) -> Result<(), HostError>;
-    /// Orders a unit to start, without waiting for it: RKE2's start would wait without end.
+    /// Orders a unit to start, without waiting for it: RKE2's start would wait without end. One that runs or is on its way changes nothing;
+    /// of two who order it at the same moment both may be told that it changed, and it is started once.
     async fn start(&self, unit: &str) -> Result<Changed, HostError>;
     /// Stops a unit and waits until it is.
     async fn stop(&self, unit: &str) -> Result<Changed, HostError>;
-    /// Makes a unit start at boot.
+    /// Makes a unit start at boot. One that says nowhere when it is wanted is refused.
     async fn enable(&self, unit: &str) -> Result<Changed, HostError>;
+    /// Makes a unit start at boot no more. What runs goes on, and what is not there starts at no boot.
+    async fn disable(&self, unit: &str) -> Result<Changed, HostError>;
+    /// Forgets that a unit failed, and how often it was started. It may be started again at once.
+    async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError>;
     /// How a unit is; `None` when the init does not know it.
     async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError>;
     /// How a unit is now and after every change, until the stream is dropped, the unit is removed or the
@@ -111,8 +113,28 @@ pub trait Host: Send + Sync {
     fn address(&self) -> std::net::IpAddr;
     /// TCP ports of `ports` on which something listens at the node's own address.
     async fn listening(&self, ports: &[u16]) -> Result<Vec<u16>, HostError>;
-    /// Processes of the node whose program lies under one of the prefixes.
+    /// Every socket of the node's own that waits for whoever comes.
+    async fn listeners(&self) -> Result<Vec<Listener>, HostError>;
+    /// Processes of the node whose program lies under one of the prefixes; all without one.
     async fn processes(&self, prefixes: &[String]) -> Result<Vec<Process>, HostError>;
     /// Mounts of the node under one of the prefixes.
     async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError>;
+    /// Names of the node's own network links, sorted.
+    async fn links(&self) -> Result<Vec<String>, HostError>;
+    /// Chains and rules of the node's own packet filter that hold one of the words, [`FIREWALL_RULES_MAX`] at most; `None` when the node has
+    /// no program that lists them.
+    async fn firewall_rules(&self, words: &[String]) -> Result<Option<Vec<String>>, HostError>;
+
+    /// Where the node's own files lie, for whoever only reads what the machine tells of itself.
+    fn tree(&self) -> Tree {
+        Tree::of_this_machine()
+    }
+    /// Sets a kernel parameter that there is, until the next boot.
+    async fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError> {
+        self.tree().set_sysctl(name, value)
+    }
+    /// Loads a kernel module, until the next boot.
+    async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
+        survey::load_module(self, name).await
+    }
 }

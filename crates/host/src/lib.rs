@@ -3,18 +3,37 @@
 //! Guarantees: every change is idempotent (repeating it after a crash ends in the same state and reports [`Changed::No`]); files appear
 //! whole or not at all; nothing outside of the host's own root is reached; paths are the host's true paths on every backend.
 //!
-//! Deliberately absent: what any app means by it (`agent`'s handlers), and the real systemd backend, which will stand beside
-//! [`sandbox`] and pass the same suite.
+//! Two backends, [`systemd`] and [`sandbox`], do what is alike through the same modules and pass the same suite (`host-contract`).
+//!
+//! Deliberately absent: what any app means by it (`agent`'s handlers).
 
+mod cgroup;
 mod error;
 mod file;
+mod files;
+mod firewall;
 mod host;
+mod inventory;
+mod journal;
+mod links;
+mod machine;
+mod mounts;
+mod path;
+mod processes;
+mod program;
 mod ready;
+mod root;
 pub mod sandbox;
+mod sockets;
+pub mod survey;
+pub mod systemd;
 mod unit;
 
 pub use error::{HostError, no_room};
 pub use file::{Changed, FileSpec};
-pub use host::{Command, CommandEnd, Facts, Host, Process};
-pub use ready::notify_ready;
-pub use unit::{JournalFrom, JournalLine, UnitStatus};
+pub use host::{Command, CommandEnd, FIREWALL_RULES_MAX, Facts, Host};
+pub use inventory::{Listener, Process, Protocol};
+pub use journal::{Cursor, JournalFrom, JournalLine};
+pub use program::spawn;
+pub use ready::{notify_ready, notify_status};
+pub use unit::UnitStatus;

@@ -1,4 +1,4 @@
-//! Units and journals, in systemd's own terms.
+//! Units, in systemd's own terms.
 
 use gpuaas_model::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub struct UnitStatus {
     pub active: String,
     /// SubState.
     pub sub: String,
-    /// Result.
+    /// Result; `exec-condition` where the last start was skipped, which systemd calls no failure.
     pub result: String,
     /// NRestarts.
     pub n_restarts: u32,
@@ -20,7 +20,7 @@ pub struct UnitStatus {
     pub exec_main_status: i32,
     /// MainPID; 0 while there is none.
     pub main_pid: i32,
-    /// Since when it is in this state.
+    /// Since when it is in this state; the epoch where the init does not know.
     pub since: Timestamp,
 }
 
@@ -29,32 +29,4 @@ impl UnitStatus {
     pub fn is_running(&self) -> bool {
         self.active == "active" && self.sub == "running"
     }
-}
-
-/// Where to begin in a journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum JournalFrom {
-    /// Behind the line of that cursor.
-    After(u64),
-    /// With the first line at or after that time.
-    Since(Timestamp),
-    /// With the last so many lines.
-    Tail(u32),
-}
-
-/// A line of a journal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JournalLine {
-    /// Grows from line to line.
-    pub cursor: u64,
-    /// When it was written.
-    pub at: Timestamp,
-    /// The line; one longer than [`JournalLine::TEXT_BYTES_MAX`] is cut to it and says so at its end.
-    pub text: String,
-}
-
-impl JournalLine {
-    /// Longest line kept, in bytes.
-    pub const TEXT_BYTES_MAX: usize = 4_096;
 }

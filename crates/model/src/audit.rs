@@ -65,6 +65,10 @@ text_enum! {
         NodeRenew = "node.renew",
         /// A no-op task was sent to a node.
         NodePing = "node.ping",
+        /// A node was asked what it is and whether it is fit.
+        NodeInspect = "node.inspect",
+        /// A safe fix was sent to a node.
+        NodeFix = "node.fix",
         /// An operator put a node back into use.
         NodeReset = "node.reset",
         /// A node was allocated to a project.

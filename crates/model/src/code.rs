@@ -67,6 +67,8 @@ text_enum! {
         ReplicaVersionsDiffer = "replica_versions_differ",
         /// The node is already allocated or not fit for it.
         NodeUnavailable = "node_unavailable",
+        /// There is no safe fix of that name.
+        FixUnknown = "fix_unknown",
         /// The node has no channel now.
         NodeUnreachable = "node_unreachable",
         /// The artifact's bytes are not those of its digest.
@@ -87,6 +89,8 @@ text_enum! {
         EnrollmentForeign = "enrollment_foreign",
         /// That is no enrollment token.
         EnrollmentInvalid = "enrollment_invalid",
+        /// This control plane has no packages to bring machines in with.
+        PackagesMissing = "packages_missing",
         /// The node's clock is further from the control plane's than the named limit.
         ClockSkewed = "clock_skewed",
         /// A node's certificate has expired: it may be renewed, and does nothing else.
@@ -99,6 +103,8 @@ text_enum! {
         EnvelopeExpired = "envelope_expired",
         /// A task envelope carries a lower fence than one seen before.
         FenceTooLow = "fence_too_low",
+        /// A task envelope is an older attempt of its step than one seen before.
+        AttemptTooLow = "attempt_too_low",
         /// The agent has no such task type, or not in that schema version.
         TaskUnknown = "task_unknown",
         /// The parameters are not those of the task type.
@@ -178,7 +184,7 @@ impl Code {
             Self::Unauthenticated => 401,
             Self::Forbidden | Self::EnrollmentForeign | Self::CertificateExpired => 403,
             Self::RateLimited => 429,
-            Self::NotFound => 404,
+            Self::NotFound | Self::PackagesMissing => 404,
             Self::MethodNotAllowed => 405,
             Self::BodyTooSlow => 408,
             Self::NameTaken
@@ -208,6 +214,7 @@ impl Code {
             | Self::VersionUnknown
             | Self::ConfigRefused
             | Self::AgentTooOld
+            | Self::FixUnknown
             | Self::ArtifactDigestMismatch
             | Self::ArtifactTruncated
             | Self::ArtifactUnsafePath
@@ -217,6 +224,7 @@ impl Code {
             | Self::EnvelopeForeign
             | Self::EnvelopeExpired
             | Self::FenceTooLow
+            | Self::AttemptTooLow
             | Self::TaskUnknown
             | Self::TaskParamsInvalid
             | Self::AnswerInvalid

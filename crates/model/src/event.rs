@@ -69,6 +69,12 @@ text_enum! {
         NodeConnectivityChanged = "node.connectivity_changed",
         /// A node's clock went further from the control plane's than the limit, or came back within it.
         NodeClockSkewChanged = "node.clock_skew_changed",
+        /// A node told what it is and whether it is fit.
+        NodeInspected = "node.inspected",
+        /// A safe fix was carried out on a node.
+        NodeFixed = "node.fixed",
+        /// A node came back on another machine, or its machine got another id.
+        NodeMachineChanged = "node.machine_changed",
         /// Two live connections used one identity; the newer was refused.
         NodeIdentityCloned = "node.identity_cloned",
         /// An artifact was imported and verified.

@@ -7,10 +7,13 @@
 
 mod allocation;
 mod audit;
+mod check;
 mod code;
 mod event;
 mod fault;
+mod fix;
 mod id;
+mod install;
 mod member;
 mod name;
 mod node;
@@ -27,13 +30,16 @@ mod workload;
 
 pub use allocation::{AllocationEvent, AllocationState};
 pub use audit::{ActorType, AuditAction, AuditResult};
+pub use check::Check;
 pub use code::{Code, Coded, ExitStatus, Reason};
 pub use event::{EventKind, StreamName};
 pub use fault::{Evidence, Fault, FaultClass, NextAction};
+pub use fix::FixKind;
 pub use id::{
     AccessGrantId, AllocationId, ArtifactId, CorrelationId, EnrollmentId, IdParseError, MemberId, NodeId, OperationId,
     ProjectId, ReplicaId, SecretId, ServiceAccountId, StepId, TaskId, TokenId, WorkloadId,
 };
+pub use install::InstallFault;
 pub use member::{MemberEvent, MemberState, MemberStateName};
 pub use name::{Name, NameError};
 pub use node::{Connectivity, NodeEvent, NodeState};

@@ -33,8 +33,10 @@ text_enum! {
         Restore = "restore",
         /// A tenant's workload was decommissioned on it.
         TenantLeft = "tenant_left",
-        /// It was reimaged, or an operator vouches for it.
+        /// It was reimaged after a tenant.
         Reset = "reset",
+        /// An operator vouches for a machine that no tenant has used: it enrolls anew.
+        Vouch = "vouch",
         /// An operator removes it.
         Retire = "retire",
     }
@@ -65,7 +67,7 @@ impl NodeState {
             (S::Active, E::Drain) => Ok(S::InMaintenance),
             (S::InMaintenance, E::Restore) => Ok(S::Active),
             (S::Active | S::InMaintenance, E::TenantLeft) => Ok(S::NeedsReimage),
-            (S::NeedsReimage, E::Reset) => Ok(S::Registered),
+            (S::NeedsReimage, E::Reset) | (S::Enrolled | S::Active | S::InMaintenance, E::Vouch) => Ok(S::Registered),
             (S::Registered | S::Enrolled | S::Active | S::InMaintenance | S::NeedsReimage, E::Retire) => Ok(S::Retired),
             (S::Registered | S::Enrolled | S::Active | S::InMaintenance | S::NeedsReimage | S::Retired, event) => {
                 Err(IllegalTransition { what: "node", state: self.as_str(), event: event.as_str() })
@@ -86,6 +88,13 @@ mod tests {
             .filter(|&&event| NodeState::NeedsReimage.on(event).is_ok_and(|to| to != NodeState::Retired))
             .collect();
         assert_eq!(ways_back, [&NodeEvent::Reset]);
+    }
+
+    #[test]
+    fn an_operators_word_brings_no_node_back_that_a_tenant_has_used() {
+        assert!(NodeState::NeedsReimage.on(NodeEvent::Vouch).is_err());
+        assert_eq!(NodeState::Active.on(NodeEvent::Vouch), Ok(NodeState::Registered));
+        assert!(NodeState::Active.on(NodeEvent::Reset).is_err(), "a reset alone is no word of anybody's");
     }
 
     #[test]

@@ -13,6 +13,8 @@ text_enum! {
         Preflight = "host.preflight",
         /// Lists what an app left behind.
         Residue = "host.residue",
+        /// Carries out one of the closed set of safe fixes.
+        Fix = "host.fix",
         /// Brings verified artifacts onto the node.
         ArtifactFetch = "artifact.fetch",
         /// Lays a fetched release out.
@@ -33,7 +35,8 @@ text_enum! {
 }
 
 impl TaskType {
-    /// Whether it may leave something of an app on the node, or take it away. The agent's own staging of artifacts does not count.
+    /// Whether it may leave something of an app on the node, or take it away. The agent's own staging of artifacts does not count, and a fix
+    /// is the machine's own.
     pub const fn changes_host(self) -> bool {
         match self {
             Self::Rke2Install | Self::Rke2Configure | Self::Rke2Start | Self::Rke2Stop | Self::Rke2Uninstall => true,
@@ -41,6 +44,7 @@ impl TaskType {
             | Self::Inspect
             | Self::Preflight
             | Self::Residue
+            | Self::Fix
             | Self::ArtifactFetch
             | Self::Rke2Observe
             | Self::Rke2KubeconfigRead => false,

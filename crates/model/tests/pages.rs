@@ -1,12 +1,37 @@
-//! Every stable code has its page.
+//! Every stable code has its page, every finding and every fix its line.
 
-use gpuaas_model::Code;
+use gpuaas_model::{Check, Code, FixKind, InstallFault};
 
 #[test]
 fn every_code_has_a_page_that_says_what_happened_and_what_to_do() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors");
-    for code in Code::ALL {
+    let codes = Code::ALL.iter().map(|code| code.as_str());
+    for code in codes.chain(InstallFault::ALL.iter().map(|fault| fault.as_str())) {
         let page = std::fs::read_to_string(folder.join(format!("{code}.md"))).unwrap_or_default();
         assert!(page.contains("**What happened.**") && page.contains("**What to do.**"), "docs/errors/{code}.md");
     }
+}
+
+#[test]
+fn every_finding_and_every_fix_has_a_line_of_its_own() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/findings.md");
+    let page = std::fs::read_to_string(page).unwrap_or_default();
+    let line = |name: &str| page.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap_or_default();
+    for check in Check::ALL {
+        let cells: Vec<&str> = line(check.as_str()).split('|').map(str::trim).collect();
+        assert!(cells.len() == 6 && cells[1..5].iter().all(|cell| !cell.is_empty()), "docs/findings.md: {check}");
+        let command = check.fix().map(|fix| format!("`gpuaas node fix NODE {fix}`"));
+        assert!(command.is_none_or(|command| cells[4] == command), "{check} names its fix");
+    }
+    for fix in FixKind::ALL {
+        let line = line(fix.as_str());
+        assert!(line.contains(fix.path()), "docs/findings.md: {fix}");
+        let sets = fix.sysctls().iter().map(|(name, value)| format!("`{name}` {value}"));
+        let loads = fix.modules().iter().map(|module| format!("`{module}`"));
+        for text in sets.chain(loads) {
+            assert!(line.contains(&text), "{fix}: {text}");
+        }
+    }
+    let told = page.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(told, Check::ALL.len() + FixKind::ALL.len(), "a line of nothing");
 }

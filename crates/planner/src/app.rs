@@ -1,7 +1,7 @@
 //! What an app must be able to say about itself. All of it pure; its cluster calls are the engine's `ClusterCalls`.
 
 use gpuaas_model::{Fault, Health, MemberId, OperationKind, Reason, TaskType};
-use gpuaas_wire::task::{TaskFailure, UnitReport};
+use gpuaas_wire::task::{Preflight, TaskFailure, UnitReport};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -39,6 +39,12 @@ pub trait App: Send + Sync {
     /// The steps of an operation. `targets` are the members it is about; for a deployment, all.
     fn plan(&self, kind: OperationKind, workload: &WorkloadView, targets: &[MemberId]) -> Result<Plan, PlanRefusal>;
 
+    /// What a node is looked at for by whoever wants to know whether the app could run there, whatever it would run; `None` when there is nothing
+    /// to look for. On an `occupied` node, which carries a member, what a member itself takes and leaves is not looked for.
+    fn preflight(&self, _occupied: bool) -> Option<Preflight> {
+        None
+    }
+
     /// The parameters of one attempt, from what is known now.
     fn render(&self, step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError>;
 
@@ -74,7 +80,7 @@ pub struct Manifest {
     pub not_promised: Vec<String>,
     /// Its phases, in order.
     pub phases: Vec<String>,
-    /// Task types it needs, with the schema version it renders.
+    /// Task types it needs, each with the oldest schema version that will do.
     pub tasks: Vec<(TaskType, u32)>,
     /// Kinds of operation it can plan.
     pub operations: Vec<OperationKind>,

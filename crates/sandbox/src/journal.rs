@@ -9,7 +9,7 @@ use std::{
 };
 
 use camino::{Utf8Path, Utf8PathBuf};
-use gpuaas_host::{JournalFrom, JournalLine};
+use gpuaas_host::{Cursor, JournalFrom, JournalLine};
 use gpuaas_model::Timestamp;
 use tokio::sync::watch;
 
@@ -43,7 +43,7 @@ impl Journal {
                 }
             }
         }
-        let next = lines.back().map_or(1, |line: &JournalLine| line.cursor + 1);
+        let next = lines.back().map_or(1, |line: &JournalLine| number(&line.cursor).saturating_add(1));
         let file = OpenOptions::new().create(true).append(true).open(&path).ok();
         Self(Rc::new(RefCell::new(Inner { lines, next, path, file, newest: watch::Sender::new(next - 1) })))
     }
@@ -53,43 +53,52 @@ impl Journal {
         self.write_cut(text.as_bytes(), text.len());
     }
 
-    /// Adds a line of `length` bytes of which `start` is the start; says so when it is not kept whole.
-    pub(crate) fn write_cut(&self, start: &[u8], length: usize) {
-        let text = String::from_utf8_lossy(start);
-        let mut text = text.trim_end().to_owned();
-        if length > start.len() || text.len() > JournalLine::TEXT_BYTES_MAX {
-            let said = format!(" [cut; the line has {length} bytes]");
-            text.truncate(text.floor_char_boundary(JournalLine::TEXT_BYTES_MAX - said.len()));
-            text.push_str(&said);
+    /// Adds a line of `length` bytes of a program's, of which `start` is the start. Its priority and blanks around it are no part of it, and
+    /// nothing else is no line.
+    pub(crate) fn write_said(&self, start: &[u8], length: usize) {
+        let text = match start {
+            [b'<', b'0'..=b'7', b'>', text @ ..] => text,
+            text => text,
+        };
+        let left_out = start.len() - text.trim_ascii_start().len();
+        let whole = length == start.len();
+        let text = if whole { text.trim_ascii() } else { text.trim_ascii_start() };
+        if !text.is_empty() {
+            self.write_cut(text, if whole { text.len() } else { length - left_out });
         }
+    }
+
+    /// Says so when a line is not kept whole.
+    fn write_cut(&self, start: &[u8], length: usize) {
         let mut inner = self.0.borrow_mut();
-        let line = JournalLine { cursor: inner.next, at: now(), text };
-        inner.next += 1;
+        let line = JournalLine { cursor: cursor(inner.next), at: now(), text: JournalLine::bounded(start, length) };
         inner.persist(&line);
-        inner.newest.send_replace(line.cursor);
+        inner.newest.send_replace(inner.next);
+        inner.next += 1;
         inner.lines.push_back(line);
         if inner.lines.len() > LINES_KEPT {
             inner.lines.pop_front();
         }
     }
 
-    /// The cursor before the first line that `from` asks for.
-    pub(crate) fn before(&self, from: JournalFrom) -> u64 {
+    /// The number before the first line that `from` asks for.
+    pub(crate) fn before(&self, from: &JournalFrom) -> u64 {
         let inner = self.0.borrow();
         match from {
-            JournalFrom::After(cursor) => cursor,
+            JournalFrom::Start => 0,
+            JournalFrom::After(cursor) => number(cursor),
             JournalFrom::Since(at) => {
-                let first = inner.lines.iter().find(|line| line.at >= at);
-                first.map_or(inner.next, |line| line.cursor) - 1
+                let first = inner.lines.iter().find(|line| line.at >= *at);
+                first.map_or(inner.next, |line| number(&line.cursor)) - 1
             }
-            JournalFrom::Tail(lines) => inner.next.saturating_sub(1 + u64::from(lines)),
+            JournalFrom::Tail(lines) => inner.next.saturating_sub(1 + u64::from(*lines)),
         }
     }
 
-    /// At most `limit` lines behind `cursor`.
-    pub(crate) fn after(&self, cursor: u64, limit: usize) -> Vec<JournalLine> {
+    /// At most `limit` lines behind that of the number `before`.
+    pub(crate) fn after(&self, before: u64, limit: usize) -> Vec<JournalLine> {
         let inner = self.0.borrow();
-        let from = inner.lines.partition_point(|line| line.cursor <= cursor);
+        let from = inner.lines.partition_point(|line| number(&line.cursor) <= before);
         inner.lines.range(from..).take(limit).cloned().collect()
     }
 
@@ -119,6 +128,16 @@ fn append(file: Option<&mut File>, line: &JournalLine) {
     }
 }
 
+/// A line's number, as its cursor.
+fn cursor(number: u64) -> Cursor {
+    Cursor::new(number.to_string())
+}
+
+/// The number of a line. Nothing lies behind a cursor that is none of ours.
+pub(crate) fn number(cursor: &Cursor) -> u64 {
+    cursor.as_str().parse().unwrap_or(u64::MAX)
+}
+
 /// The machine's time.
 pub(crate) fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -137,10 +156,10 @@ mod tests {
         for text in ["one", "two", "three"] {
             journal.write(text);
         }
-        let texts = |journal: &Journal, cursor| -> Vec<String> {
-            journal.after(cursor, 10).into_iter().map(|line| line.text).collect()
+        let texts = |journal: &Journal, before| -> Vec<String> {
+            journal.after(before, 10).into_iter().map(|line| line.text).collect()
         };
-        assert_eq!(texts(&journal, journal.before(JournalFrom::Tail(2))), ["two", "three"]);
+        assert_eq!(texts(&journal, journal.before(&JournalFrom::Tail(2))), ["two", "three"]);
         drop(journal);
         let next = Journal::open(folder, "a.service");
         next.write("four");

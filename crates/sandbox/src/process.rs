@@ -35,6 +35,8 @@ use crate::{
 
 /// How long processes have to end after SIGTERM when the sandbox is shut down.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+/// A longer line becomes several: journald's default.
+const LINE_BYTES_MAX: usize = 48 * 1_024;
 /// Longest wait for one process: it must end by itself, so that the thread that waits does.
 const WAIT_SECONDS_MAX: i64 = 60;
 
@@ -65,7 +67,7 @@ pub(crate) fn spawn(
         command.env("NOTIFY_SOCKET", socket);
     }
     reach(Point::UnitStarting);
-    let mut child = sandbox::spawn(&mut command)?;
+    let mut child = gpuaas_host::spawn(&mut command)?;
     reach(Point::UnitStarted);
     AWAITED.with_borrow_mut(|awaited| awaited.extend(id(&child).map(Pid::as_raw_pid)));
     if let Some(stdout) = child.stdout.take() {
@@ -114,6 +116,7 @@ fn unquoted(value: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(value)
 }
 
+/// Copies a program's output as journald takes it: a line ends with a newline or a NUL, or at its longest.
 fn copy_lines(from: impl AsyncRead + Unpin + 'static, journal: Journal) {
     tokio::task::spawn_local(async move {
         let mut from = BufReader::new(from);
@@ -123,22 +126,21 @@ fn copy_lines(from: impl AsyncRead + Unpin + 'static, journal: Journal) {
             let (used, ended) = match from.fill_buf().await {
                 Ok([]) | Err(_) => break,
                 Ok(bytes) => {
-                    let newline = bytes.iter().position(|&byte| byte == b'\n');
-                    let part = &bytes[..newline.unwrap_or(bytes.len())];
+                    let bytes = &bytes[..bytes.len().min(LINE_BYTES_MAX - length)];
+                    let end = bytes.iter().position(|&byte| matches!(byte, b'\n' | b'\0'));
+                    let part = &bytes[..end.unwrap_or(bytes.len())];
                     length += part.len();
                     line.extend(part.iter().take(JournalLine::TEXT_BYTES_MAX + 1 - line.len()));
-                    (part.len() + usize::from(newline.is_some()), newline.is_some())
+                    (part.len() + usize::from(end.is_some()), end.is_some() || length == LINE_BYTES_MAX)
                 }
             };
             from.consume(used);
             if ended {
-                journal.write_cut(&line, length);
+                journal.write_said(&line, length);
                 (line, length) = (Vec::new(), 0);
             }
         }
-        if length > 0 {
-            journal.write_cut(&line, length);
-        }
+        journal.write_said(&line, length);
     });
 }
 

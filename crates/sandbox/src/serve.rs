@@ -14,7 +14,10 @@ use tokio::{
 };
 use tokio_util::codec::{Framed, LinesCodec};
 
-use crate::{init::Init, journal::Journal};
+use crate::{
+    init::Init,
+    journal::{Journal, number},
+};
 
 /// Lines of a journal sent at once.
 const JOURNAL_BATCH: usize = 256;
@@ -65,6 +68,9 @@ async fn answer(init: &Init, mut connection: Connection) -> Result<(), String> {
             None => not_loaded(&unit),
         },
         Request::Enable { unit, enabled } => match init.unit(&unit) {
+            Some(known) if enabled && !known.file.borrow().is_wanted => {
+                Reply::Refused(format!("Unit {unit} does not say when it is wanted: it has no [Install]."))
+            }
             Some(_) => match init.enable(&unit, enabled) {
                 Ok(changed) => Reply::Changed(changed),
                 Err(error) => Reply::Refused(error.to_string()),
@@ -111,14 +117,14 @@ async fn start(init: &Init, name: &str, wait: bool) -> Reply {
 
 /// Sends a journal's lines, and goes on with new ones until the reader hangs up where it follows.
 async fn tell(journal: &Journal, mut connection: Connection, from: JournalFrom, follow: bool) -> Result<(), String> {
-    let mut cursor = journal.before(from);
+    let mut told = journal.before(&from);
     let mut newest = journal.newest();
     loop {
         newest.borrow_and_update();
         loop {
-            let lines = journal.after(cursor, JOURNAL_BATCH);
+            let lines = journal.after(told, JOURNAL_BATCH);
             let Some(last) = lines.last() else { break };
-            cursor = last.cursor;
+            told = number(&last.cursor);
             for line in lines {
                 send(&mut connection, &Reply::Line(line)).await?;
             }

@@ -120,7 +120,7 @@ impl Supervisor {
             match self.run_once(&file).await {
                 RunEnd::Skipped => {
                     self.journal.write(&format!("{}: Skipped due to 'exec-condition'.", self.name));
-                    self.rest();
+                    self.enter("inactive", "dead", Some("exec-condition"));
                     // systemctl's own start job succeeds though nothing was started.
                     self.end_jobs(&Ok(()));
                     return;
@@ -143,10 +143,11 @@ impl Supervisor {
                         self.end_processes(&file, None).await;
                     }
                     self.stop_post(&file).await;
-                    if failed {
-                        let result = self.status.borrow().result.clone();
-                        self.journal.write(&format!("{}: Failed with result '{result}'.", self.name));
-                    }
+                    self.journal.write(&if failed {
+                        format!("{}: Failed with result '{}'.", self.name, self.status.borrow().result)
+                    } else {
+                        format!("{}: Deactivated successfully.", self.name)
+                    });
                     self.end_jobs(&Err(format!(
                         "Job for {} failed because the control process exited with error code.",
                         self.name
@@ -201,7 +202,7 @@ impl Supervisor {
                 HelperEnd::Exited(Some(EXIT_CONDITION_FAILED) | None) => return self.failed("exit-code", 0),
                 HelperEnd::Exited(Some(_)) => return RunEnd::Skipped,
                 HelperEnd::TimedOut => return self.failed("timeout", 0),
-                HelperEnd::Stopped(done) => return RunEnd::Stopped(done),
+                HelperEnd::Stopped(done) => return self.broken_off(done),
             }
         }
         for command in &file.start_pre {
@@ -210,7 +211,7 @@ impl Supervisor {
                 HelperEnd::Exited(_) if command.may_fail => {}
                 HelperEnd::Exited(_) => return self.failed("exit-code", 0),
                 HelperEnd::TimedOut => return self.failed("timeout", 0),
-                HelperEnd::Stopped(done) => return RunEnd::Stopped(done),
+                HelperEnd::Stopped(done) => return self.broken_off(done),
             }
         }
         let notify = match file.kind {
@@ -226,7 +227,7 @@ impl Supervisor {
             }
         };
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0);
-        self.set(|status| status.main_pid = pid);
+        self.set(|status| (status.main_pid, status.exec_main_status) = (pid, 0));
         if file.kind == Kind::Simple {
             self.enter("active", "running", None);
             self.end_jobs(&Ok(()));
@@ -309,22 +310,31 @@ impl Supervisor {
         };
         let clean = signal.is_some_and(|signal| CLEAN_SIGNALS.iter().any(|clean| clean.as_raw() == signal));
         let (result, number, how) = match (code, signal) {
-            (Some(0), _) => ("success", 0, "exited, status=0/SUCCESS".to_owned()),
-            (Some(code), _) => ("exit-code", code, format!("exited, status={code}/FAILURE")),
-            (None, signal) if clean => {
-                ("success", signal.unwrap_or(0), format!("killed, status={}", signal.unwrap_or(0)))
+            (Some(0), _) => ("success", 0, None),
+            (Some(code), _) => ("exit-code", code, Some(format!("exited, status={code}/FAILURE"))),
+            (None, signal) => {
+                let number = signal.unwrap_or(0);
+                (if clean { "success" } else { "signal" }, number, (!clean).then(|| format!("killed, status={number}")))
             }
-            (None, signal) => ("signal", signal.unwrap_or(0), format!("killed, status={}", signal.unwrap_or(0))),
         };
         // Who said it would tell when it is ready, and ended without, broke its word.
         let result = if before_ready && result == "success" { "protocol" } else { result };
-        self.journal.write(&format!("{}: Main process exited, code={how}", self.name));
+        // Of an end that is no failure systemd says this only where it debugs.
+        if let Some(how) = how {
+            self.journal.write(&format!("{}: Main process exited, code={how}", self.name));
+        }
         self.set(|status| {
             status.result = result.to_owned();
             status.exec_main_status = number;
             status.main_pid = 0;
         });
         RunEnd::Exited { failed: result != "success" }
+    }
+
+    /// A stop that came while a helper ran: the helper was killed, and that is a failure.
+    fn broken_off(&self, done: oneshot::Sender<()>) -> RunEnd {
+        self.set(|status| status.result = "signal".to_owned());
+        RunEnd::Stopped(done)
     }
 
     fn failed(&self, result: &str, exec_main_status: i32) -> RunEnd {
@@ -423,7 +433,7 @@ impl Supervisor {
 
     fn enter(&self, active: &str, sub: &str, result: Option<&str>) {
         self.set(|status| {
-            if status.active != active {
+            if (status.active.as_str(), status.sub.as_str()) != (active, sub) {
                 status.since = now();
             }
             active.clone_into(&mut status.active);

@@ -56,7 +56,14 @@ async fn one(client: &InitClient, verb: &str, unit: String, quiet: bool, no_bloc
             let _ = client.ask(Request::Stop { unit: unit.clone() }).await;
             outcome(client.ask(Request::Start { unit, wait: !no_block }).await)
         }
-        "enable" | "disable" => outcome(client.ask(Request::Enable { unit, enabled: verb == "enable" }).await),
+        "enable" | "disable" => match client.ask(Request::Enable { unit, enabled: verb == "enable" }).await {
+            // systemctl says so and calls it a success.
+            Err(HostError::Unit { message, .. }) if message.contains("[Install]") => {
+                eprintln!("{message}");
+                0
+            }
+            reply => outcome(reply),
+        },
         "reset-failed" => outcome(client.ask(Request::ResetFailed { unit }).await),
         "is-active" => match client.ask(Request::Status { unit }).await {
             Ok(Reply::Status(Some(status))) => {

@@ -27,6 +27,8 @@ pub(crate) struct UnitFile {
     pub(crate) start_limit_interval: Duration,
     /// Paths that must exist, or with `false` must not.
     pub(crate) path_conditions: Vec<(bool, Utf8PathBuf)>,
+    /// Whether it says when it is wanted: without that it cannot be enabled.
+    pub(crate) is_wanted: bool,
 }
 
 /// How a unit tells that it is up.
@@ -88,6 +90,7 @@ impl UnitFile {
             start_limit_burst: 5,
             start_limit_interval: Duration::from_secs(10),
             path_conditions: Vec::new(),
+            is_wanted: false,
         };
         let mut section = "";
         for line in text.replace("\\\n", " ").lines().map(str::trim) {
@@ -100,6 +103,7 @@ impl UnitFile {
                 match section {
                     "[Unit]" => unit.set_unit(key, &value)?,
                     "[Service]" => unit.set(key, &value)?,
+                    "[Install]" => unit.is_wanted |= matches!(key, "WantedBy" | "RequiredBy" | "Alias"),
                     _ => {}
                 }
             }
@@ -245,7 +249,7 @@ mod tests {
         assert_eq!((unit.kind, unit.kill_mode, unit.restart), (Kind::Notify, KillMode::Process, Restart::Always));
         assert_eq!((unit.restart_after, unit.start_timeout), (Duration::from_secs(5), Duration::ZERO));
         assert_eq!(unit.condition[0].words, ["/bin/sh", "-c", "if x; then exit 1; fi"]);
-        assert!(unit.start_pre[0].may_fail);
+        assert!(unit.start_pre[0].may_fail && unit.is_wanted);
         assert_eq!(unit.environment_files, [(true, "/etc/default/rke2-server".into())]);
     }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use gpuaas_artifacts::ArtifactStore;
 use gpuaas_channel::{Admission, ArtifactBody, ChannelBackend, FetchError, Holder, Presented, Refused};
-use gpuaas_engine::{Engine, SignedSet, commands::node};
+use gpuaas_engine::{
+    Engine, SignedSet,
+    commands::{inspect, node},
+};
 use gpuaas_model::{Code, Coded, NodeId, NodeState, SecretId};
 use gpuaas_store::{NodeRecord, StoreError};
 use gpuaas_trust::{Standing, standing};
@@ -65,6 +68,9 @@ impl ChannelBackend for Backend {
 
     async fn connected(&self, id: NodeId, connection: Uuid, hello: &Hello) -> Result<(), Refused> {
         let recorded = node::connected(&self.engine, id, connection, hello).await;
+        if recorded.is_ok() {
+            inspect::of_new(&self.engine, id);
+        }
         recorded.map_err(|error| {
             tracing::error!(node = %id, %error, "a node's connection could not be recorded");
             Refused { code: error.code(), message: error.to_string() }

@@ -7,7 +7,7 @@ use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::{AppEntry, Catalog, Keys, port::Ports};
 use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState, Role, TokenId};
 use gpuaas_store::{NewAudit, Store, TokenRecord};
-use gpuaas_trust::{ApiToken, Authority, SealingKey, TaskSigner};
+use gpuaas_trust::{ApiToken, Authority, SealingKey, ServerKey, TaskSigner};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -21,6 +21,9 @@ const ADMIN: &str = "admin";
 
 /// Where the one task-signing key lay before there could be several.
 const FIRST_KEY: &str = "task-signing.key";
+
+/// Where the API's key lies, sealed.
+const API_KEY: &str = "api.key";
 
 /// The apps of this control plane.
 pub(crate) fn catalog(rke2: Deadlines) -> Catalog {
@@ -69,6 +72,24 @@ pub(crate) async fn keys(store: &Store, sealing_key: &[u8], ports: &Ports) -> Re
     }
     tx.commit().await?;
     Ok(keys)
+}
+
+/// The key of the API's listener: kept, and one for all replicas, because what an operator runs on a machine pins it.
+pub(crate) async fn api_key(store: &Store, keys: &Keys) -> Result<ServerKey, ServerError> {
+    let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
+    let mut tx = store.begin().await?;
+    let kept = match tx.setting(API_KEY).await? {
+        Some(kept) => kept,
+        None => {
+            let made = ServerKey::generate().map_err(|error| trust(&error))?;
+            let sealed = keys.sealing().seal(API_KEY.as_bytes(), made.to_pem().as_bytes());
+            // Another replica's, where one was quicker.
+            tx.put_setting_if_absent(API_KEY, &sealed.map_err(|error| trust(&error))?).await?
+        }
+    };
+    tx.commit().await?;
+    let pem = open(keys.sealing(), Some(kept), API_KEY)?;
+    ServerKey::from_pem(&String::from_utf8_lossy(&pem)).map_err(|error| trust(&error))
 }
 
 fn open(sealing: &SealingKey, sealed: Option<Vec<u8>>, name: &str) -> Result<Zeroizing<Vec<u8>>, ServerError> {
@@ -132,11 +153,35 @@ mod tests {
 
     const SEALING_KEY: [u8; 32] = [7; 32];
 
+    async fn store_in(folder: &std::path::Path, ports: &Ports) -> Store {
+        let options = StoreOptions { url: format!("sqlite://{}", folder.join("store.db").display()) };
+        Store::open(&options, ports.clock.clone()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_key_that_a_one_liner_pins_is_the_same_at_every_start_and_never_lies_open() {
+        let (folder, ports) = (tempfile::tempdir().unwrap(), crate::ports::system());
+        let store = store_in(folder.path(), &ports).await;
+        let mut pins = Vec::new();
+        for _ in 0..2 {
+            let keys = keys(&store, &SEALING_KEY, &ports).await.unwrap();
+            pins.push(api_key(&store, &keys).await.unwrap().pin());
+        }
+        assert_eq!(pins[0], pins[1]);
+        let kept = store.read().await.unwrap().setting(API_KEY).await.unwrap().unwrap();
+        assert!(!String::from_utf8_lossy(&kept).contains("PRIVATE KEY"));
+        let foreign = Keys::new(
+            "cp-1".into(),
+            Authority::generate("cp-1", ports.clock.now()).unwrap(),
+            SealingKey::new(&[8; 32]).unwrap(),
+        );
+        assert!(api_key(&store, &foreign).await.is_err(), "another sealing key opens nothing");
+    }
+
     #[tokio::test]
     async fn the_one_key_of_before_signs_on_from_where_keys_lie_now() {
         let (folder, ports) = (tempfile::tempdir().unwrap(), crate::ports::system());
-        let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
-        let store = Store::open(&options, ports.clock.clone()).await.unwrap();
+        let store = store_in(folder.path(), &ports).await;
         let signer = TaskSigner::from_seed(&[9; 32]);
         let sealed = SealingKey::new(&SEALING_KEY).unwrap().seal(FIRST_KEY.as_bytes(), &[9; 32]).unwrap();
         let mut tx = store.begin().await.unwrap();

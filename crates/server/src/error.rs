@@ -54,6 +54,14 @@ pub enum ServerError {
     /// The artifact store cannot be opened.
     #[error("artifacts: {0}")]
     Artifacts(String),
+    /// The folder of packages that was named holds none.
+    #[error("there are no packages in {folder}: {source}")]
+    Packages {
+        /// Which.
+        folder: PathBuf,
+        /// Why its list cannot be read.
+        source: std::io::Error,
+    },
     /// A backup was not made or not restored.
     #[error(transparent)]
     Backup(#[from] BackupError),
@@ -76,6 +84,7 @@ impl Coded for ServerError {
             Self::Store(StoreError::TooNew { .. }) => Code::StoreTooNew,
             Self::Store(StoreError::Unreachable(_) | StoreError::Busy) => Code::Unavailable,
             Self::Store(StoreError::Full(_)) => Code::DiskFull,
+            Self::Packages { .. } => Code::PackagesMissing,
             Self::SealingKeyRequired | Self::Backup(BackupError::KeyRequired) => Code::SealingKeyRequired,
             Self::Backup(BackupError::Rows(DumpError::NotEmpty(_))) => Code::StoreNotEmpty,
             Self::Backup(BackupError::NotWhole { .. } | BackupError::Artifact(_)) => Code::BackupInvalid,
@@ -111,6 +120,9 @@ impl Coded for ServerError {
             }
             Self::Store(StoreError::Unreachable(_)) => {
                 "see whether the database runs and can be reached from here".to_owned()
+            }
+            Self::Packages { .. } => {
+                "make them with cargo xtask package, and name their folder with --packages-dir".to_owned()
             }
             Self::Store(StoreError::Full(_)) => "make room on the disk of the database".to_owned(),
             Self::Backup(BackupError::KeyRequired) => {

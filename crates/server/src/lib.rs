@@ -19,13 +19,13 @@ mod shares;
 pub use backup::{BackupError, Manifest, backup, restore};
 pub use data_dir::write_private;
 pub use error::ServerError;
-pub use gpuaas_api::Paces;
+pub use gpuaas_api::{Paces, SUMS_FILE};
 pub use gpuaas_app_rke2::Deadlines;
 pub use options::ServerOptions;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use gpuaas_api::ApiState;
+use gpuaas_api::{ApiState, Install};
 use gpuaas_artifacts::Importer;
 use gpuaas_channel::{Channel, ChannelOptions};
 use gpuaas_engine::{Endpoints, Engine, EngineParts};
@@ -77,14 +77,13 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     data.succeed(replica)?;
     let keys = bootstrap::keys(&store, &sealing_key, &ports).await?;
     let admin_token = bootstrap::admin_token(&store, &data, &ports).await?;
-    let certificate = || {
-        let issued = keys.authority().issue_server(&options.names(&url), ports.clock.now());
-        issued.map_err(|error| ServerError::Trust(error.to_string()))
-    };
     let trust = |error: gpuaas_trust::TlsError| ServerError::Trust(error.to_string());
-    let (chain, key) = certificate()?;
-    let api_tls = Arc::new(api_server_config(chain, key).map_err(trust)?);
-    let (chain, key) = certificate()?;
+    let issuing = |error: gpuaas_trust::AuthorityError| ServerError::Trust(error.to_string());
+    let (names, now) = (options.names(&url), ports.clock.now());
+    let api_key = bootstrap::api_key(&store, &keys).await?;
+    let chain = keys.authority().issue_server_for(&api_key, &names, now).map_err(issuing)?;
+    let api_tls = Arc::new(api_server_config(chain, api_key.to_der()).map_err(trust)?);
+    let (chain, key) = keys.authority().issue_server(&names, now).map_err(issuing)?;
     let channel_tls = Arc::new(channel_server_config(chain, key, keys.authority().certificate()).map_err(trust)?);
     let authority_pem = keys.authority().certificate_pem().to_owned();
 
@@ -129,7 +128,8 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     }
     running.spawn(service.run(stop.clone()));
     let importer = Importer { store: artifacts, scratch: downloads, ca_bundle: options.release_ca_bundle.clone() };
-    let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)), options.paces);
+    let install = Install { api_pin: api_key.pin(), packages: options.packages_dir.clone() };
+    let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)), options.paces, install);
     running.spawn(https::serve(api_listener, api_tls, gpuaas_api::router(state.clone()), stop.clone()));
     running.spawn(drive(engine, stop.clone()));
     Ok(ControlPlane { url, authority_pem, admin_token, stop, running, state, store, _data: data })

@@ -2,10 +2,10 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
-use gpuaas_api::Paces;
+use gpuaas_api::{Paces, SUMS_FILE};
 use gpuaas_app_rke2::Deadlines;
 use gpuaas_artifacts::{ArtifactStore, SYSTEM_CA_BUNDLE, Users};
 use gpuaas_store::StoreOptions;
@@ -42,6 +42,8 @@ pub struct ServerOptions {
     pub sealing_key_file: Option<PathBuf>,
     /// Where artifacts lie; in the data directory when absent. Replicas share it.
     pub artifacts_dir: Option<PathBuf>,
+    /// Where the packages lie that machines are brought in with, as `cargo xtask package` makes them; none are handed out when absent.
+    pub packages_dir: Option<PathBuf>,
     /// The authorities, PEM, that servers of releases must prove themselves by.
     pub release_ca_bundle: PathBuf,
     /// How often one may ask.
@@ -64,6 +66,7 @@ impl ServerOptions {
             store_url: None,
             sealing_key_file: None,
             artifacts_dir: None,
+            packages_dir: None,
             release_ca_bundle: SYSTEM_CA_BUNDLE.into(),
             paces: Paces::USUAL,
             rke2_deadlines: Deadlines::default(),
@@ -75,6 +78,7 @@ impl ServerOptions {
         let mut problems: Vec<ServerError> = Vec::new();
         problems.extend(data_dir::look_at(&self.data_dir).err());
         problems.extend(data_dir::look_at_key(self).err());
+        problems.extend(self.packages_dir.as_deref().and_then(packages_problem));
         problems
     }
 
@@ -104,15 +108,27 @@ impl ServerOptions {
     /// How nodes name the channel: the API's name with the channel's port.
     pub(crate) fn channel_endpoint(&self, bound: SocketAddr) -> String {
         let name = self.public_url.as_deref().and_then(host);
-        name.map_or_else(|| bound.to_string(), |name| format!("{name}:{}", bound.port()))
+        match name {
+            None => bound.to_string(),
+            Some(name) if name.contains(':') => format!("[{name}]:{}", bound.port()),
+            Some(name) => format!("{name}:{}", bound.port()),
+        }
     }
+}
+
+/// What is wrong with a folder of packages that was named.
+fn packages_problem(folder: &Path) -> Option<ServerError> {
+    let sums = folder.join(SUMS_FILE);
+    std::fs::metadata(&sums).err().map(|source| ServerError::Packages { folder: folder.to_owned(), source })
 }
 
 /// The host of a URL.
 fn host(url: &str) -> Option<&str> {
-    let rest = url.split_once("://")?.1;
-    let authority = rest.split('/').next()?;
-    Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host).trim_matches(['[', ']']))
+    let authority = url.split_once("://")?.1.split('/').next()?;
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => authority.split(':').next(),
+    }
 }
 
 #[cfg(test)]
@@ -125,5 +141,11 @@ mod tests {
             ServerOptions { public_url: Some("https://cp.example:7443".into()), ..ServerOptions::local("/d".into()) };
         assert!(options.names("https://cp.example:7443").contains(&"cp.example".to_owned()));
         assert_eq!(options.channel_endpoint("0.0.0.0:7444".parse().unwrap()), "cp.example:7444");
+        for url in ["https://[2001:db8::7]:7443", "https://[2001:db8::7]"] {
+            let options = ServerOptions { public_url: Some(url.into()), ..options.clone() };
+            assert!(options.names(url).contains(&"2001:db8::7".to_owned()));
+            assert_eq!(options.channel_endpoint("[::]:7444".parse().unwrap()), "[2001:db8::7]:7444");
+        }
+        assert_eq!(host("https://cp.example"), Some("cp.example"));
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use crate::faults::{Fault, Faults};
-use crate::join::Join;
+use crate::join::{Join, Joined};
 use crate::kubenode::{KubeNode, Readiness};
 use crate::settings::Settings;
 use crate::version::{COMMIT, RELEASE};
-use crate::{counters, kubelet_api, log, notify, runtime, server_files};
+use crate::{booted, counters, kubelet_api, log, notify, runtime, server_files};
 
 /// Between two lines of a kubelet that ends as soon as it starts.
 const KUBELET_RESTART_EVERY: Duration = Duration::from_secs(5);
@@ -22,9 +22,12 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         anyhow::bail!(text);
     }
     server_files::write_pod_security(&settings.paths)?;
+    if !settings.paths.in_sandbox() {
+        return booted::agent::run(settings, faults).await;
+    }
     let join = Join::new(&settings, &faults)?;
     runtime::install(&settings.paths)?;
-    let identity = join.run().await?;
+    let Joined { identity, .. } = join.run().await?;
     identity.write(&settings.paths)?;
     if faults.has(Fault::KubeletExited) {
         kubelet_exits_for_ever().await;
@@ -34,12 +37,18 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     // Returns once the apiserver was reached and the KubeNode carries its labels: the two conditions of READY=1.
     node.register().await;
     if !faults.has(Fault::NeverReady) {
-        log::info!("rke2 agent is up and running");
-        notify::ready().context("NOTIFY_SOCKET")?;
-        counters::record(&settings.paths, settings.role.name(), "ready");
+        say_ready(&settings)?;
     }
     let readiness = if faults.has(Fault::CniNotInitialized) { Readiness::NoCni } else { Readiness::Ready };
     node.keep_alive(readiness).await;
+    Ok(())
+}
+
+/// Says it to the journal and to the service manager, and counts it.
+pub(crate) fn say_ready(settings: &Settings) -> anyhow::Result<()> {
+    log::info!("rke2 agent is up and running");
+    notify::ready().context("NOTIFY_SOCKET")?;
+    counters::record(&settings.paths, settings.role.name(), "ready");
     Ok(())
 }
 

@@ -47,6 +47,8 @@ impl ClientError {
 pub(crate) struct Client {
     host: String,
     port: u16,
+    /// The name that the server's certificate must hold.
+    believed: String,
     tls: Arc<ClientConfig>,
     headers: Vec<(&'static str, String)>,
     connection: Mutex<Option<SendRequest<Full<Bytes>>>>,
@@ -63,7 +65,13 @@ pub(crate) struct Call<'a> {
 impl Client {
     /// A client of `host:port` sending `headers` with every request.
     pub(crate) fn new(host: &str, port: u16, tls: Arc<ClientConfig>, headers: Vec<(&'static str, String)>) -> Self {
-        Self { host: host.to_owned(), port, tls, headers, connection: Mutex::new(None) }
+        let (host, believed) = (host.to_owned(), host.to_owned());
+        Self { host, port, believed, tls, headers, connection: Mutex::new(None) }
+    }
+
+    /// The same client, to which the server proves another name than the one it is reached by.
+    pub(crate) fn believing(self, name: &str) -> Self {
+        Self { believed: name.to_owned(), ..self }
     }
 
     /// The answer's body, or why there is none.
@@ -169,7 +177,7 @@ impl Client {
         // Requests are small and answers are waited for.
         let _ = stream.set_nodelay(true);
         let name =
-            ServerName::try_from(self.host.clone()).map_err(|error| ClientError::Unreachable(error.to_string()))?;
+            ServerName::try_from(self.believed.clone()).map_err(|error| ClientError::Unreachable(error.to_string()))?;
         let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await;
         let stream = stream.map_err(|error| ClientError::Unreachable(format!("tls: {error}")))?;
         let (sender, connection) =
@@ -206,4 +214,43 @@ fn message_of(body: &[u8]) -> String {
 
 fn parse(body: &[u8]) -> Result<Value, ClientError> {
     serde_json::from_slice(body).map_err(|error| ClientError::Answer(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::routing::get;
+    use camino::Utf8Path;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::pki::{Ca, Subject};
+
+    /// A server whose certificate knows the loopback's address and no name.
+    async fn server(ca: &Ca) -> u16 {
+        let leaf = ca.issue(&Subject::server("s", vec!["127.0.0.1".to_owned()])).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let app = Router::new().route("/ping", get(|| async { "pong" }));
+        tokio::spawn(crate::tls::serve(listener, crate::tls::server_config(&leaf, &ca.pem).unwrap(), app));
+        port
+    }
+
+    #[tokio::test]
+    async fn a_server_may_be_reached_by_a_name_that_its_certificate_does_not_know() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let dir = tempfile::tempdir().unwrap();
+        let dir = Utf8Path::from_path(dir.path()).unwrap();
+        let (ca, other) =
+            (Ca::load_or_create(&dir.join("a"), "a").unwrap(), Ca::load_or_create(&dir.join("b"), "b").unwrap());
+        let port = server(&ca).await;
+        let client =
+            |ca: &Ca| Client::new("localhost", port, crate::tls::client_config(&ca.pem, None).unwrap(), Vec::new());
+        assert!(client(&ca).get("/ping").await.is_err(), "the name is not in the certificate");
+        assert_eq!(client(&ca).believing("127.0.0.1").get("/ping").await.unwrap(), "pong");
+        assert!(
+            client(&other).believing("127.0.0.1").get("/ping").await.is_err(),
+            "another CA's server is still refused"
+        );
+    }
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::booted::child;
 use crate::paths::{DEFAULT_DATA_DIR, HostPaths};
 use crate::settings::{Role, Settings};
 use crate::{agent, counters, log, server, version};
@@ -20,6 +21,7 @@ pub(crate) fn run(arguments: Vec<String>) -> ExitCode {
         }
         Some("server") => serve(Role::Server, &arguments[1..]),
         Some("agent") => serve(Role::Agent, &arguments[1..]),
+        Some(child::COMMAND) => child::become_program(&arguments[1..]),
         None | Some("help" | "--help" | "-h") => {
             println!("{USAGE}");
             ExitCode::SUCCESS

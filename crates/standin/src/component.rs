@@ -125,7 +125,7 @@ impl Component {
     }
 
     fn start(&self) -> anyhow::Result<Process> {
-        let log = self.open_log()?;
+        let log = open_log(&self.log)?;
         let mut command = Command::new(self.program());
         command.args(&self.arguments).env_clear();
         let inherited =
@@ -134,16 +134,6 @@ impl Component {
         // A group of its own: a terminal's Ctrl-C is meant for `rke2`, not for what outlives it.
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         Ok(Process::Started(command.spawn().with_context(|| format!("cannot run {}", self.program()))?))
-    }
-
-    fn open_log(&self) -> anyhow::Result<fs::File> {
-        if let Some(dir) = self.log.parent() {
-            paths::make_dir(dir, 0o755)?;
-        }
-        if fs::metadata(&self.log).is_ok_and(|meta| meta.len() > LOG_BYTES_MAX) {
-            fs::rename(&self.log, format!("{}.1", self.log))?;
-        }
-        Ok(fs::OpenOptions::new().create(true).append(true).mode(0o640).open(&self.log)?)
     }
 
     /// The last line of the component's log, where it usually says why it ends.
@@ -181,6 +171,17 @@ impl Component {
             };
         }
     }
+}
+
+/// A program's log, to be written on; a long one is put aside first.
+pub(crate) fn open_log(path: &Utf8Path) -> anyhow::Result<fs::File> {
+    if let Some(dir) = path.parent() {
+        paths::make_dir(dir, 0o755)?;
+    }
+    if fs::metadata(path).is_ok_and(|meta| meta.len() > LOG_BYTES_MAX) {
+        fs::rename(path, format!("{path}.1"))?;
+    }
+    Ok(fs::OpenOptions::new().create(true).append(true).mode(0o640).open(path)?)
 }
 
 /// Processes whose program is `<data_root>/<any release>/bin/<name>`, with their command lines.

@@ -18,7 +18,7 @@ pub(crate) struct ControlPlane {
     pub(crate) scheduler: Component,
 }
 
-/// Controllers that have nothing to do where there are no volumes, bootstrap tokens or metrics.
+/// Of a sandbox node: without the controllers that have nothing to do where there are no volumes, bootstrap tokens or metrics.
 const CONTROLLERS: &str = "*,-device-taint-eviction-controller,-ephemeral-volume-controller,\
      -horizontal-pod-autoscaler-controller,-persistentvolume-attach-detach-controller,-persistentvolume-binder-controller,\
      -persistentvolume-expander-controller,-persistentvolume-protection-controller,\
@@ -72,18 +72,22 @@ pub(crate) fn member_name(settings: &Settings) -> String {
 }
 
 fn etcd(settings: &Settings) -> Vec<(&'static str, String)> {
-    let (address, name) = (settings.address, member_name(settings));
+    let (address, local, name) = (settings.address, settings.local(), member_name(settings));
     let tls = |file: &str| settings.paths.tls(file).into_string();
+    let listens = |port: u16| match address == local {
+        true => format!("https://{address}:{port}"),
+        false => format!("https://{local}:{port},https://{address}:{port}"),
+    };
     vec![
         ("name", name.clone()),
         ("data-dir", settings.paths.data("server/db/etcd").into_string()),
-        ("listen-client-urls", format!("https://{address}:2379")),
+        ("listen-client-urls", listens(2379)),
         ("advertise-client-urls", format!("https://{address}:2379")),
-        ("listen-peer-urls", format!("https://{address}:2380")),
+        ("listen-peer-urls", listens(2380)),
         ("initial-advertise-peer-urls", format!("https://{address}:2380")),
         ("initial-cluster", format!("{name}=https://{address}:2380")),
         ("initial-cluster-state", "new".to_owned()),
-        ("listen-metrics-urls", format!("http://{address}:2381")),
+        ("listen-metrics-urls", format!("http://{local}:2381")),
         ("client-cert-auth", "true".to_owned()),
         ("trusted-ca-file", tls("etcd/server-ca.crt")),
         ("cert-file", tls("etcd/server-client.crt")),
@@ -117,22 +121,20 @@ fn apiserver(settings: &Settings) -> Vec<(&'static str, String)> {
         ("audit-log-path", settings.paths.data("server/logs/audit.log").into_string()),
         ("audit-policy-file", settings.paths.at("/etc/rancher/rke2/audit-policy.yaml").into_string()),
         ("authorization-mode", own("Node,RBAC")),
-        ("bind-address", address.clone()),
+        ("bind-address", settings.apiserver_listens_on().to_string()),
         ("cert-dir", tls("temporary-certs")),
         ("client-ca-file", tls("client-ca.crt")),
         ("enable-admission-plugins", own("NodeRestriction")),
         ("enable-bootstrap-token-auth", own("true")),
         ("encryption-provider-config", settings.paths.cred("encryption-config.json").into_string()),
-        // A loopback address cannot be an endpoint of a service, and a single apiserver needs no reconciler.
-        ("endpoint-reconciler-type", own("none")),
         ("etcd-cafile", tls("etcd/server-ca.crt")),
         ("etcd-certfile", tls("etcd/client.crt")),
         ("etcd-keyfile", tls("etcd/client.key")),
-        ("etcd-servers", format!("https://{address}:2379")),
+        ("etcd-servers", format!("https://{}:2379", settings.local())),
         ("kubelet-certificate-authority", tls("server-ca.crt")),
         ("kubelet-client-certificate", tls("client-kube-apiserver.crt")),
         ("kubelet-client-key", tls("client-kube-apiserver.key")),
-        ("kubelet-preferred-address-types", own("InternalIP")),
+        ("kubelet-preferred-address-types", own("InternalIP,ExternalIP,Hostname")),
         ("profiling", own("false")),
         ("proxy-client-cert-file", tls("client-auth-proxy.crt")),
         ("proxy-client-key-file", tls("client-auth-proxy.key")),
@@ -150,6 +152,10 @@ fn apiserver(settings: &Settings) -> Vec<(&'static str, String)> {
         ("tls-cert-file", tls("serving-kube-apiserver.crt")),
         ("tls-private-key-file", tls("serving-kube-apiserver.key")),
     ];
+    if settings.paths.in_sandbox() {
+        // A loopback address cannot be an endpoint of a service, and a single apiserver needs no reconciler.
+        arguments.push(("endpoint-reconciler-type", own("none")));
+    }
     if let Some(range) = settings.options.value("service-node-port-range") {
         arguments.push(("service-node-port-range", range.to_owned()));
     }
@@ -159,15 +165,14 @@ fn apiserver(settings: &Settings) -> Vec<(&'static str, String)> {
 fn controller_manager(settings: &Settings) -> Vec<(&'static str, String)> {
     let tls = |file: &str| settings.paths.tls(file).into_string();
     let kubeconfig = settings.paths.cred("controller.kubeconfig").into_string();
-    vec![
+    let mut arguments = vec![
         ("allocate-node-cidrs", "true".to_owned()),
         ("authentication-kubeconfig", kubeconfig.clone()),
         ("authorization-kubeconfig", kubeconfig.clone()),
-        ("bind-address", settings.address.to_string()),
+        ("bind-address", settings.local().to_string()),
         ("cluster-cidr", settings.cluster_cidr.clone()),
         ("cluster-signing-cert-file", tls("client-ca.crt")),
         ("cluster-signing-key-file", tls("client-ca.key")),
-        ("controllers", CONTROLLERS.to_owned()),
         ("kubeconfig", kubeconfig),
         // One server: nobody to elect against, and two seconds saved at start.
         ("leader-elect", "false".to_owned()),
@@ -182,7 +187,11 @@ fn controller_manager(settings: &Settings) -> Vec<(&'static str, String)> {
         ("tls-cert-file", tls("kube-controller-manager/kube-controller-manager.crt")),
         ("tls-private-key-file", tls("kube-controller-manager/kube-controller-manager.key")),
         ("use-service-account-credentials", "true".to_owned()),
-    ]
+    ];
+    if settings.paths.in_sandbox() {
+        arguments.push(("controllers", CONTROLLERS.to_owned()));
+    }
+    arguments
 }
 
 fn scheduler(settings: &Settings) -> Vec<(&'static str, String)> {
@@ -191,7 +200,7 @@ fn scheduler(settings: &Settings) -> Vec<(&'static str, String)> {
     vec![
         ("authentication-kubeconfig", kubeconfig.clone()),
         ("authorization-kubeconfig", kubeconfig.clone()),
-        ("bind-address", settings.address.to_string()),
+        ("bind-address", settings.local().to_string()),
         ("kubeconfig", kubeconfig),
         ("leader-elect", "false".to_owned()),
         ("profiling", "false".to_owned()),

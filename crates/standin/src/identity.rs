@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::api_client::Client;
+use crate::join::LOAD_BALANCER;
 use crate::paths::{self, HostPaths};
 use crate::pki::Leaf;
 use crate::server_files::kubeconfig;
@@ -36,7 +37,7 @@ impl Identity {
     /// A client of the apiserver that speaks as this node.
     pub(crate) fn client(&self) -> anyhow::Result<Arc<Client>> {
         let tls = tls::client_config(&self.server_ca, Some(&self.client))?;
-        Ok(Arc::new(Client::new(&self.apiserver, APISERVER_PORT, tls, Vec::new())))
+        Ok(Arc::new(Client::new(&self.apiserver, APISERVER_PORT, tls, Vec::new()).believing(LOAD_BALANCER)))
     }
 
     /// Writes the node's certificates and its kubeconfig where the real program keeps them.

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{Method, StatusCode};
 use rcgen::{CertificateParams, KeyPair};
+use serde_json::Value;
 
 use crate::api_client::{Call, Client, ClientError};
 use crate::faults::{Fault, Faults};
@@ -21,10 +22,24 @@ use crate::{log, node_password, tls};
 
 /// The address the real agent's log names: its own load balancer, behind which the server is.
 const SHOWN: &str = "https://127.0.0.1:6444";
+/// The name that the server's certificate is held to. Whatever name or address the server is registered under, an agent reaches it
+/// through its own load balancer, so that no certificate needs to know that name.
+pub(crate) const LOAD_BALANCER: &str = "127.0.0.1";
 /// Between two tries to reach the server.
 const VALIDATE_EVERY: Duration = Duration::from_secs(2);
 /// Between two tries to get the configuration: this and up to as much again.
 const RETRIEVE_EVERY: Duration = Duration::from_secs(5);
+
+/// What an agent has when it has joined.
+pub(crate) struct Joined {
+    pub(crate) identity: Identity,
+    /// For kube-proxy.
+    pub(crate) proxy: Leaf,
+    /// `host:port` of every apiserver of the cluster.
+    pub(crate) apiservers: Vec<String>,
+    /// What the server says of its cluster.
+    pub(crate) cluster: Value,
+}
 
 /// The server to join and what to show it.
 pub(crate) struct Join<'a> {
@@ -54,7 +69,7 @@ impl<'a> Join<'a> {
     }
 
     /// Joins, however long it takes.
-    pub(crate) async fn run(&self) -> anyhow::Result<Identity> {
+    pub(crate) async fn run(&self) -> anyhow::Result<Joined> {
         let password = node_password::of_this_node(&self.settings.paths)?;
         log::info!(
             "Running load balancer rke2-agent-load-balancer 127.0.0.1:6444 -> [{0}:{1}] [default: {0}:{1}]",
@@ -63,9 +78,10 @@ impl<'a> Join<'a> {
         );
         let ca = self.trusted_ca().await?;
         let client = Client::new(&self.host, self.port, tls::client_config(&ca, None)?, self.headers(&password));
+        let client = client.believing(LOAD_BALANCER);
         loop {
             match self.retrieve(&client, &ca).await {
-                Ok(identity) => return Ok(identity),
+                Ok(joined) => return Ok(joined),
                 Err(reason) => log::error!("Waiting to retrieve agent configuration; server is not ready: {reason}"),
             }
             let mut random = [0];
@@ -127,26 +143,35 @@ impl<'a> Join<'a> {
         }
     }
 
-    async fn retrieve(&self, client: &Client, ca: &str) -> Result<Identity, String> {
-        let failed = |path: &str, error: &ClientError| match error {
-            ClientError::Status { status, .. } => {
-                format!("failed to retrieve configuration from server: {SHOWN}{path}: {status}")
-            }
-            ClientError::Unreachable(_) => {
-                format!("failed to retrieve configuration from server: Get \"{SHOWN}{path}\": EOF")
-            }
-            ClientError::Answer(_) => format!("failed to retrieve configuration from server: {SHOWN}{path}: {error}"),
-        };
-        for path in ["/v1-rke2/config", "/v1-rke2/readyz"] {
-            client.get(path).await.map_err(|error| failed(path, &error))?;
-        }
+    async fn retrieve(&self, client: &Client, ca: &str) -> Result<Joined, String> {
+        let cluster = client.get_json("/v1-rke2/config").await.map_err(|error| failed("/v1-rke2/config", &error))?;
+        client.get("/v1-rke2/readyz").await.map_err(|error| failed("/v1-rke2/readyz", &error))?;
+        let path = "/v1-rke2/apiservers";
+        let list = client.get_json(path).await.map_err(|error| failed(path, &error))?;
+        let apiservers: Vec<String> =
+            serde_json::from_value(list).map_err(|error| format!("{SHOWN}{path}: {error}"))?;
+        // One whose server names no apiserver has to look where it found the server.
+        let apiserver =
+            apiservers.first().and_then(|address| address.rsplit_once(':')).map_or(self.host.as_str(), |a| a.0);
         let path = "/v1-rke2/client-ca.crt";
         let client_ca = client.get(path).await.map_err(|error| failed(path, &error))?;
         let client_ca = String::from_utf8_lossy(&client_ca).into_owned();
         let own = self.certificate(client, "client-kubelet").await?;
         let serving = self.certificate(client, "serving-kubelet").await?;
+        let proxy = self.certificate(client, "client-kube-proxy").await?;
         let cas = (ca.to_owned(), client_ca);
-        Ok(Identity::new(self.settings, self.host.clone(), cas, (own, serving)))
+        let identity = Identity::new(self.settings, apiserver.to_owned(), cas, (own, serving));
+        Ok(Joined { identity, proxy, apiservers, cluster })
+    }
+
+    /// The host that `server` names.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// `host:port` of the supervisor that was named.
+    pub(crate) fn supervisor(&self) -> String {
+        format!("{}:{}", self.host, self.port)
     }
 
     /// A certificate for a key that never leaves this node.
@@ -165,6 +190,18 @@ impl<'a> Join<'a> {
             Err(ClientError::Status { status, .. }) => Err(format!("{SHOWN}{path}: {status}")),
             Err(_) => Err(format!("Post \"{SHOWN}{path}\": EOF")),
         }
+    }
+}
+
+fn failed(path: &str, error: &ClientError) -> String {
+    match error {
+        ClientError::Status { status, .. } => {
+            format!("failed to retrieve configuration from server: {SHOWN}{path}: {status}")
+        }
+        ClientError::Unreachable(_) => {
+            format!("failed to retrieve configuration from server: Get \"{SHOWN}{path}\": EOF")
+        }
+        ClientError::Answer(_) => format!("failed to retrieve configuration from server: {SHOWN}{path}: {error}"),
     }
 }
 

@@ -210,11 +210,18 @@ fn labels(settings: &Settings, node: &Identity) -> Map<String, Value> {
         ("kubernetes.io/arch", architecture),
         ("kubernetes.io/hostname", node.hostname.as_str()),
         ("kubernetes.io/os", "linux"),
-        ("node.kubernetes.io/instance-type", "rke2"),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), Value::from(value)))
     .collect();
+    labels.extend(own_labels(settings));
+    labels
+}
+
+/// Those of them that a real kubelet does not know by itself.
+pub(crate) fn own_labels(settings: &Settings) -> Map<String, Value> {
+    let mut labels = Map::new();
+    labels.insert("node.kubernetes.io/instance-type".to_owned(), Value::from("rke2"));
     for label in settings.options.list("node-label") {
         let (name, value) = label.split_once('=').unwrap_or((&label, ""));
         labels.insert(name.to_owned(), Value::from(value));
@@ -222,7 +229,8 @@ fn labels(settings: &Settings, node: &Identity) -> Map<String, Value> {
     labels
 }
 
-fn annotations(settings: &Settings, node: &Identity) -> Map<String, Value> {
+/// What RKE2 writes on its nodes.
+pub(crate) fn annotations(settings: &Settings, node: &Identity) -> Map<String, Value> {
     let mut arguments = vec![settings.role.name().to_owned()];
     arguments.extend(settings.options.as_arguments());
     let text = json!(arguments).to_string();

@@ -3,11 +3,14 @@
 //! Guaranteed: the files, modes, ports, tokens, certificates, log lines and notify protocol that RKE2 shows to whoever
 //! operates it; behind them run an unmodified etcd, kube-apiserver, kube-controller-manager and kube-scheduler.
 //!
-//! Deliberately absent: a container runtime, a CNI, charts, a real kubelet (a light one registers the KubeNode and keeps
-//! its lease), more than one server per cluster. Whatever names the runtime says `stand-in`.
+//! On a booted machine these are pods, with an unmodified kubelet, containerd, kube-proxy, flannel and CoreDNS ([`booted`]). On a sandbox node,
+//! which its init names in the environment, they are processes, and a light double of the kubelet registers the KubeNode and keeps its lease.
+//!
+//! Deliberately absent: Helm, more than one server per cluster. Whatever names the runtime says `stand-in`.
 
 mod agent;
 mod api_client;
+mod booted;
 mod cli;
 mod component;
 mod config;

@@ -35,6 +35,11 @@ impl HostPaths {
         std::env::var(ROOT_VARIABLE).ok().filter(|root| !root.is_empty()).map(Utf8PathBuf::from)
     }
 
+    /// Whether this is a folder that stands for a machine.
+    pub(crate) fn in_sandbox(&self) -> bool {
+        self.root.is_some()
+    }
+
     /// Where the host's `path` really lies.
     pub(crate) fn at(&self, path: &str) -> Utf8PathBuf {
         match &self.root {

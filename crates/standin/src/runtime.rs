@@ -1,6 +1,6 @@
-//! Unpacks what the release's images archive holds into the data directory, where the real program puts its runtime image.
+//! Puts the programs into the data directory, where the real program unpacks its runtime image.
 //!
-//! The stand-in's archive holds no images but `components.json`: names, sizes, SHA-256 digests and places of the genuine
+//! A sandbox node takes them from the machine that it shares: the archive begins with `components.json`: names, sizes, SHA-256 digests and places of the genuine
 //! programs. Each is verified before it is linked; a digest once found right is remembered beside the program by
 //! inode, size and modification time, so that hundreds of megabytes are read once per build, not once per start.
 
@@ -50,20 +50,37 @@ struct Seen {
 
 /// Makes the programs available and returns their folder.
 pub(crate) fn install(host: &HostPaths) -> anyhow::Result<Utf8PathBuf> {
+    install_with(host, |target| link_components(host, target))
+}
+
+/// The data folder's part that is the same wherever the programs come from: `fill` is called where there are none yet, with a folder
+/// that has `bin` and `charts`.
+pub(crate) fn install_with(
+    host: &HostPaths,
+    fill: impl FnOnce(&Utf8Path) -> anyhow::Result<()>,
+) -> anyhow::Result<Utf8PathBuf> {
     let reference = hex::encode(digest(&SHA256, RUNTIME_IMAGE.as_bytes()));
     let folder = format!("{RELEASE_TAG}-{}", &reference[..12]);
     let (target, bin) = (host.data("data").join(&folder), host.data("data").join(&folder).join("bin"));
     if target.join(".extracted").exists() && target.join("charts").is_dir() && bin.is_dir() {
         log::info!("Runtime image {RUNTIME_IMAGE} bin and charts directories already exist; skipping extract");
     } else {
-        extract(host, &target, &bin).with_context(|| format!("failed to get runtime image {RUNTIME_IMAGE}"))?;
+        // What a crash left half done is begun anew.
+        for part in ["bin", "charts"] {
+            if target.join(part).exists() {
+                fs::remove_dir_all(target.join(part))?;
+            }
+            paths::make_dir(&target.join(part), 0o755)?;
+        }
+        fill(&target).with_context(|| format!("failed to get runtime image {RUNTIME_IMAGE}"))?;
+        paths::write(&target.join(".extracted"), 0o644, RUNTIME_IMAGE)?;
     }
     // Relative, so that the link holds wherever the node's root is.
     paths::link(&host.data("bin"), &format!("data/{folder}/bin"))?;
     Ok(bin)
 }
 
-fn extract(host: &HostPaths, target: &Utf8Path, bin: &Utf8Path) -> anyhow::Result<()> {
+fn link_components(host: &HostPaths, target: &Utf8Path) -> anyhow::Result<()> {
     let archive = host.data(ARCHIVE);
     if !archive.exists() {
         log::info!("Pulling runtime image {RUNTIME_IMAGE}");
@@ -71,21 +88,18 @@ fn extract(host: &HostPaths, target: &Utf8Path, bin: &Utf8Path) -> anyhow::Resul
     }
     let list = read_list(&archive)?;
     anyhow::ensure!(list.version == RELEASE, "the archive holds {}, not {RELEASE}", list.version);
-    paths::make_dir(bin, 0o755)?;
-    paths::make_dir(&target.join("charts"), 0o755)?;
     let mut records: BTreeMap<Utf8PathBuf, BTreeMap<String, Seen>> = BTreeMap::new();
     for entry in &list.components {
         anyhow::ensure!(Utf8Path::new(&entry.name).file_name() == Some(entry.name.as_str()), "bad component name");
         let cache = entry.path.parent().unwrap_or(Utf8Path::new("/")).to_owned();
         let record = records.entry(cache.clone()).or_insert_with(|| recorded(&cache));
         verify(entry, record)?;
-        place(&entry.path, &bin.join(&entry.name))?;
+        place(&entry.path, &target.join("bin").join(&entry.name))?;
     }
     for (cache, record) in records {
         // A cache that cannot be written only costs the next start its time.
         let _ = serde_json::to_vec_pretty(&record).map(|json| paths::write(&cache.join(VERIFIED), 0o644, json));
     }
-    paths::write(&target.join(".extracted"), 0o644, RUNTIME_IMAGE)?;
     Ok(())
 }
 

@@ -27,7 +27,7 @@ use crate::server_nodes::{self, OwnNode};
 use crate::settings::{APISERVER_PORT, SUPERVISOR_PORT, Settings};
 use crate::supervisor::{self, Supervisor};
 use crate::version::{COMMIT, RELEASE};
-use crate::{agent, counters, kubelet_api, log, notify, runtime, tls};
+use crate::{agent, booted, counters, kubelet_api, log, notify, runtime, tls};
 
 /// Between two looks at a component that is starting. `/readyz` cannot be watched.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
@@ -38,36 +38,62 @@ const HEALTH_BYTES_MAX: u64 = 4096;
 
 /// Runs until the process is told to stop; an error is fatal.
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+    let faults = begin(&settings)?;
+    if !settings.paths.in_sandbox() {
+        return booted::server::run(settings, faults).await;
+    }
+    let bin = runtime::install(&settings.paths)?;
+    let server = Opened::open(&settings).await?;
+    if faults.has(Fault::KubeletExited) {
+        agent::kubelet_exits_for_ever().await;
+    }
+    let plane = control_plane::layout(&settings, &bin);
+    start_core(&settings, &faults, &server, &plane).await?;
+    server.core_ready.send_replace(true);
+    join_own_cluster(settings, faults, &server, plane).await
+}
+
+/// What a server does before anything of it runs.
+fn begin(settings: &Settings) -> anyhow::Result<Faults> {
     let faults = Faults::read(&settings.paths)?;
     log::info!("Starting rke2 {RELEASE} ({COMMIT})");
     if let Some(text) = faults.fatal_text(&settings.node_name, &settings.address.to_string()) {
         anyhow::bail!(text);
     }
-    refuse_second_server(&settings)?;
+    refuse_second_server(settings)?;
     server_files::write_pod_security(&settings.paths)?;
     server_files::write_audit_policy(&settings.paths)?;
-    let bin = runtime::install(&settings.paths)?;
-    let listener = kubelet_api::listen(settings.address, SUPERVISOR_PORT).await?;
-    let files = Arc::new(server_files::prepare(&settings)?);
-    if faults.has(Fault::KubeletExited) {
-        agent::kubelet_exits_for_ever().await;
+    Ok(faults)
+}
+
+/// A server whose files are written and whose supervisor answers.
+pub(crate) struct Opened {
+    pub(crate) files: Arc<ServerFiles>,
+    /// Speaks to the own apiserver as the cluster's administrator.
+    pub(crate) admin: Arc<Client>,
+    /// Told once the apiserver is ready: nodes may join.
+    pub(crate) core_ready: watch::Sender<bool>,
+}
+
+impl Opened {
+    /// Takes the port first, so that a taken one is said before anything else is tried.
+    pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Self> {
+        let listener = kubelet_api::listen(settings.supervisor_listens_on()?, SUPERVISOR_PORT).await?;
+        let files = Arc::new(server_files::prepare(settings)?);
+        let admin_tls = tls::client_config(&files.server_ca.pem, Some(&files.admin))?;
+        let admin = Arc::new(Client::new(&settings.local().to_string(), APISERVER_PORT, admin_tls, Vec::new()));
+        let (core_ready, core_ready_seen) = watch::channel(false);
+        let supervisor = Arc::new(Supervisor {
+            files: files.clone(),
+            admin: admin.clone(),
+            core_ready: core_ready_seen,
+            address: settings.address.to_string(),
+            cluster: cluster_facts(settings),
+        });
+        let supervisor_tls = tls::server_config(&files.supervisor, &files.client_ca.pem)?;
+        tokio::spawn(tls::serve(listener, supervisor_tls, supervisor::routes(supervisor)));
+        Ok(Self { files, admin, core_ready })
     }
-    let plane = control_plane::layout(&settings, &bin);
-    let admin_tls = tls::client_config(&files.server_ca.pem, Some(&files.admin))?;
-    let admin = Arc::new(Client::new(&settings.address.to_string(), APISERVER_PORT, admin_tls, Vec::new()));
-    let (core_ready, core_ready_seen) = watch::channel(false);
-    let supervisor = Arc::new(Supervisor {
-        files: files.clone(),
-        admin: admin.clone(),
-        core_ready: core_ready_seen,
-        address: settings.address.to_string(),
-        cluster: cluster_facts(&settings),
-    });
-    let supervisor_tls = tls::server_config(&files.supervisor, &files.client_ca.pem)?;
-    tokio::spawn(tls::serve(listener, supervisor_tls, supervisor::routes(supervisor)));
-    start_core(&settings, &faults, &files, &plane, &admin).await?;
-    core_ready.send_replace(true);
-    join_own_cluster(settings, faults, &files, plane, admin).await
 }
 
 /// A cluster of the stand-in has one server. An existing database wins over `server`, as with the real program.
@@ -81,65 +107,58 @@ fn refuse_second_server(settings: &Settings) -> anyhow::Result<()> {
     }
 }
 
-async fn start_core(
-    settings: &Settings,
-    faults: &Faults,
-    files: &ServerFiles,
-    plane: &ControlPlane,
-    admin: &Client,
-) -> anyhow::Result<()> {
+async fn start_core(settings: &Settings, faults: &Faults, server: &Opened, plane: &ControlPlane) -> anyhow::Result<()> {
     log::info!("Managed etcd cluster initializing");
     if faults.has(Fault::EtcdNeverReady) {
-        loop {
-            log::info!("Waiting for etcd server to become available");
-            tokio::time::sleep(SAY_EVERY).await;
-        }
+        etcd_is_waited_for_for_ever().await;
     }
     for component in [&plane.etcd, &plane.apiserver] {
         control_plane::write_manifest(settings, component)?;
         component.clone().run().await?;
     }
-    let shown = settings.options.value("data-dir").unwrap_or(DEFAULT_DATA_DIR);
-    log::info!("Server node token is available at {shown}/server/token");
-    log::info!(
-        "To join server node to cluster: rke2 server -s https://{}:{SUPERVISOR_PORT} -t ${{SERVER_NODE_TOKEN}}",
-        settings.address
-    );
-    log::info!(
-        "To join agent node to cluster: rke2 agent -s https://{}:{SUPERVISOR_PORT} -t ${{AGENT_NODE_TOKEN}}",
-        settings.address
-    );
-    server_files::write_kubeconfig(settings, files)?;
-    until("Waiting for API server to become available", || async { admin.get("/readyz").await.is_ok() }).await;
+    say_how_to_join(settings);
+    server_files::write_kubeconfig(settings, &server.files)?;
+    until("Waiting for API server to become available", || async { server.admin.get("/readyz").await.is_ok() }).await;
     log::info!("Kube API server is now running");
     until("Waiting for etcd server to become available", || etcd_healthy(settings)).await;
     log::info!("ETCD server is now running");
     Ok(())
 }
 
+/// What the real program says when its etcd never answers.
+pub(crate) async fn etcd_is_waited_for_for_ever() -> ! {
+    loop {
+        log::info!("Waiting for etcd server to become available");
+        tokio::time::sleep(SAY_EVERY).await;
+    }
+}
+
+/// Names the token's file and both ways to join.
+pub(crate) fn say_how_to_join(settings: &Settings) {
+    let shown = settings.options.value("data-dir").unwrap_or(DEFAULT_DATA_DIR);
+    let url = format!("https://{}:{SUPERVISOR_PORT}", settings.address);
+    log::info!("Server node token is available at {shown}/server/token");
+    log::info!("To join server node to cluster: rke2 server -s {url} -t ${{SERVER_NODE_TOKEN}}");
+    log::info!("To join agent node to cluster: rke2 agent -s {url} -t ${{AGENT_NODE_TOKEN}}");
+}
+
 async fn join_own_cluster(
     settings: Settings,
     faults: Faults,
-    files: &ServerFiles,
+    server: &Opened,
     plane: ControlPlane,
-    admin: Arc<Client>,
 ) -> anyhow::Result<()> {
     for component in [plane.controller_manager, plane.scheduler] {
         control_plane::write_manifest(&settings, &component)?;
         component.run().await?;
     }
-    let password = node_password::of_this_node(&settings.paths)?;
-    if node_password::check(&admin, &settings.node_name, &password).await? == Verdict::Rejected {
-        anyhow::bail!("starting kubernetes: {}", node_password::REJECTED);
-    }
-    let identity = own_identity(&settings, files)?;
+    check_own_password(&settings, server).await?;
+    let identity = own_identity(&settings, &server.files)?;
     identity.write(&settings.paths)?;
     kubelet_api::start(&identity).await?;
-    tokio::spawn(server_nodes::follow(admin, OwnNode::new(&settings)));
+    tokio::spawn(server_nodes::follow(server.admin.clone(), OwnNode::new(&settings)));
     if !faults.has(Fault::NeverReady) {
-        log::info!("rke2 is up and running");
-        notify::ready().context("NOTIFY_SOCKET")?;
-        counters::record(&settings.paths, settings.role.name(), "ready");
+        say_ready(&settings)?;
     }
     let node = KubeNode::new(&settings, &identity)?;
     node.register().await;
@@ -148,13 +167,31 @@ async fn join_own_cluster(
     Ok(())
 }
 
-fn own_identity(settings: &Settings, files: &ServerFiles) -> anyhow::Result<Identity> {
+/// The server's own node is held to its password as every other.
+pub(crate) async fn check_own_password(settings: &Settings, server: &Opened) -> anyhow::Result<()> {
+    let password = node_password::of_this_node(&settings.paths)?;
+    match node_password::check(&server.admin, &settings.node_name, &password).await? {
+        Verdict::Accepted => Ok(()),
+        Verdict::Rejected => anyhow::bail!("starting kubernetes: {}", node_password::REJECTED),
+    }
+}
+
+/// Says it to the journal and to the service manager, and counts it.
+pub(crate) fn say_ready(settings: &Settings) -> anyhow::Result<()> {
+    log::info!("rke2 is up and running");
+    notify::ready().context("NOTIFY_SOCKET")?;
+    counters::record(&settings.paths, settings.role.name(), "ready");
+    Ok(())
+}
+
+/// The certificates of the server's own node.
+pub(crate) fn own_identity(settings: &Settings, files: &ServerFiles) -> anyhow::Result<Identity> {
     let (name, address) = (&settings.node_name, settings.address.to_string());
     let own = files.client_ca.issue(&Subject::client(&format!("system:node:{name}"), Some("system:nodes")))?;
-    let names = vec![name.clone(), "localhost".to_owned(), "127.0.0.1".to_owned(), address.clone()];
+    let names = vec![name.clone(), "localhost".to_owned(), "127.0.0.1".to_owned(), address];
     let serving = files.server_ca.issue(&Subject::server(name, names))?;
     let cas = (files.server_ca.pem.clone(), files.client_ca.pem.clone());
-    Ok(Identity::new(settings, address, cas, (own, serving)))
+    Ok(Identity::new(settings, settings.local().to_string(), cas, (own, serving)))
 }
 
 /// What joining nodes must agree on; no secret is among it.
@@ -163,13 +200,14 @@ fn cluster_facts(settings: &Settings) -> serde_json::Value {
         "ClusterIPRange": settings.cluster_cidr,
         "ServiceIPRange": settings.service_cidr,
         "ClusterDomain": settings.cluster_domain,
+        "ClusterDNS": settings.cluster_dns,
         "SupervisorPort": SUPERVISOR_PORT,
         "HTTPSPort": APISERVER_PORT,
     })
 }
 
 /// Probes until `done`, saying every now and then what for.
-async fn until<F: Future<Output = bool>>(what: &str, done: impl Fn() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, done: impl Fn() -> F) {
     log::info!("{what}");
     let mut said = Instant::now();
     while !done().await {
@@ -182,9 +220,9 @@ async fn until<F: Future<Output = bool>>(what: &str, done: impl Fn() -> F) {
 }
 
 /// Whether etcd's metrics port, which is plain HTTP, calls it healthy.
-async fn etcd_healthy(settings: &Settings) -> bool {
+pub(crate) async fn etcd_healthy(settings: &Settings) -> bool {
     let ask = async {
-        let mut stream = TcpStream::connect((settings.address, 2381)).await?;
+        let mut stream = TcpStream::connect((settings.local(), 2381)).await?;
         stream.write_all(b"GET /health?serializable=false HTTP/1.0\r\n\r\n").await?;
         let mut answer = String::new();
         stream.take(HEALTH_BYTES_MAX).read_to_string(&mut answer).await?;

@@ -21,6 +21,8 @@ pub(crate) struct ServerFiles {
     pub(crate) client_ca: Ca,
     /// `system:admin` in `system:masters`.
     pub(crate) admin: Leaf,
+    /// Of the own node's kube-proxy.
+    pub(crate) proxy: Leaf,
     /// Of the supervisor on 9345.
     pub(crate) supervisor: Leaf,
     pub(crate) server_password: String,
@@ -56,7 +58,7 @@ pub(crate) fn prepare(settings: &Settings) -> anyhow::Result<ServerFiles> {
     let controller = client("client-controller", "system:kube-controller-manager", None)?;
     let scheduler = client("client-scheduler", "system:kube-scheduler", None)?;
     client("client-kube-apiserver", "system:apiserver", Some("system:masters"))?;
-    client("client-kube-proxy", "system:kube-proxy", None)?;
+    let proxy = client("client-kube-proxy", "system:kube-proxy", None)?;
     client("client-rke2-controller", "system:rke2-controller", None)?;
     client("client-supervisor", "system:rke2-supervisor", Some("system:masters"))?;
     front_ca.keep(&host.tls("client-auth-proxy"), &Subject::client("system:auth-proxy", None))?;
@@ -75,10 +77,10 @@ pub(crate) fn prepare(settings: &Settings) -> anyhow::Result<ServerFiles> {
     encryption_config(host)?;
     for (file, identity) in [("controller", &controller), ("scheduler", &scheduler), ("admin", &admin)] {
         let text =
-            kubeconfig(&format!("https://{}:{APISERVER_PORT}", settings.address), &server_ca.pem, identity, file);
+            kubeconfig(&format!("https://{}:{APISERVER_PORT}", settings.local()), &server_ca.pem, identity, file);
         paths::write(&host.cred(&format!("{file}.kubeconfig")), 0o600, text)?;
     }
-    Ok(ServerFiles { server_ca, client_ca, admin, supervisor, server_password, node_password })
+    Ok(ServerFiles { server_ca, client_ca, admin, proxy, supervisor, server_password, node_password })
 }
 
 fn serving_names(settings: &Settings) -> anyhow::Result<Vec<String>> {

@@ -11,7 +11,9 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use crate::api_client::{Client, ClientError};
+use crate::booted::static_pods;
 use crate::control_plane::member_name;
+use crate::paths::HostPaths;
 use crate::settings::Settings;
 use crate::{log, node_password};
 
@@ -24,6 +26,7 @@ const EVENT_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct OwnNode {
     name: String,
     patch: Value,
+    paths: HostPaths,
 }
 
 impl OwnNode {
@@ -39,7 +42,22 @@ impl OwnNode {
                 "etcd.rke2.cattle.io/node-name": member_name(settings),
             },
         }});
-        Self { name: settings.node_name.clone(), patch }
+        Self { name: settings.node_name.clone(), patch, paths: settings.paths.clone() }
+    }
+}
+
+impl OwnNode {
+    /// A server whose KubeNode is deleted leaves the cluster: its control plane goes down, its unit stays.
+    fn deleted(&self) {
+        if self.paths.in_sandbox() {
+            return;
+        }
+        log::info!("Local Node deleted or removed from etcd cluster, cleaning up server static pods");
+        for name in ["kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"] {
+            if let Err(error) = static_pods::remove(&self.paths, name) {
+                log::error!("Failed to remove static pod {name}: {error}");
+            }
+        }
     }
 }
 
@@ -62,8 +80,11 @@ async fn watch(admin: &Arc<Client>, own: &OwnNode) -> Result<(), ClientError> {
         while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = pending.drain(..=end).collect();
             let event: Value = serde_json::from_slice(&line).map_err(|error| ClientError::Answer(error.to_string()))?;
+            let metadata = &event["object"]["metadata"];
             if event["type"] == "ADDED" {
-                added(admin, own, &event["object"]["metadata"]).await;
+                added(admin, own, metadata).await;
+            } else if event["type"] == "DELETED" && metadata["name"] == own.name.as_str() {
+                own.deleted();
             }
         }
         if pending.len() > EVENT_BYTES_MAX {

@@ -1,6 +1,6 @@
 //! What the options mean for this node: names, addresses, networks, paths.
 
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use anyhow::Context as _;
 
@@ -40,6 +40,7 @@ pub(crate) struct Settings {
     pub(crate) cluster_cidr: String,
     pub(crate) service_cidr: String,
     pub(crate) cluster_domain: String,
+    pub(crate) cluster_dns: String,
 }
 
 /// RKE2's ports; they cannot be changed.
@@ -68,6 +69,8 @@ impl Settings {
         if options.switch("with-node-id") {
             node_name = format!("{node_name}-{}", node_id(&paths)?);
         }
+        let service_cidr = first(&options, "service-cidr", "10.43.0.0/16");
+        let dns = nth_address(&service_cidr, DNS_ADDRESS)?.to_string();
         Ok(Self {
             role,
             address: address(&options)?,
@@ -75,8 +78,9 @@ impl Settings {
             token: secret(&paths, &options, "token")?,
             agent_token: secret(&paths, &options, "agent-token")?,
             cluster_cidr: first(&options, "cluster-cidr", "10.42.0.0/16"),
-            service_cidr: first(&options, "service-cidr", "10.43.0.0/16"),
+            cluster_dns: first(&options, "cluster-dns", &dns),
             cluster_domain: first(&options, "cluster-domain", "cluster.local"),
+            service_cidr,
             node_name,
             hostname,
             paths,
@@ -86,13 +90,40 @@ impl Settings {
 
     /// The first address of the service network, which is the apiserver's own service.
     pub(crate) fn apiserver_service_address(&self) -> anyhow::Result<IpAddr> {
-        let network = self.service_cidr.split('/').next().unwrap_or_default();
-        let base: IpAddr = network.parse().with_context(|| format!("invalid service-cidr {}", self.service_cidr))?;
-        Ok(match base {
-            IpAddr::V4(v4) => IpAddr::V4((u32::from(v4) + 1).into()),
-            IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) + 1).into()),
-        })
+        nth_address(&self.service_cidr, 1)
     }
+
+    /// Where this node's own programs reach each other. Sandbox nodes share a loopback, so there it is the node's address.
+    pub(crate) fn local(&self) -> IpAddr {
+        if self.paths.in_sandbox() { self.address } else { Ipv4Addr::LOCALHOST.into() }
+    }
+
+    /// Where the apiserver listens: everywhere, whatever `bind-address` says, as in RKE2.
+    pub(crate) fn apiserver_listens_on(&self) -> IpAddr {
+        if self.paths.in_sandbox() { self.address } else { Ipv4Addr::UNSPECIFIED.into() }
+    }
+
+    /// Where the supervisor listens.
+    pub(crate) fn supervisor_listens_on(&self) -> anyhow::Result<IpAddr> {
+        match self.options.value("bind-address") {
+            _ if self.paths.in_sandbox() => Ok(self.address),
+            Some(text) => text.parse().with_context(|| format!("invalid bind-address {text}")),
+            None => Ok(Ipv4Addr::UNSPECIFIED.into()),
+        }
+    }
+}
+
+/// Of the service network, the cluster's DNS has this address.
+const DNS_ADDRESS: u8 = 10;
+
+/// The `n`th address of a network.
+fn nth_address(cidr: &str, n: u8) -> anyhow::Result<IpAddr> {
+    let network = cidr.split('/').next().unwrap_or_default();
+    let base: IpAddr = network.parse().with_context(|| format!("invalid service-cidr {cidr}"))?;
+    Ok(match base {
+        IpAddr::V4(v4) => IpAddr::V4(v4.to_bits().saturating_add(n.into()).into()),
+        IpAddr::V6(v6) => IpAddr::V6(v6.to_bits().saturating_add(n.into()).into()),
+    })
 }
 
 fn check(options: &Options) -> anyhow::Result<()> {
@@ -177,7 +208,24 @@ mod tests {
     fn the_apiserver_takes_the_first_service_address() {
         let settings = settings(&["--node-ip", "127.3.2.1", "--service-cidr", "10.99.0.0/16"]).unwrap();
         assert_eq!(settings.apiserver_service_address().unwrap().to_string(), "10.99.0.1");
+        assert_eq!(settings.cluster_dns, "10.99.0.10");
         assert_eq!(settings.address.to_string(), "127.3.2.1");
+    }
+
+    #[test]
+    fn a_booted_node_listens_everywhere_and_a_sandbox_node_on_its_own_address_alone() {
+        let given = ["--node-ip", "127.3.2.1", "--bind-address", "127.3.2.1"].map(str::to_owned);
+        let of = |root: Option<&str>| {
+            let paths = HostPaths::new(root.map(Into::into), paths::DEFAULT_DATA_DIR);
+            Settings::from_options(Role::Server, paths, config::parse_arguments(&given).unwrap()).unwrap()
+        };
+        let (booted, sandbox) = (of(None), of(Some("/s/n1")));
+        assert_eq!(booted.apiserver_listens_on().to_string(), "0.0.0.0");
+        assert_eq!(booted.supervisor_listens_on().unwrap().to_string(), "127.3.2.1");
+        assert_eq!(booted.local().to_string(), "127.0.0.1");
+        for address in [sandbox.local(), sandbox.apiserver_listens_on(), sandbox.supervisor_listens_on().unwrap()] {
+            assert_eq!(address.to_string(), "127.3.2.1");
+        }
     }
 
     #[test]

@@ -11,6 +11,15 @@ pub(crate) const COMMIT: &str = concat!("stand-in-", env!("CARGO_PKG_VERSION"));
 /// The image whose reference names the data folder, as RKE2 does.
 pub(crate) const RUNTIME_IMAGE: &str = "index.docker.io/rancher/rke2-runtime:v1.36.3-rke2r1";
 
+/// What a booted node takes out of that image.
+pub(crate) const RUNTIME_PROGRAMS: [&str; 6] =
+    ["containerd", "containerd-shim-runc-v2", "ctr", "kubectl", "kubelet", "runc"];
+
+/// The full name of a preloaded image.
+pub(crate) fn image(name: &str) -> String {
+    format!("docker.io/stand-in/{name}:{RELEASE_TAG}")
+}
+
 /// RKE2's two lines; the second names the Go toolchain there, of which the stand-in has none.
 pub(crate) fn text() -> String {
     format!("rke2 version {RELEASE} ({COMMIT})\ngo version go0 (stand-in, no Go inside)")

@@ -71,6 +71,7 @@ fn a_cluster_comes_up_survives_a_stop_and_leaves_nothing_behind() {
     the_nodes_are_who_they_say(&kubectl, &server, &agent);
     each_node_wrote_itself(&server);
     anonymous_callers_learn_nothing(&kubectl, &server);
+    a_node_joins_at_a_registration_address(&server, &list, &kubectl, &token);
     a_node_with_another_password_is_rejected(&server, &list, &token);
     deleting_a_node_frees_its_name(&kubectl);
     stop_leaves_the_cluster_and_start_adopts_it(&server, running, &kubectl);
@@ -199,6 +200,20 @@ fn anonymous_callers_learn_nothing(kubectl: &Kubectl<'_>, server: &Node) {
     }
     let token = server.read("var/lib/rancher/rke2/server/token");
     assert_eq!(ask(9345, "/v1-rke2/readyz", token.trim().rsplit(':').next()), "ok");
+}
+
+/// By a name and at another place than the server's own: only joining goes there, the apiserver is learnt from who answers.
+fn a_node_joins_at_a_registration_address(server: &Node, list: &Value, kubectl: &Kubectl<'_>, token: &str) {
+    let port = node::led_to(format!("{}:9345", server.address));
+    let agent = Node::new("a2", list);
+    agent.configure(&format!("server: https://localhost:{port}\ntoken: {token}"));
+    let running = agent.start("agent");
+    assert!(agent.is_ready_within(START), "no READY=1 of the agent");
+    kubectl.wait_ready("a2");
+    let kubeconfig = agent.read("var/lib/rancher/rke2/agent/kubelet.kubeconfig");
+    assert!(kubeconfig.contains(&format!("https://{}:6443", server.address)), "{kubeconfig}");
+    assert!(running.stop().success());
+    kubectl.run(&["delete", "node", "a2"]);
 }
 
 fn a_node_with_another_password_is_rejected(server: &Node, list: &Value, token: &str) {

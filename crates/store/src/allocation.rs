@@ -26,9 +26,7 @@ pub struct AllocationFilter {
 impl Tx {
     /// Adds an allocation; a node is held by one project at a time.
     pub async fn insert_allocation(&mut self, allocation: &AllocationRecord) -> Result<(), StoreError> {
-        let sql = "select doc from allocations where node_id = $1 and state not in ('released', 'failed')";
-        let open: Option<AllocationRecord> = self.find(sql, vec![text(allocation.node)]).await?;
-        if open.is_some() {
+        if self.open_allocation_of(allocation.node).await?.is_some() {
             let node = self.node(allocation.node).await?;
             return Err(StoreError::NodeAllocated { node: node.name.to_string() });
         }
@@ -69,6 +67,12 @@ impl Reader {
     pub async fn allocation(&mut self, id: AllocationId) -> Result<AllocationRecord, StoreError> {
         let found = self.find("select doc from allocations where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("allocation", id))
+    }
+
+    /// The one allocation that holds the node, if any does.
+    pub async fn open_allocation_of(&mut self, node: NodeId) -> Result<Option<AllocationRecord>, StoreError> {
+        let sql = "select doc from allocations where node_id = $1 and state not in ('released', 'failed')";
+        self.find(sql, vec![text(node)]).await
     }
 
     /// Those of the ids that exist.

@@ -50,9 +50,9 @@ pub use operation::OperationFilter;
 pub use page::Page;
 pub use record::{
     AccessGrantRecord, AllocationRecord, ArtifactRecord, AuditRecord, EnrollmentRecord, EventRecord, IdempotencyRecord,
-    LeaseRecord, MemberRecord, NewAudit, NewEvent, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord,
-    SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord,
-    WorkloadRecord,
+    LeaseRecord, MachineChange, MemberRecord, NewAudit, NewEvent, NodeRecord, OperationRecord, ProjectRecord,
+    ReplicaRecord, SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord,
+    TokenRecord, WorkloadRecord,
 };
 pub use repeat::repeated;
 pub use replica::{Burial, ReplicaLife};

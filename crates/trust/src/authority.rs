@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use gpuaas_model::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData as _,
+    SanType,
 };
 use rustls_pki_types::{
     CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject,
@@ -107,22 +109,31 @@ impl Authority {
         Ok(rcgen::SigningKey::sign(self.issuer.key(), message)?)
     }
 
-    /// A certificate and key for a listener at these names and addresses, with the chain up to this authority.
+    /// A certificate and a fresh key for a listener at these names and addresses, with the chain up to this authority.
     pub fn issue_server(
         &self,
         names: &[String],
         now: Timestamp,
     ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), AuthorityError> {
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let key = ServerKey::generate()?;
+        Ok((self.issue_server_for(&key, names, now)?, key.to_der()))
+    }
+
+    /// A certificate for that key at these names and addresses, with the chain up to this authority.
+    pub fn issue_server_for(
+        &self,
+        key: &ServerKey,
+        names: &[String],
+        now: Timestamp,
+    ) -> Result<Vec<CertificateDer<'static>>, AuthorityError> {
         let mut params = CertificateParams::new(names.to_vec())?;
         params.distinguished_name = named("GPUaaS control plane");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
         lasting(&mut params, now, SERVER_CERTIFICATE_LIFE)?;
-        let certificate = params.signed_by(&key, &self.issuer)?;
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        Ok((vec![certificate.der().clone(), self.certificate.clone()], key))
+        let certificate = params.signed_by(&key.key, &self.issuer)?;
+        Ok(vec![certificate.der().clone(), self.certificate.clone()])
     }
 
     /// A certificate and key by which replicas know each other in both directions, with the chain up to this authority.
@@ -171,6 +182,39 @@ impl Authority {
         lasting(&mut params, now, NODE_CERTIFICATE_LIFE)?;
         request.params = params;
         Ok(request.signed_by(&self.issuer)?.pem())
+    }
+}
+
+/// The key of a listener. One that is kept outlives its certificates, and so does a pin on it.
+pub struct ServerKey {
+    key: KeyPair,
+}
+
+impl ServerKey {
+    /// A fresh ECDSA P-256 key.
+    pub fn generate() -> Result<Self, AuthorityError> {
+        Ok(Self { key: KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)? })
+    }
+
+    /// The key that was kept.
+    pub fn from_pem(pem: &str) -> Result<Self, AuthorityError> {
+        Ok(Self { key: KeyPair::from_pem(pem)? })
+    }
+
+    /// The key, to be sealed.
+    pub fn to_pem(&self) -> Zeroizing<String> {
+        Zeroizing::new(self.key.serialize_pem())
+    }
+
+    /// The key as TLS takes it.
+    pub fn to_der(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()))
+    }
+
+    /// `sha256//` and the digest of the public key in base64: what curl takes as `--pinnedpubkey`.
+    pub fn pin(&self) -> String {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.key.subject_public_key_info());
+        format!("sha256//{}", STANDARD.encode(digest))
     }
 }
 
@@ -311,6 +355,19 @@ mod tests {
         let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let request = CertificateParams::default().serialize_request(&key).unwrap().pem().unwrap();
         assert!(matches!(authority.issue_node(&request, &identity(), NOW), Err(AuthorityError::WeakKey)));
+    }
+
+    #[test]
+    fn a_pin_is_the_digest_of_the_public_key_and_outlives_the_certificate() {
+        let authority = Authority::generate("cp-1", NOW).unwrap();
+        let made = ServerKey::generate().unwrap();
+        let kept = ServerKey::from_pem(&made.to_pem()).unwrap();
+        assert_eq!(made.pin(), kept.pin());
+        assert_ne!(made.pin(), ServerKey::generate().unwrap().pin());
+        let chain = authority.issue_server_for(&kept, &["cp.example".to_owned()], NOW).unwrap();
+        let (_, certificate) = x509_parser::parse_x509_certificate(&chain[0]).unwrap();
+        let digest = crate::digest::sha256_hex(certificate.public_key().raw);
+        assert_eq!(made.pin(), format!("sha256//{}", STANDARD.encode(hex::decode(digest).unwrap())));
     }
 
     fn request_pem(der: &[u8]) -> String {

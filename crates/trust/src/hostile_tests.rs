@@ -141,6 +141,7 @@ fn params(task: TaskType) -> Value {
         TaskType::Residue => {
             json!({ "paths": ["/a"], "mount_prefixes": [], "ports": [6443], "units": [], "process_prefixes": [] })
         }
+        TaskType::Fix => json!({ "kind": "inotify" }),
         TaskType::ArtifactFetch => json!({ "artifacts": [artifact] }),
         TaskType::Rke2Install => json!({ "version": "v1.36.3+rke2r1", "archive": artifact, "images": [] }),
         TaskType::Rke2Configure => json!({ "role": "server", "config": "token-file: /t\n", "token": secret }),

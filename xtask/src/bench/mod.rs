@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: figures, printed. Nothing is asserted here: a machine that is busy makes no test red.
 
+mod lab;
+
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
@@ -28,6 +30,8 @@ pub(crate) enum Bench {
         #[arg(long, default_value = "dist")]
         profile: String,
     },
+    /// Booted nodes of a lab: bringing one in, a bootstrap's own share, what the agent takes, a journal that is followed. Needs root.
+    Lab(lab::Options),
     /// Twenty deployments at once to simulated nodes, by one replica and by two on one PostgreSQL.
     Replicas {
         /// The cargo profile of what runs.
@@ -43,6 +47,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::MainJob { profile, builds } => main_job(profile, *builds),
         Bench::Restart { profile } => of_engine("restart", profile),
+        Bench::Lab(options) => lab::run(options),
         Bench::Replicas { profile } => of_engine("replicas", profile),
     }
 }

@@ -132,9 +132,13 @@ pub(crate) fn measured(profile: &str, store: Store) -> anyhow::Result<Report> {
 fn walk(options: &Options, report: &mut Report) -> anyhow::Result<World> {
     let profile = &options.profile;
     let folder = components::root()?.join("target/demo");
-    let components = components::ensure(&components::ComponentsOptions { download: false, dir: None })?;
+    let components = components::ensure(
+        &components::ComponentsOptions { download: false, dir: None },
+        components::Part::ControlPlane,
+    )?;
     let kubectl = components.program("kubectl");
-    let release_options = release::ReleaseOptions { components, rke2: None, profile: profile.clone(), out: None };
+    let release_options =
+        release::ReleaseOptions { components, node: None, rke2: None, profile: profile.clone(), out: None };
     let release = release::build(&release_options)?;
     remove(&folder)?;
     let database = (options.store == Store::Postgres).then(world::Database::start).transpose()?;

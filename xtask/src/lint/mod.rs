@@ -3,6 +3,7 @@
 mod layers;
 mod merges;
 mod purity;
+mod scripts;
 mod size;
 
 use anyhow::bail;
@@ -25,6 +26,7 @@ pub(crate) fn form() -> anyhow::Result<()> {
     if !findings.is_empty() {
         bail!("{} rules of the house are broken", findings.len());
     }
+    scripts::check()?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     shell::run("clippy", &mut shell::cargo(&clippy))?;
     // What the API's operations lack is found where API, command line and client meet.

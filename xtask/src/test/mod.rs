@@ -1,5 +1,6 @@
 //! Runs the tests and counts them by kind.
 
+mod booted;
 mod disk;
 mod selection;
 mod watched;
@@ -48,7 +49,7 @@ pub(crate) struct Options {
     full: bool,
 }
 
-/// Form first, tests, and the demo last.
+/// Form first, tests, the demo, and booted machines last.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let began = Instant::now();
     disk::require_room()?;
@@ -92,6 +93,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         fuzz_api::run_bounded()?;
         eprintln!("==> demo --once");
         demo::run(&demo::Options::once())?;
+        match booted::run()? {
+            Ok(held) => *counts.passed.entry(booted::KIND).or_default() += held,
+            Err(why) => counts.figures.push(format!("{}: NOT RUN: {why}", booted::KIND)),
+        }
+    } else {
+        counts.figures.push(format!("{}: NOT RUN: left out of the quick run", booted::KIND));
     }
     counts.print();
     eprintln!("==> all of it took {:.0} s", began.elapsed().as_secs_f64());
@@ -116,9 +123,10 @@ fn deployments_at_once() -> usize {
 /// cache.
 fn build_release() -> anyhow::Result<Release> {
     tools::deny()?;
-    let components = components::ensure(&ComponentsOptions { download: false, dir: None })?;
+    let components =
+        components::ensure(&ComponentsOptions { download: false, dir: None }, components::Part::ControlPlane)?;
     let genuine = components.dir.clone();
-    let options = release::ReleaseOptions { components, rke2: None, profile: "dev".to_owned(), out: None };
+    let options = release::ReleaseOptions { components, node: None, rke2: None, profile: "dev".to_owned(), out: None };
     Ok(Release { dir: release::build(&options)?, components: genuine })
 }
 
@@ -181,7 +189,9 @@ fn kind(binary: &str, name: &str) -> &'static str {
             "store on PostgreSQL"
         }
         () if binary.contains("sandbox_contract") => "host contract",
+        () if binary.contains("systemd_contract") => "host contract, systemd",
         () if says("replicas::") => "replicas",
+        () if binary.contains("platform") && name.starts_with("install::") => "installation",
         () if binary.contains("platform") && name.starts_with("kills::") => "crash cells",
         () if binary.contains("platform") && name.starts_with("roles::") => "roles × routes",
         () if says("property") || says("random") => "property",
@@ -218,8 +228,10 @@ fn cargo_test(
         }
         counts.take(&binary, line);
         let dull = line.starts_with("test ") && line.ends_with("... ok");
-        // How much a test tried, where it says so.
-        let said = ["roles × routes: ", "simulation: ", "hostile: "].iter().any(|of| line.trim_start().starts_with(of));
+        // How much a test tried, where it says so, and what was not tried at all.
+        let said = ["roles × routes: ", "simulation: ", "hostile: ", "NOT RUN: "]
+            .iter()
+            .any(|of| line.trim_start().starts_with(of));
         counts.figures.extend(said.then(|| line.trim().to_owned()));
         // What passed tests say is for those who run them by hand.
         of_passed = match line.trim_end() {

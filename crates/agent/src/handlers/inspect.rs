@@ -1,10 +1,130 @@
-//! `host.inspect`: tells what the node is.
+//! `host.inspect`: tells what the node is, and on wish whether it is fit. Changes nothing but one file that a measurement makes and removes.
 
-use gpuaas_wire::task::{HostFacts, Inspect, TaskFailure};
+use std::time::Duration;
 
+use gpuaas_host::{
+    Command,
+    survey::{self, Tree, WriteLimits},
+};
+use gpuaas_wire::task::{GpuFacts, Inspect, Inspection, MachineFacts, Measure, Preflight, TaskFailure, WriteLatency};
+
+use super::{clock, preflight};
 use crate::context::{Context, host_failed};
 
+/// Where data would lie when nobody names a folder.
+const DATA_DIR: &str = "/var/lib";
+/// NVIDIA's own program; the first question after a boot takes seconds where no daemon keeps the driver awake.
+const NVIDIA_SMI: &str = "/usr/bin/nvidia-smi";
+const NVIDIA_SMI_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Looks.
-pub(crate) async fn run(_task: Inspect, context: Context) -> Result<HostFacts, TaskFailure> {
-    context.host.facts().await.map_err(host_failed)
+pub(crate) async fn run(task: Inspect, context: Context) -> Result<Inspection, TaskFailure> {
+    let host = &context.host;
+    let facts = host.facts().await.map_err(host_failed)?;
+    let tree = host.tree();
+    let folder = data_dir(task.preflight.as_ref());
+    let mut machine = machine_facts(&context, &tree, folder).await;
+    machine.gpus = survey::gpus(&tree);
+    if !machine.gpus.is_empty() {
+        remember(&mut machine.gpus, &gpu_memory(&context).await);
+    }
+    let measures = match task.measure {
+        None => false,
+        Some(Measure::OwnDisk) => !tree.is_sandbox(),
+        Some(Measure::AnyDisk) => true,
+    };
+    if let (true, Some(disk)) = (measures, &mut machine.data_disk) {
+        context.say(format!("measuring writes under {folder}"));
+        disk.writes = measured(&tree, folder).await?;
+    }
+    let preflight = match &task.preflight {
+        Some(preflight) => Some(preflight::look(preflight, &context, &facts, &machine).await?),
+        None => None,
+    };
+    Ok(Inspection { facts, machine: Some(machine), preflight })
+}
+
+/// Where the data would lie of whoever wants the preflight.
+pub(crate) fn data_dir(preflight: Option<&Preflight>) -> &str {
+    let wants = preflight.and_then(|preflight| preflight.wants.as_ref());
+    wants.map(|wants| wants.data_dir.as_str()).filter(|folder| !folder.is_empty()).unwrap_or(DATA_DIR)
+}
+
+/// What a machine is made of, but for its GPUs, whose driver may take seconds to answer, and for what has to be measured.
+pub(crate) async fn machine_facts(context: &Context, tree: &Tree, folder: &str) -> MachineFacts {
+    let cpus = survey::cpus(tree);
+    let mut name_servers = survey::resolver(tree).unwrap_or_default().name_servers;
+    name_servers.truncate(MachineFacts::NAME_SERVERS_MAX);
+    MachineFacts {
+        cpu_model: cpus.model,
+        cpu_sockets: cpus.sockets,
+        cpu_cores: cpus.cores,
+        swap_bytes: survey::swap_bytes(tree),
+        product: survey::product(tree),
+        gpu_driver: survey::driver_version(tree),
+        gpus: Vec::new(),
+        file_systems: survey::file_systems(tree),
+        data_disk: survey::data_disk(tree, folder),
+        default_route: survey::default_route(tree),
+        name_servers,
+        clock: clock::keeping(&context.host, tree).await,
+    }
+}
+
+/// Blocks for half a second at most, and so does not do it where others wait.
+async fn measured(tree: &Tree, folder: &str) -> Result<Option<WriteLatency>, TaskFailure> {
+    let place = survey::existing(tree, folder);
+    let measuring = tokio::task::spawn_blocking(move || survey::write_latency(&place, WriteLimits::USUAL));
+    let measured = measuring.await;
+    measured
+        .map_err(|error| TaskFailure::new(gpuaas_model::Code::Internal, format!("the measurement: {error}")))?
+        .map_err(host_failed)
+}
+
+/// What NVIDIA's program says of memory: lines of a bus address and MiB. Empty where it is not there or does not answer: the bus tells the rest.
+async fn gpu_memory(context: &Context) -> String {
+    if !context.host.exists(NVIDIA_SMI.into()).await.unwrap_or(false) {
+        return String::new();
+    }
+    let arguments = ["--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader,nounits"].map(str::to_owned).into();
+    let command =
+        Command { program: NVIDIA_SMI.into(), arguments, timeout: NVIDIA_SMI_TIMEOUT.min(context.time_left() / 2) };
+    match context.host.run(&command).await {
+        Ok(end) if end.status == Some(0) => end.output,
+        Ok(end) => {
+            tracing::warn!(status = ?end.status, "nvidia-smi does not tell the GPUs' memory");
+            String::new()
+        }
+        Err(error) => {
+            tracing::warn!(%error, "nvidia-smi does not tell the GPUs' memory");
+            String::new()
+        }
+    }
+}
+
+/// `00000000:3B:00.0, 143771`: the program writes eight digits where the kernel writes four, and upper case.
+fn remember(gpus: &mut [GpuFacts], told: &str) {
+    for line in told.lines() {
+        let Some((bus, mib)) = line.split_once(',') else { continue };
+        let bus = bus.trim().to_ascii_lowercase();
+        let is_it = |gpu: &GpuFacts| bus.ends_with(&gpu.bus);
+        let memory_bytes = mib.trim().parse::<u64>().ok().map(|mib| mib << 20);
+        if let Some(gpu) = gpus.iter_mut().find(|gpu| is_it(gpu)) {
+            gpu.memory_bytes = memory_bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_remembered_for_the_gpu_at_that_address() {
+        let gpu = |bus: &str| GpuFacts { bus: bus.to_owned(), ..GpuFacts::default() };
+        let mut gpus = vec![gpu("0000:3b:00.0"), gpu("0000:5e:00.0"), gpu("0000:86:00.0")];
+        remember(&mut gpus, "00000000:3B:00.0, 143771\n00000000:5E:00.0, [N/A]\nnonsense\n00000000:AF:00.0, 1\n");
+        let told: Vec<Option<u64>> = gpus.into_iter().map(|gpu| gpu.memory_bytes).collect();
+        assert_eq!(told, [Some(143_771 << 20), None, None]);
+    }
 }

@@ -2,7 +2,10 @@
 //! interruption does what is missing and nothing else.
 
 pub(crate) mod artifact_fetch;
+mod clock;
+pub(crate) mod fix;
 pub(crate) mod inspect;
+mod mounts;
 pub(crate) mod noop;
 pub(crate) mod preflight;
 pub(crate) mod residue;
@@ -13,3 +16,5 @@ pub(crate) mod rke2_observe;
 pub(crate) mod rke2_start;
 pub(crate) mod rke2_stop;
 pub(crate) mod rke2_uninstall;
+#[cfg(test)]
+mod test_host;

@@ -1,10 +1,12 @@
-//! `host.residue`: lists what an app left behind.
+//! `host.residue`: lists what an app left behind: that, and nothing that is somebody else's.
 
 use std::time::Duration;
 
 use camino::Utf8Path;
+use gpuaas_host::{HostError, Listener, Process, Protocol};
 use gpuaas_wire::task::{Residue, ResidueItem, ResidueKind, ResidueReport, TaskFailure};
 
+use super::mounts;
 use crate::context::{Context, host_failed};
 
 /// A killed process takes its port along a moment after the script that killed it has ended; nothing tells when. What is there for longer
@@ -29,32 +31,200 @@ pub(crate) async fn run(task: Residue, context: Context) -> Result<ResidueReport
 
 async fn look(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFailure> {
     let host = &context.host;
-    let mut items = Vec::new();
+    let mut found = Found::default();
     for path in &task.paths {
         if host.exists(Utf8Path::new(path)).await.map_err(host_failed)? {
-            items.push(ResidueItem { kind: ResidueKind::Path, what: path.clone() });
+            found.item(ResidueKind::Path, path.clone());
         }
     }
-    for mount in host.mounts(&task.mount_prefixes).await.map_err(host_failed)? {
-        items.push(ResidueItem { kind: ResidueKind::Mount, what: mount });
+    for mount in mounts::under(host, &task.mount_prefixes).await.map_err(host_failed)? {
+        found.item(ResidueKind::Mount, mount);
     }
-    for port in host.listening(&task.ports).await.map_err(host_failed)? {
-        items.push(ResidueItem { kind: ResidueKind::Port, what: port.to_string() });
+    let listeners = host.listeners().await.map_err(host_failed)?;
+    for listener in listeners.iter().filter(|listener| is_on_one_of(&task.ports, &task.udp_ports, listener)) {
+        found.item(ResidueKind::Port, described(listener));
     }
-    for unit in &task.units {
-        if host.unit(unit).await.map_err(host_failed)?.is_some() {
-            items.push(ResidueItem { kind: ResidueKind::Unit, what: unit.clone() });
+    for unit in units(task, context).await? {
+        found.item(ResidueKind::Unit, unit);
+    }
+    // Without a prefix every process of the node would match, the agent's own among them; so with links.
+    if !(task.process_prefixes.is_empty() && task.group_prefixes.is_empty()) {
+        found.processes(host.processes(&[]).await.map_err(host_failed)?, task);
+    }
+    if !task.link_prefixes.is_empty() {
+        found.links(host.links().await.map_err(host_failed)?, &task.link_prefixes);
+    }
+    if !task.firewall_marks.is_empty() {
+        found.rules(host.firewall_rules(&task.firewall_marks).await);
+    }
+    found.report.items.truncate(ResidueReport::ITEMS_MAX);
+    Ok(found.report)
+}
+
+/// Units that the init knows, and still does once it has read its files anew: whoever removed a unit's file need not have told it.
+async fn units(task: &Residue, context: &Context) -> Result<Vec<String>, TaskFailure> {
+    let host = &context.host;
+    let known = async || {
+        let mut known = Vec::new();
+        for unit in &task.units {
+            if host.unit(unit).await.map_err(host_failed)?.is_some() {
+                known.push(unit.clone());
+            }
+        }
+        Ok(known)
+    };
+    if known().await?.is_empty() {
+        return Ok(Vec::new());
+    }
+    host.daemon_reload().await.map_err(host_failed)?;
+    known().await
+}
+
+struct Found {
+    report: ResidueReport,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self { report: ResidueReport { items: Vec::new(), unseen: Vec::new() } }
+    }
+}
+
+impl Found {
+    fn item(&mut self, kind: ResidueKind, what: String) {
+        self.report.items.push(ResidueItem { kind, what });
+    }
+
+    /// By where a program lies; a container's lies somewhere else, and is told by the control group that it is in.
+    fn processes(&mut self, processes: Vec<Process>, task: &Residue) {
+        let is_left = |process: &Process| {
+            let program = Utf8Path::new(&process.program);
+            let begins = |name: &str| task.group_prefixes.iter().any(|prefix| name.starts_with(prefix));
+            task.process_prefixes.iter().any(|prefix| program.starts_with(prefix))
+                || process.cgroup.split('/').any(begins)
+        };
+        for process in processes.into_iter().filter(is_left) {
+            self.item(ResidueKind::Process, format!("{} ({})", process.program, process.pid));
         }
     }
-    // Without a prefix every process of the node would match, the agent's own among them.
-    if !task.process_prefixes.is_empty() {
-        for process in host.processes(&task.process_prefixes).await.map_err(host_failed)? {
-            items.push(ResidueItem {
-                kind: ResidueKind::Process,
-                what: format!("{} ({})", process.program, process.pid),
-            });
+
+    fn links(&mut self, links: Vec<String>, prefixes: &[String]) {
+        let is_left = |link: &String| prefixes.iter().any(|prefix| link.starts_with(prefix));
+        links.into_iter().filter(is_left).for_each(|link| self.item(ResidueKind::Link, link));
+    }
+
+    /// What cannot be listed was not looked at: that is said, and not taken for clean.
+    fn rules(&mut self, rules: Result<Option<Vec<String>>, HostError>) {
+        let why = match rules {
+            Ok(Some(rules)) => return rules.into_iter().for_each(|rule| self.item(ResidueKind::FirewallRule, rule)),
+            Ok(None) => "no program is installed that lists them".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.report.unseen.push(format!("rules of the packet filter: {why}"));
+    }
+}
+
+fn is_on_one_of(tcp: &[u16], udp: &[u16], listener: &Listener) -> bool {
+    match listener.protocol {
+        Protocol::Tcp => tcp.contains(&listener.address.port()),
+        Protocol::Udp => udp.contains(&listener.address.port()),
+    }
+}
+
+/// `6443/tcp at 10.4.0.7 (/usr/bin/socat, 812)`.
+fn described(listener: &Listener) -> String {
+    let holder = listener.process.as_ref().map(|process| format!(" ({}, {})", process.program, process.pid));
+    let protocol = protocol(listener.protocol);
+    format!("{}/{protocol} at {}{}", listener.address.port(), listener.address.ip(), holder.unwrap_or_default())
+}
+
+/// Its name as ports are written.
+pub(crate) const fn protocol(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Tcp => "tcp",
+        Protocol::Udp => "udp",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::handlers::test_host::{self, sandbox};
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    fn task() -> Residue {
+        Residue {
+            paths: texts(&["/etc/cni", "/var/lib/rancher/rke2"]),
+            mount_prefixes: texts(&["/run/k3s"]),
+            ports: vec![6_443],
+            units: Vec::new(),
+            process_prefixes: Vec::new(),
+            udp_ports: vec![8_472],
+            link_prefixes: texts(&["cni0", "cali"]),
+            firewall_marks: texts(&["KUBE-"]),
+            group_prefixes: texts(&["kubepods"]),
         }
     }
-    items.truncate(ResidueReport::ITEMS_MAX);
-    Ok(ResidueReport { items })
+
+    #[tokio::test]
+    async fn of_a_hosts_files_those_in_question_are_told_and_a_sandbox_has_nothing_of_its_machine() {
+        let (_folder, host) = sandbox(&[("/var/lib/rancher/rke2/server/token", ""), ("/var/lib/other", "")]);
+        let report = look(&task(), &test_host::context(&host)).await.unwrap();
+        let item = ResidueItem { kind: ResidueKind::Path, what: "/var/lib/rancher/rke2".to_owned() };
+        assert_eq!(report, ResidueReport { items: vec![item], unseen: Vec::new() });
+    }
+
+    #[test]
+    fn links_rules_and_listeners_are_told_by_name_and_nobody_elses() {
+        let mut found = Found::default();
+        found.links(texts(&["cali12ab", "cni0", "eth0", "lo"]), &task().link_prefixes);
+        found.rules(Ok(Some(texts(&["filter: :KUBE-FIREWALL - [0:0]"]))));
+        let told: Vec<&str> = found.report.items.iter().map(|item| item.what.as_str()).collect();
+        assert_eq!(told, ["cali12ab", "cni0", "filter: :KUBE-FIREWALL - [0:0]"]);
+        let listener =
+            |protocol, address: &str, process| Listener { protocol, address: address.parse().unwrap(), process };
+        let is_told =
+            |protocol, address| is_on_one_of(&task().ports, &task().udp_ports, &listener(protocol, address, None));
+        assert!(is_told(Protocol::Tcp, "0.0.0.0:6443") && is_told(Protocol::Udp, "10.4.0.7:8472"));
+        assert!(!is_told(Protocol::Udp, "0.0.0.0:6443") && !is_told(Protocol::Tcp, "0.0.0.0:22"));
+        let process = test_host::held_by("/usr/bin/socat");
+        let at: SocketAddr = "10.4.0.7:6443".parse().unwrap();
+        let held = listener(Protocol::Tcp, &at.to_string(), Some(process));
+        assert_eq!(described(&held), "6443/tcp at 10.4.0.7 (/usr/bin/socat, 812)");
+    }
+
+    #[test]
+    fn processes_are_told_by_their_program_or_their_control_group_and_nobody_elses() {
+        let process =
+            |program: &str, cgroup: &str| Process { cgroup: cgroup.to_owned(), ..test_host::held_by(program) };
+        let mut found = Found::default();
+        let task = Residue { process_prefixes: texts(&["/var/lib/rancher/rke2"]), ..task() };
+        let all = vec![
+            process("/var/lib/rancher/rke2/data/x/bin/containerd-shim-runc-v2", "/system.slice/rke2-agent.service"),
+            process("/var/lib/rancher/rke2-not/x", "/system.slice/other.service"),
+            process("/pause", "/kubepods.slice/kubepods-besteffort.slice/cri-containerd-0a1b.scope"),
+            process("/coredns", "/kubepods/burstable/pod1/c1"),
+            process("/usr/bin/gpuaas-agent", "/system.slice/gpuaas-agent.service"),
+            process("/usr/bin/dash", ""),
+        ];
+        found.processes(all, &task);
+        let told: Vec<&str> = found.report.items.iter().map(|item| item.what.as_str()).collect();
+        let shim = "/var/lib/rancher/rke2/data/x/bin/containerd-shim-runc-v2 (812)";
+        assert_eq!(told, [shim, "/pause (812)", "/coredns (812)"]);
+    }
+
+    #[test]
+    fn rules_that_cannot_be_listed_are_told_as_unseen() {
+        let failed = HostError::Program { program: "/usr/sbin/nft".into(), message: "it broke".to_owned() };
+        for (rules, why) in [(Ok(None), "no program"), (Err(failed), "it broke")] {
+            let mut found = Found::default();
+            found.rules(rules);
+            assert!(found.report.items.is_empty() && found.report.unseen[0].contains(why), "{:?}", found.report);
+        }
+    }
 }

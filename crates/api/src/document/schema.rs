@@ -10,6 +10,11 @@ use crate::{page::TEXT_BYTES_MAX, shown::SECTIONS};
 /// A DNS label; an id in its usual form is one too.
 const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 
+/// A file's name: it leads nowhere but into its folder, and is hidden in none.
+const FILE: &str = "^[A-Za-z0-9][A-Za-z0-9._~+-]*$";
+/// Longest name of a file.
+const FILE_BYTES_MAX: usize = 255;
+
 fn string() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
@@ -50,9 +55,18 @@ macro_rules! words_of {
     };
 }
 
+/// The name of a package, or of what is beside packages.
+fn file() -> Object {
+    string().min_length(Some(1)).max_length(Some(FILE_BYTES_MAX)).pattern(Some(FILE)).build()
+}
+
 /// A part of a path, by its name.
 pub(super) fn of_path(name: &str) -> Object {
-    if name == "id" { id() } else { key() }
+    match name {
+        "id" => id(),
+        "file" => file(),
+        _ => key(),
+    }
 }
 
 /// A parameter of the query of an operation, by its name; absent for one whose own description says all.

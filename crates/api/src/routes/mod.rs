@@ -8,6 +8,7 @@ mod audit;
 mod enroll;
 mod events;
 mod health;
+mod install;
 mod logs;
 mod members;
 mod nodes;
@@ -57,8 +58,13 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(nodes::get_node))
         .routes(routes!(nodes::issue_enrollment))
         .routes(routes!(nodes::ping_node))
+        .routes(routes!(nodes::inspect_node))
+        .routes(routes!(nodes::fix_node))
         .routes(routes!(nodes::reset_node))
         .routes(routes!(enroll::enroll))
+        .routes(routes!(install::install_script))
+        .routes(routes!(install::install_authority))
+        .routes(routes!(install::install_package))
         .routes(routes!(allocations::list_allocations, allocations::create_allocation))
         .routes(routes!(allocations::get_allocation))
         .routes(routes!(allocations::release_allocation))

@@ -6,8 +6,8 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use gpuaas_api_types::{List, Node, Ping, RegisterNode, RegisteredNode};
-use gpuaas_engine::commands::{node, ping};
+use gpuaas_api_types::{Enrollment, FixNode, FixedNode, List, Node, Ping, RegisterNode, RegisteredNode};
+use gpuaas_engine::commands::{fix, inspect, node, ping};
 use gpuaas_model::Code;
 use gpuaas_store::{NodeFilter, NodeRecord};
 use gpuaas_trust::SecretText;
@@ -23,6 +23,7 @@ use crate::{
     lookup,
     page::{PageParams, Params},
     problem::ApiProblem,
+    shown_node,
     state::ApiState,
 };
 
@@ -67,7 +68,7 @@ pub(crate) async fn list_nodes(
     };
     let nodes = state.engine.store().read().await?.nodes(&filter).await?;
     let next_cursor = page.next_cursor(&nodes, |node| node.id.to_string());
-    Ok(Json(List::new(nodes.into_iter().map(convert::node).collect(), next_cursor)))
+    Ok(Json(List::new(nodes.into_iter().map(shown_node::node).collect(), next_cursor)))
 }
 
 /// Registers a machine; the answer holds the string that brings it in.
@@ -85,7 +86,7 @@ pub(crate) async fn register_node(
     Body(ask): Body<RegisterNode>,
 ) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
     let registered = node::register(&state.engine, &caller, name(&ask.name)?, ask.region, ask.labels).await?;
-    Ok((StatusCode::CREATED, shown(registered)))
+    Ok((StatusCode::CREATED, shown(&state, registered)))
 }
 
 /// A node.
@@ -104,7 +105,7 @@ pub(crate) async fn get_node(
     held: Held,
 ) -> Result<Response, ApiProblem> {
     let node = lookup::visible_node(&mut state.engine.store().read().await?, &caller, &key).await?;
-    held.or_send((&node).into(), &convert::node(node))
+    held.or_send((&node).into(), &shown_node::node(node))
 }
 
 /// Issues a new enrollment string; earlier ones of this node stop working.
@@ -124,7 +125,7 @@ pub(crate) async fn issue_enrollment(
     IfMatch(seen): IfMatch,
 ) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
     let id = find(&state, &key).await?.id;
-    Ok((StatusCode::CREATED, shown(node::issue_enrollment(&state.engine, &caller, id, &seen).await?)))
+    Ok((StatusCode::CREATED, shown(&state, node::issue_enrollment(&state.engine, &caller, id, &seen).await?)))
 }
 
 /// Sends a signed no-op and waits for its result.
@@ -148,13 +149,64 @@ pub(crate) async fn ping_node(
     Ok(Json(Ping { task: convert::task(task), round_trip_us }))
 }
 
-/// Puts a node back into use after its machine was reimaged; the answer holds the string that brings it in again.
+/// Has a node look at its machine and at whether it is fit, and waits for what it finds; measures how quickly writes reach its disk.
 #[utoipa::path(
-    post, path = "/api/v1/nodes/{node}/reset", tag = "nodes", security(("token" = [])),
+    post, path = "/api/v1/nodes/{node}/inspect", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id")),
     extensions(
+        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node inspect")), ("x-audit" = json!("node.inspect")), ("x-event" = json!("node.inspected")),
+        ("x-errors" = json!(["not_found", "node_unreachable", "agent_too_old", "answer_invalid", "envelope_expired", "host_failed"]))
+    ),
+    responses((status = 200, body = Node))
+)]
+pub(crate) async fn inspect_node(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+) -> Result<Json<Node>, ApiProblem> {
+    let id = find(&state, &key).await?.id;
+    Ok(Json(shown_node::node(inspect::inspect(&state.engine, &caller, id).await?)))
+}
+
+/// Carries out one of the safe fixes on a node, and waits until it was looked at again.
+#[utoipa::path(
+    post, path = "/api/v1/nodes/{node}/fix", tag = "nodes", security(("token" = [])), request_body = FixNode,
+    params(("node" = String, Path, description = "name or id")),
+    extensions(
+        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node fix")), ("x-audit" = json!("node.fix")), ("x-event" = json!("node.fixed")),
+        ("x-errors" = json!(["not_found", "fix_unknown", "node_unreachable", "agent_too_old", "answer_invalid", "envelope_expired", "host_failed"]))
+    ),
+    responses((status = 200, body = FixedNode))
+)]
+pub(crate) async fn fix_node(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+    Body(ask): Body<FixNode>,
+) -> Result<Json<FixedNode>, ApiProblem> {
+    let id = find(&state, &key).await?.id;
+    Ok(Json(shown_node::fixed(fix::fix(&state.engine, &caller, id, &ask.finding).await?)))
+}
+
+/// How a node is put back.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResetParams {
+    /// The caller vouches for the machine: it was reinstalled, or what is on it is known. Needed for a node that no tenant has left.
+    #[serde(default, deserialize_with = "crate::page::flag")]
+    #[param(value_type = Option<bool>)]
+    vouched: bool,
+}
+
+/// Puts a node back to its beginning: its identity ends at once, and the answer holds the string that brings it in again. After a tenant that takes
+/// a reimaged machine; of any other node the caller has to vouch for it.
+#[utoipa::path(
+    post, path = "/api/v1/nodes/{node}/reset", tag = "nodes", security(("token" = [])),
+    params(("node" = String, Path, description = "name or id"), ResetParams),
+    extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node reset")), ("x-audit" = json!("node.reset")), ("x-event" = json!("node.state_changed")),
-        ("x-errors" = json!(["not_found", "state_conflict", "precondition_failed"]))
+        ("x-errors" = json!(["not_found", "query_invalid", "state_conflict", "precondition_failed"]))
     ),
     responses((status = 200, body = RegisteredNode))
 )]
@@ -163,18 +215,20 @@ pub(crate) async fn reset_node(
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
     IfMatch(seen): IfMatch,
+    Params(params): Params<ResetParams>,
 ) -> Result<Json<RegisteredNode>, ApiProblem> {
     let id = find(&state, &key).await?.id;
-    Ok(shown(node::reset(&state.engine, &caller, id, &seen).await?))
+    Ok(shown(&state, node::reset(&state.engine, &caller, id, &seen, params.vouched).await?))
 }
 
 async fn find(state: &ApiState, key: &str) -> Result<NodeRecord, ApiProblem> {
     lookup::node(&mut state.engine.store().read().await?, key).await
 }
 
-fn shown((record, string): (NodeRecord, SecretText)) -> Json<RegisteredNode> {
-    let enrollment = gpuaas_api_types::Enrollment { string: string.expose().to_owned() };
-    Json(RegisteredNode { node: convert::node(record), enrollment })
+fn shown(state: &ApiState, (record, string): (NodeRecord, SecretText)) -> Json<RegisteredNode> {
+    let command = state.install.command(&state.engine.endpoints().api_url, &string);
+    let enrollment = Enrollment { string: string.expose().to_owned(), command };
+    Json(RegisteredNode { node: shown_node::node(record), enrollment })
 }
 
 /// A filter's word, if one was given.

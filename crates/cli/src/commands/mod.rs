@@ -12,6 +12,7 @@ pub(crate) mod keys;
 mod logs;
 mod man;
 pub(crate) mod node;
+mod node_shown;
 pub(crate) mod operation;
 pub(crate) mod project;
 pub(crate) mod replica;

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use clap::Subcommand;
-use gpuaas_api_types::{Node, RegisterNode, RegisteredNode};
+use gpuaas_api_types::{FixNode, Node, RegisterNode, RegisteredNode};
 use gpuaas_client::{Client, ClientError};
 
-use super::if_match::{self, IfMatch};
+use super::{
+    if_match::{self, IfMatch},
+    node_shown,
+};
 use crate::{
     cli::{Format, Target},
     duration::ago,
@@ -15,7 +18,7 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Register a machine and print the string that brings it in
+    /// Register a machine and print the line that brings it in
     Register {
         /// 1 to 63 of a-z, 0-9 and -
         name: String,
@@ -43,7 +46,7 @@ pub(crate) enum Verb {
         #[arg(long)]
         etag: bool,
     },
-    /// Issue a new enrollment string; earlier ones stop working
+    /// Print a new line that brings the machine in; earlier ones stop working
     Enroll {
         /// Name or id
         node: String,
@@ -58,10 +61,25 @@ pub(crate) enum Verb {
         #[arg(long, default_value_t = 1)]
         count: u32,
     },
-    /// Put a reimaged node back into use
+    /// Have a node look at its machine and at whether it is fit
+    Inspect {
+        /// Name or id
+        node: String,
+    },
+    /// Carry out a safe fix on a node
+    Fix {
+        /// Name or id
+        node: String,
+        /// What: inotify, forwarding or modules, or the finding that it takes away
+        finding: String,
+    },
+    /// End a node's identity, and print the line that brings its reimaged machine in again
     Reset {
         /// Name or id
         node: String,
+        /// Vouch for a machine that no tenant has left: it was reinstalled, or what is on it is known
+        #[arg(long)]
+        vouch: bool,
         #[command(flatten)]
         seen: IfMatch,
     },
@@ -74,7 +92,17 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             enrolling(target.output, &registered)
         }
         Verb::Enroll { node, seen } => enrolling(target.output, &seen.client(client).issue_enrollment(&node).await?),
-        Verb::Reset { node, seen } => enrolling(target.output, &seen.client(client).reset_node(&node).await?),
+        Verb::Reset { node, vouch, seen } => {
+            enrolling(target.output, &seen.client(client).reset_node(&node, vouch).await?)
+        }
+        Verb::Inspect { node } => {
+            let node = client.inspect_node(&node).await?;
+            output::one(target.output, &node, node_shown::described, &node.name)
+        }
+        Verb::Fix { node, finding } => {
+            let fixed = client.fix_node(&node, &FixNode { finding }).await?;
+            output::one(target.output, &fixed, node_shown::fixed, &fixed.node.name)
+        }
         Verb::List { state, connectivity } => {
             let nodes = client.list_nodes(state, connectivity).await?.items;
             let header = ["NAME", "STATE", "CONNECTIVITY", "SINCE", "AGENT", "ADDRESS", "REGION"];
@@ -83,7 +111,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::Show { node, etag: true } => if_match::printed(target, &client.node_etag(&node).await?),
         Verb::Show { node, etag: false } => {
             let node = client.get_node(&node).await?;
-            output::one(target.output, &node, described, &node.name)
+            output::one(target.output, &node, node_shown::described, &node.name)
         }
         Verb::Ping { node, count } => ping(client, target, &node, count).await,
     }
@@ -99,11 +127,13 @@ fn pairs(labels: &[String]) -> Result<BTreeMap<String, String>, ClientError> {
 
 fn enrolling(format: Format, registered: &RegisteredNode) -> anyhow::Result<()> {
     if format == Format::Table {
-        eprintln!(
-            "Node {} is {}. Its agent takes this string once, within 15 minutes:",
-            registered.node.name, registered.node.state
-        );
-        println!("{}", registered.enrollment.string);
+        let (node, command) = (&registered.node, &registered.enrollment.command);
+        eprintln!("Node {} is {}. On the machine, as root, once within 15 minutes:\n", node.name, node.state);
+        println!("{command}");
+        if output::is_watched() {
+            output::copy(command);
+            eprintln!("\n(copied to the clipboard, where the terminal allows it)");
+        }
         return Ok(());
     }
     output::one(format, registered, |_| String::new(), &registered.node.name)
@@ -120,32 +150,6 @@ fn row(node: &Node) -> Vec<String> {
         address.unwrap_or_default(),
         node.region.clone().unwrap_or_default(),
     ]
-}
-
-fn described(node: &Node) -> String {
-    let connectivity = format!("{} for {}", node.connectivity, ago(&node.connectivity_since));
-    let mut parts = vec![node.state.clone(), connectivity];
-    parts.extend(
-        node.clock_skew_seconds
-            .filter(|skew| *skew != 0)
-            .map(|skew| format!("clock {} s {}", skew.unsigned_abs(), if skew > 0 { "ahead" } else { "behind" })),
-    );
-    parts.extend(node.agent_version.iter().map(|version| format!("agent {version}")));
-    if let Some(facts) = &node.facts {
-        parts.push(facts.os.clone());
-        parts.push(format!("{} cores", facts.cpus));
-        parts.push(format!("{:.0} GiB", facts.memory_bytes as f64 / f64::from(1 << 30)));
-        parts.extend(facts.sandbox.then(|| "sandbox".to_owned()));
-    }
-    let mut words = format!("{}   {}", node.name, parts.join(" · "));
-    if let Some(preflight) = &node.preflight {
-        words.push_str(&format!("\npreflight   ✓ {} passed", preflight.passed));
-        for finding in &preflight.findings {
-            let mark = if finding.severity == "blocking" { "✗" } else { "!" };
-            words.push_str(&format!("\n  {mark} {} ({}).  Fix: {}", finding.detail, finding.check, finding.fix));
-        }
-    }
-    words
 }
 
 async fn ping(client: &Client, target: &Target, node: &str, count: u32) -> anyhow::Result<()> {

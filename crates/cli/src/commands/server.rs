@@ -1,10 +1,14 @@
 //! `gpuaas server`: the control plane.
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context;
-use gpuaas_server::{Deadlines, Manifest, Paces, ServerOptions, write_private};
+use gpuaas_server::{Deadlines, Manifest, Paces, SUMS_FILE, ServerOptions, write_private};
 use gpuaas_trust::SecretText;
+use sd_notify::NotifyState;
 use tokio::{
     io::AsyncReadExt,
     net::unix::pipe,
@@ -47,6 +51,7 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
         public_url: asked.public_url,
         sealing_key_file: asked.sealing_key_file,
         artifacts_dir: asked.artifacts_dir,
+        packages_dir: asked.packages_dir.or_else(packages_of_this_program),
         release_ca_bundle: asked.release_ca_bundle,
         paces: Paces { per_token: asked.requests_per_token, per_address: asked.requests_per_address },
         rke2_deadlines: Deadlines {
@@ -55,6 +60,14 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
             ..Deadlines::default()
         },
     })
+}
+
+/// The packages that came with this program: installed with it, or made in the folder that it was built into.
+fn packages_of_this_program() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let above = program.parent()?.parent()?;
+    let folders = [above.join("share/gpuaas/packages"), above.join("packages")];
+    folders.into_iter().find(|folder| folder.join(SUMS_FILE).is_file())
 }
 
 fn copied(target: &Target, manifest: &Manifest, what: &str) -> anyhow::Result<ExitCode> {
@@ -97,6 +110,8 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
     }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // Not every process is a unit's.
+    let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&control_plane.url)]);
     control_plane
         .serve(async {
             tokio::select! {

@@ -326,6 +326,13 @@ impl Fleet {
         self.inits[usize::from(number) - 1] = Some(init.expect("an init"));
     }
 
+    /// Gives a node's agent a new enrollment string and starts it anew, as whoever sets a machine up again does.
+    pub(crate) fn enroll_again(&self, number: u8, string: &str) {
+        let file = self.node_file(number, "var/lib/gpuaas-agent/enroll");
+        std::fs::write(file, string).expect("written");
+        self.kill_agent(number);
+    }
+
     /// A node loses its power: its init ends with SIGKILL, and then whatever else ran there, with nobody left who would notice.
     pub(crate) fn kill_init(&mut self, number: u8) {
         let mut init = self.inits[usize::from(number) - 1].take().expect("a running init");

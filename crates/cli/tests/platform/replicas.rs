@@ -1,7 +1,7 @@
 //! Two control planes on one PostgreSQL: whichever holds a node's channel, the other reaches it; whichever dies, the other goes on.
 
 use futures::StreamExt;
-use gpuaas_api_types::CreateToken;
+use gpuaas_api_types::{CreateToken, RegisterNode};
 use gpuaas_client::{Client, LogAsk};
 use gpuaas_postgres_server::Server;
 
@@ -43,10 +43,22 @@ fn assert_nothing_repeated(fleet: &Fleet) {
     assert_eq!((fleet.counted(1, "start"), fleet.counted(2, "start")), (1, 1), "each was started once");
 }
 
+/// A line that brings a machine in holds whichever replica answers it.
+async fn assert_one_pin(fleet: &Fleet) {
+    let mut pins = Vec::new();
+    for replica in [HOLDS_CHANNELS, HOLDS_OPERATION] {
+        let ask = RegisterNode { name: format!("spare-{replica}"), ..RegisterNode::default() };
+        let line = fleet.client_of(replica).register_node(&ask).await.expect("registered").enrollment.command;
+        pins.push(line.split('\'').nth(1).expect("a pin").to_owned());
+    }
+    assert_eq!(pins[0], pins[1]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operation_of_one_replica_reaches_nodes_through_another() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let (_server, fleet) = replicated().await;
+    assert_one_pin(&fleet).await;
     let (client, operation) = deploying(&fleet, "server-1/start").await;
     ends_well(&client, &operation).await;
     assert_nothing_repeated(&fleet);

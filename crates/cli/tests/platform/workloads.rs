@@ -105,7 +105,7 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
         admin.get_node("demo-3").await.is_ok_and(|node| node.state == "needs_reimage")
     })
     .await;
-    assert_eq!(admin.reset_node("demo-3").await.expect("reset").node.state, "registered");
+    assert_eq!(admin.reset_node("demo-3", false).await.expect("reset").node.state, "registered");
 
     let audit = admin.list_audit(Some("workload/train".into()), None, None, 0).await.expect("records").items;
     let actions: Vec<&str> = audit.iter().map(|record| record.action.as_str()).collect();

@@ -73,6 +73,24 @@ impl Platform {
         platform
     }
 
+    /// Ends it with all that it started, and starts it again.
+    pub(crate) fn restart(&mut self) {
+        self.end();
+        std::fs::remove_file(&self.ready_file).expect("it was ready");
+        self.child = spawn(&self.folder, 0, &[]);
+        self.await_ready();
+    }
+
+    fn end(&mut self) {
+        // SIGKILL to the parent alone: the lifelines must end the rest.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let began = Instant::now();
+        while !self.processes().is_empty() && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     fn await_ready(&mut self) {
         let began = Instant::now();
         while !self.ready_file.exists() {
@@ -207,13 +225,7 @@ impl Platform {
 
 impl Drop for Platform {
     fn drop(&mut self) {
-        // SIGKILL to the parent alone: the lifelines must end the rest.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let began = Instant::now();
-        while !self.processes().is_empty() && began.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        self.end();
     }
 }
 

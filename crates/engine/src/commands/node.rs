@@ -15,7 +15,7 @@ use gpuaas_wire::{
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{audit, clock};
+use super::{audit, clock, machine};
 use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event, seen::Seen};
 
 /// How long an enrollment string works.
@@ -55,9 +55,12 @@ pub async fn register(
         clock_skew_seconds: None,
         agent_version: None,
         machine_id: None,
+        machine_changed: None,
         support: Vec::new(),
         facts: None,
+        machine: None,
         preflight: None,
+        inspected_at: None,
         created_at: now,
         generation: 0,
     };
@@ -125,7 +128,7 @@ pub async fn issue_enrollment(
             Code::StateConflict,
             format!("{} is {} and enrolls no more", node.name, node.state),
         )
-        .then("reset it first, after its machine was reimaged"));
+        .then(format!("reset it first, after its machine was reimaged: gpuaas node reset {}", node.name)));
     }
     let string = issue(engine, caller, &mut tx, &node).await?;
     tx.commit().await?;
@@ -177,7 +180,7 @@ pub async fn redeem(
     let mut node = tx.node(ask.node).await?;
     node.state = node.state.on(NodeEvent::Enroll)?;
     node.epoch += 1;
-    node.machine_id = Some(bounded(&ask.machine_id));
+    machine::note(&mut tx, &mut node, bounded(&ask.machine_id), now, Some(correlation)).await?;
     node.agent_version = Some(bounded(&ask.agent_version));
     let control_plane = engine.keys().control_plane().to_owned();
     let identity = NodeIdentity { control_plane: control_plane.clone(), node: node.id, epoch: node.epoch };
@@ -216,28 +219,68 @@ pub async fn channels(engine: &Engine, reader: &mut Reader) -> Result<Vec<String
     Ok(channels)
 }
 
-/// Puts a node back into use after its machine was reimaged; it must enroll anew.
+/// Puts a node back to its beginning: its identity ends, and it enrolls anew. After a tenant that takes a reimaged machine; of any other node an
+/// operator has to vouch, because whatever runs there is cut off.
 pub async fn reset(
     engine: &Engine,
     caller: &Caller,
     id: NodeId,
     seen: &Seen,
+    vouched: bool,
 ) -> Result<(NodeRecord, SecretText), CommandError> {
     caller.must(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
     let mut node = tx.node(id).await?;
     seen.must_hold(&node.name, &node)?;
-    node.state = node.state.on(NodeEvent::Reset)?;
+    let event = reset_event(&node, vouched)?;
+    must_be_nobodys(&mut tx, &node).await?;
+    node.state = node.state.on(event)?;
     // Whatever still holds a certificate of the time before is nobody now.
     node.epoch += 1;
+    // What was there is another machine's, or will have to be looked at anew. Its id stays: the next one is compared with it.
+    (node.facts, node.machine, node.preflight, node.inspected_at) = (None, None, None, None);
     let node = tx.update_node(&node).await?;
     let data = json!({ "name": node.name, "state": node.state });
     let correlation = Some(caller.correlation);
     platform_event(&mut tx, EventKind::NodeStateChanged, "node", id.to_string(), correlation, data).await?;
-    audit(&mut tx, caller, AuditAction::NodeReset, format!("node/{}", node.name), None, json!({})).await?;
+    let metadata = json!({ "vouched": event == NodeEvent::Vouch });
+    audit(&mut tx, caller, AuditAction::NodeReset, format!("node/{}", node.name), None, metadata).await?;
     let string = issue(engine, caller, &mut tx, &node).await?;
     tx.commit().await?;
     Ok((node, string))
+}
+
+/// By which event a node may go back to its beginning.
+fn reset_event(node: &NodeRecord, vouched: bool) -> Result<NodeEvent, CommandError> {
+    let refuse = |detail: String, next: String| Err(CommandError::new(Code::StateConflict, detail).then(next));
+    let NodeRecord { name, state, .. } = node;
+    match state {
+        NodeState::NeedsReimage => Ok(NodeEvent::Reset),
+        NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance if vouched => Ok(NodeEvent::Vouch),
+        NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => refuse(
+            format!("{name} is {state}, and a reset cuts off what runs there"),
+            format!("if its machine was reinstalled, or you know what is on it: gpuaas node reset {name} --vouch"),
+        ),
+        NodeState::Registered => refuse(
+            format!("{name} is registered, and has nothing to go back from"),
+            format!("get a new string for it: gpuaas node enroll {name}"),
+        ),
+        NodeState::Retired => {
+            refuse(format!("{name} is retired"), "register the machine under another name".to_owned())
+        }
+    }
+}
+
+/// A node that a project holds is not an operator's to vouch for: the tenant is root there.
+async fn must_be_nobodys(tx: &mut Tx, node: &NodeRecord) -> Result<(), CommandError> {
+    match tx.open_allocation_of(node.id).await? {
+        None => Ok(()),
+        Some(held) => {
+            let detail = format!("a project holds {} (allocation {})", node.name, held.id);
+            Err(CommandError::new(Code::StateConflict, detail)
+                .then(format!("release it, and then reset the node: gpuaas allocation release {}", held.id)))
+        }
+    }
 }
 
 /// A node's channel stands in this process: from now on every replica finds it here. Takes what its hello says, and makes an enrolled node
@@ -255,7 +298,8 @@ pub async fn connected(engine: &Engine, id: NodeId, connection: Uuid, hello: &He
     node.state = node.state.on(NodeEvent::Connect)?;
     node.clock_skew_seconds = skew;
     node.agent_version = Some(bounded(&hello.agent_version));
-    node.machine_id = Some(bounded(&hello.machine_id));
+    let now = engine.ports().clock.now();
+    machine::note(&mut tx, &mut node, bounded(&hello.machine_id), now, None).await?;
     node.support.clone_from(&hello.support);
     if let Some(facts) = &mut node.facts {
         facts.addresses.clone_from(&hello.addresses);

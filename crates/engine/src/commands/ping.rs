@@ -6,11 +6,9 @@ use gpuaas_model::{AuditAction, Code, NodeId, Permission, TaskState};
 use gpuaas_store::TaskRecord;
 use gpuaas_wire::task::{Noop, TaskOutcome, TaskSpec};
 use serde_json::json;
-use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 
-use super::audit;
-use crate::{caller::Caller, dispatch::Purpose, effects::ProgressSink, engine::Engine, error::CommandError};
+use super::{audit, node_task};
+use crate::{caller::Caller, engine::Engine, error::CommandError};
 
 /// A no-op that takes longer than this has not answered.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -20,26 +18,15 @@ pub async fn ping(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<(
     caller.must(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
-    let purpose = Purpose {
-        project: None,
-        workload: None,
-        operation: None,
-        step: None,
-        attempt: 1,
-        correlation: caller.correlation,
-    };
+    let purpose = node_task::purpose(caller.correlation);
     let expires_at = engine.ports().clock.now().plus(PING_TIMEOUT);
     let task =
-        engine.record_task(&mut tx, &node, purpose, (Noop::TYPE, Noop::SCHEMA), json!(Noop {}), expires_at).await?;
+        engine.record_task(&mut tx, &node, purpose, (Noop::TYPE, Noop::OLDEST), json!(Noop {}), expires_at).await?;
     audit(&mut tx, caller, AuditAction::NodePing, format!("node/{}", node.name), None, json!({ "task": task.id }))
         .await?;
     tx.commit().await?;
-    // Beside the request: whoever hangs up leaves no task without an end.
-    let (tell, told) = oneshot::channel();
     let within = engine.clone();
-    let following = async move { drop(tell.send(followed(&within, task).await)) };
-    engine.ports().runtime.spawn("ping", Box::pin(following));
-    let (ended, took) = told.await.map_err(|_| CommandError::new(Code::Internal, "the ping panicked"))??;
+    let (ended, took) = node_task::beside(engine, "ping", async move { followed(&within, task).await }).await?;
     if let Some(TaskOutcome::Failed { failure }) = &ended.outcome
         && matches!(failure.code, Code::EnvelopeExpired | Code::DiskFull)
     {
@@ -56,7 +43,7 @@ pub async fn ping(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<(
 
 async fn followed(engine: &Engine, task: TaskRecord) -> Result<(TaskRecord, Duration), CommandError> {
     let began = engine.ports().runtime.elapsed();
-    let end = engine.follow_task(&task, &(Arc::new(|_| {}) as ProgressSink), &CancellationToken::new()).await;
+    let end = node_task::end(engine, &task).await;
     let mut tx = engine.store().begin().await?;
     engine.record_task_end(&mut tx, task.clone(), &end).await?;
     let ended = tx.task(task.id).await?;

@@ -1,23 +1,15 @@
-//! Brings a requested allocation to `active`: the node inspects itself, then the allocation may be used.
+//! Brings a requested allocation to `active`: the node inspects itself, then the allocation may be used. What its preflight finds is kept with
+//! the node; a deployment looks for itself, and only what blocks there stops it.
 
 use std::{sync::Arc, time::Duration};
 
 use gpuaas_model::{AllocationEvent, AllocationId, AllocationState, Code, Coded, CorrelationId, EventKind};
 use gpuaas_store::{AllocationRecord, StoreError, TaskRecord, Tx};
-use gpuaas_wire::task::{HostFacts, Inspect, TaskOutcome, TaskSpec};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    dispatch::{Purpose, TaskEnd},
-    driver::STORE_RETRY,
-    engine::Engine,
-    error::CommandError,
-    record::Story,
-};
+use crate::{dispatch::Purpose, driver::STORE_RETRY, engine::Engine, error::CommandError, record::Story};
 
-/// An inspection that takes longer has failed.
-const INSPECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longer than an inspection with its grace, so that it need not be renewed.
 const PROVISION_LEASE_TTL: Duration = Duration::from_secs(90);
 
@@ -74,7 +66,10 @@ impl Engine {
         self.record_task_end(&mut tx, task.clone(), &end).await?;
         let allocation = tx.allocation(id).await?;
         if allocation.state == AllocationState::Provisioning {
-            let (event, detail) = self.take_facts(&mut tx, &task, &end).await?;
+            let (event, detail) = match self.keep_inspection(&mut tx, &task, &end).await? {
+                Ok(_) => (AllocationEvent::Passed, None),
+                Err(why) => (AllocationEvent::Failed, Some(why)),
+            };
             change(&mut tx, allocation, event, detail, correlation).await?;
         }
         tx.commit().await?;
@@ -96,36 +91,9 @@ impl Engine {
             attempt: 1,
             correlation,
         };
-        let expires_at = self.ports().clock.now().plus(INSPECT_TIMEOUT);
-        let what = (Inspect::TYPE, Inspect::SCHEMA);
-        let task = self.record_task(&mut tx, &node, purpose, what, json!(Inspect {}), expires_at).await?;
+        let task = self.record_inspection(&mut tx, &node, purpose, None).await?;
         tx.commit().await?;
         Ok(task)
-    }
-
-    /// Keeps what the node told of itself.
-    async fn take_facts(
-        &self,
-        tx: &mut Tx,
-        task: &TaskRecord,
-        end: &TaskEnd,
-    ) -> Result<(AllocationEvent, Option<String>), StoreError> {
-        let facts = match end {
-            TaskEnd::Outcome(TaskOutcome::Succeeded { result }) => {
-                serde_json::from_value::<HostFacts>(result.clone()).map_err(|error| error.to_string())
-            }
-            TaskEnd::Outcome(TaskOutcome::Failed { failure }) => Err(failure.message.clone()),
-            TaskEnd::Interrupted => Err("the node's agent died during the inspection".to_owned()),
-        };
-        match facts {
-            Ok(facts) => {
-                let mut node = tx.node(task.node).await?;
-                node.facts = Some(facts);
-                tx.update_node(&node).await?;
-                Ok((AllocationEvent::Passed, None))
-            }
-            Err(why) => Ok((AllocationEvent::Failed, Some(why))),
-        }
     }
 }
 

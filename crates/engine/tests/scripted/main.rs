@@ -6,6 +6,7 @@
 
 mod credentials;
 mod kit;
+mod machines;
 mod nodes;
 mod operations;
 mod site;

@@ -18,7 +18,8 @@ use async_trait::async_trait;
 use camino::{Utf8Path, Utf8PathBuf};
 use futures::stream::BoxStream;
 use gpuaas_host::{
-    Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Process, UnitStatus,
+    Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Listener, Process,
+    UnitStatus,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -172,6 +173,12 @@ impl Host for Disk {
     async fn enable(&self, _unit: &str) -> Result<Changed, HostError> {
         absent("units")
     }
+    async fn disable(&self, _unit: &str) -> Result<Changed, HostError> {
+        absent("units")
+    }
+    async fn reset_failed(&self, _unit: &str) -> Result<Changed, HostError> {
+        absent("units")
+    }
     async fn unit(&self, _unit: &str) -> Result<Option<UnitStatus>, HostError> {
         absent("units")
     }
@@ -195,10 +202,19 @@ impl Host for Disk {
     async fn listening(&self, _ports: &[u16]) -> Result<Vec<u16>, HostError> {
         absent("ports")
     }
+    async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
+        absent("ports")
+    }
     async fn processes(&self, _prefixes: &[String]) -> Result<Vec<Process>, HostError> {
         absent("processes")
     }
     async fn mounts(&self, _prefixes: &[String]) -> Result<Vec<String>, HostError> {
         absent("mounts")
+    }
+    async fn links(&self) -> Result<Vec<String>, HostError> {
+        absent("links")
+    }
+    async fn firewall_rules(&self, _words: &[String]) -> Result<Option<Vec<String>>, HostError> {
+        absent("packet filter")
     }
 }

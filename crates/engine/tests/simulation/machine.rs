@@ -9,9 +9,9 @@ use gpuaas_crash_points::{Point, reach};
 use gpuaas_model::{Code, TaskType, Timestamp};
 use gpuaas_trust::sha256_hex;
 use gpuaas_wire::task::{
-    ArtifactFetched, DiskFacts, HostFacts, NoopDone, Preflight, PreflightReport, Rke2Configure, Rke2Configured,
-    Rke2Installed, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Role, Rke2Start, Rke2Started, SecretRef, TaskFailure,
-    TaskProgress, UnitReport,
+    ArtifactFetched, DiskFacts, HostFacts, Inspection, MachineFacts, NoopDone, Preflight, PreflightReport,
+    Rke2Configure, Rke2Configured, Rke2Installed, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Role, Rke2Start,
+    Rke2Started, SecretRef, TaskFailure, TaskProgress, UnitReport,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -89,7 +89,7 @@ impl Doing {
     async fn inspect(&self) -> Result<Value, TaskFailure> {
         self.may_fail()?;
         let disk = DiskFacts { path: "/var/lib".to_owned(), size_bytes: 1 << 40, free_bytes: 1 << 39 };
-        value(&HostFacts {
+        let facts = HostFacts {
             hostname: self.node.name.clone(),
             machine_id: format!("machine-{}", self.node.name),
             boot_id: "first".to_owned(),
@@ -101,7 +101,8 @@ impl Doing {
             addresses: vec![self.node.address()],
             disks: vec![disk],
             sandbox: true,
-        })
+        };
+        value(&Inspection { facts, machine: Some(MachineFacts::default()), preflight: None })
     }
 
     async fn preflight(&self, task: &Preflight) -> Result<Value, TaskFailure> {

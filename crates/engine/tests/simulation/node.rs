@@ -199,6 +199,7 @@ impl Node {
             return;
         }
         world.say(&format!("{} connected to {}", self.name, plane.name));
+        commands::inspect::of_new(&plane.engine, self.id);
         let _ = stands.send(true);
         self.report_units(world, plane).await;
         link.ended.cancelled().await;

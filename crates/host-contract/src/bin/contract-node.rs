@@ -1,6 +1,10 @@
-//! What the suite's sandbox nodes run as processes of their own: the init, its `systemctl`, and a program that says READY=1.
+//! What the suite's nodes run as processes of their own: a program that listens, and on sandboxes the init, its `systemctl` and a program that
+//! says READY=1.
 
-use std::process::ExitCode;
+use std::{
+    net::{IpAddr, TcpListener, UdpSocket},
+    process::ExitCode,
+};
 
 use anyhow::{Context, bail};
 
@@ -19,7 +23,18 @@ fn main() -> anyhow::Result<ExitCode> {
         }))?,
         ["systemctl", ..] => return Ok(ExitCode::from(runtime.block_on(gpuaas_sandbox::systemctl::run(&words[1..])))),
         ["notify"] => gpuaas_host::notify_ready()?,
-        _ => bail!("init ROOT ADDRESS, systemctl WORDS or notify"),
+        ["listen", address] => listen(address.parse()?)?,
+        _ => bail!("init ROOT ADDRESS, systemctl WORDS, notify or listen ADDRESS"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits at an address for connections and for datagrams, says at which ports, and stays.
+fn listen(address: IpAddr) -> anyhow::Result<()> {
+    let (tcp, udp) = (TcpListener::bind((address, 0))?, UdpSocket::bind((address, 0))?);
+    println!("say: tcp {}", tcp.local_addr()?.port());
+    println!("say: udp {}", udp.local_addr()?.port());
+    loop {
+        std::thread::park();
+    }
 }

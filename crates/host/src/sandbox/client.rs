@@ -8,7 +8,8 @@ use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 use super::protocol::{LINE_BYTES_MAX, Reply, Request};
 use crate::{
     error::HostError,
-    unit::{JournalFrom, JournalLine, UnitStatus},
+    journal::{JournalFrom, JournalLine},
+    unit::UnitStatus,
 };
 
 /// Asks a sandbox's init.

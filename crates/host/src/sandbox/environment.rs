@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, net::IpAddr};
 
-use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
+use camino::Utf8PathBuf;
 
 use crate::error::HostError;
 
@@ -63,66 +63,5 @@ impl SandboxEnvironment {
         // The init's own, for all that runs in its sandbox.
         variables.extend(std::env::var(CLOCK_SKEW).ok().map(|skew| (CLOCK_SKEW, skew)));
         variables
-    }
-
-    /// Where a true path really lies. Refuses what is relative, holds `..`, or goes through a link out of the root.
-    pub fn resolve(&self, path: &Utf8Path) -> Result<Utf8PathBuf, HostError> {
-        let refuse = || HostError::Path { path: path.to_owned() };
-        let mut real = self.root.clone();
-        if !path.is_absolute() {
-            return Err(refuse());
-        }
-        for component in path.components() {
-            match component {
-                Utf8Component::RootDir | Utf8Component::CurDir => {}
-                Utf8Component::Normal(name) => real.push(name),
-                Utf8Component::ParentDir | Utf8Component::Prefix(_) => return Err(refuse()),
-            }
-        }
-        let folder = real.ancestors().skip(1).find(|folder| folder.exists()).ok_or_else(refuse)?;
-        let (folder, root) = (folder.canonicalize_utf8(), self.root.canonicalize_utf8());
-        match (folder, root) {
-            (Ok(folder), Ok(root)) if folder.starts_with(&root) => Ok(real),
-            _ => Err(refuse()),
-        }
-    }
-
-    /// The same for what follows a link at the path's own end. Refuses one that leads out of the root, and one that leads nowhere:
-    /// whatever is made through it would be made who knows where.
-    pub fn resolve_followed(&self, path: &Utf8Path) -> Result<Utf8PathBuf, HostError> {
-        let real = self.resolve(path)?;
-        if !real.is_symlink() {
-            return Ok(real);
-        }
-        match (real.canonicalize_utf8(), self.root.canonicalize_utf8()) {
-            (Ok(end), Ok(root)) if end.starts_with(&root) => Ok(real),
-            _ => Err(HostError::Path { path: path.to_owned() }),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sandbox(root: &std::path::Path) -> SandboxEnvironment {
-        SandboxEnvironment {
-            root: Utf8PathBuf::from_path_buf(root.to_owned()).unwrap(),
-            address: "127.0.0.9".parse().unwrap(),
-            hostname: "n".into(),
-            socket: "/s".into(),
-        }
-    }
-
-    #[test]
-    fn true_paths_lie_under_the_root_and_no_way_leads_out() {
-        let root = tempfile::tempdir().unwrap();
-        let sandbox = sandbox(root.path());
-        assert_eq!(sandbox.resolve("/etc/x".into()).unwrap(), sandbox.root.join("etc/x"));
-        for bad in ["etc/x", "/../etc/x", "/etc/../../x", ""] {
-            assert!(sandbox.resolve(bad.into()).is_err(), "{bad}");
-        }
-        std::os::unix::fs::symlink("/etc", root.path().join("out")).unwrap();
-        assert!(sandbox.resolve("/out/passwd".into()).is_err());
     }
 }

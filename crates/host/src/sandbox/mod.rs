@@ -2,15 +2,13 @@
 
 mod client;
 mod environment;
-mod facts;
-mod files;
-mod program;
+mod inventory;
+mod modules;
 pub mod protocol;
 
 pub use client::InitClient;
 pub use environment::{ADDRESS, CLOCK_SKEW, HOSTNAME, ROOT, SOCKET, SandboxEnvironment, UNIT, clock_skew_seconds};
-pub use facts::processes_marked;
-pub use program::spawn;
+pub use inventory::processes_marked;
 
 use async_trait::async_trait;
 use camino::Utf8Path;
@@ -20,8 +18,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{
     error::HostError,
     file::{Changed, FileSpec},
-    host::{Command, CommandEnd, Facts, Host, Process},
-    unit::{JournalFrom, JournalLine, UnitStatus},
+    files::Files,
+    host::{Command, CommandEnd, Facts, Host},
+    inventory::{Listener, Process},
+    journal::{JournalFrom, JournalLine},
+    machine, program,
+    root::Root,
+    sockets,
+    survey::Tree,
+    unit::UnitStatus,
 };
 use protocol::{Reply, Request};
 
@@ -29,13 +34,15 @@ use protocol::{Reply, Request};
 #[derive(Clone, Debug)]
 pub struct SandboxHost {
     environment: SandboxEnvironment,
+    files: Files,
     init: InitClient,
 }
 
 impl SandboxHost {
     /// The sandbox that this process lives in.
     pub fn new(environment: SandboxEnvironment) -> Self {
-        Self { init: InitClient::new(environment.socket.clone()), environment }
+        let (init, root) = (InitClient::new(environment.socket.clone()), Root::new(environment.root.clone()));
+        Self { environment, files: Files::under(root), init }
     }
 
     async fn changed(&self, request: Request) -> Result<Changed, HostError> {
@@ -50,58 +57,59 @@ impl SandboxHost {
 #[async_trait]
 impl Host for SandboxHost {
     async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
-        files::write(&self.environment, file)
+        self.files.write(file).await
     }
 
     async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
-        files::read(&self.environment, path, bytes_max)
+        self.files.read(path, bytes_max).await
     }
 
     async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
-        files::remove(&self.environment, path)
+        self.files.remove(path).await
     }
 
     async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-        files::make_folder(&self.environment, path, mode)
+        self.files.make_folder(path, mode).await
     }
 
     async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
-        files::exists(&self.environment, path)
+        self.files.exists(path)
     }
 
     async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError> {
-        files::list(&self.environment, path)
+        self.files.list(path).await
     }
 
     async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
-        files::size(&self.environment, path)
+        self.files.size(path)
     }
 
     async fn open(&self, path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError> {
-        let real = self.environment.resolve_followed(path)?;
-        let file = tokio::fs::File::open(&real).await.map_err(HostError::file("open", path))?;
-        Ok(Box::new(file))
+        Ok(Box::new(self.files.open(path).await?))
     }
 
     async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError> {
-        let file = files::open_append(&self.environment, path)?;
-        Ok(Box::new(tokio::fs::File::from_std(file)))
+        Ok(Box::new(self.files.append(path).await?))
     }
 
     async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
-        files::sync(&self.environment, path)
+        self.files.sync(path).await
     }
 
     async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
-        files::rename(&self.environment, from, to)
+        self.files.rename(from, to).await
     }
 
     async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-        files::copy(&self.environment, from, to, mode)
+        self.files.copy(from, to, mode).await
     }
 
     async fn run(&self, command: &Command) -> Result<CommandEnd, HostError> {
-        facts::run(&self.environment, command).await
+        let mut program = tokio::process::Command::new(self.files.root().resolve(&command.program)?.as_std_path());
+        // What a unit's process runs belongs to the unit, and ends with it.
+        let unit = std::env::var_os(UNIT).map(|unit| (UNIT, unit));
+        program.env_clear().envs(self.environment.variables()).envs(unit);
+        program::run(program, command).await
     }
 
     async fn daemon_reload(&self) -> Result<(), HostError> {
@@ -118,6 +126,17 @@ impl Host for SandboxHost {
 
     async fn enable(&self, unit: &str) -> Result<Changed, HostError> {
         self.changed(Request::Enable { unit: unit.to_owned(), enabled: true }).await
+    }
+
+    async fn disable(&self, unit: &str) -> Result<Changed, HostError> {
+        self.changed(Request::Enable { unit: unit.to_owned(), enabled: false }).await
+    }
+
+    async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError> {
+        match self.unit(unit).await? {
+            Some(status) if status.active == "inactive" => Ok(Changed::No),
+            _ => self.changed(Request::ResetFailed { unit: unit.to_owned() }).await,
+        }
     }
 
     async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError> {
@@ -141,7 +160,9 @@ impl Host for SandboxHost {
     }
 
     async fn facts(&self) -> Result<Facts, HostError> {
-        facts::facts(&self.environment)
+        let hostname = self.environment.hostname.clone();
+        let addresses = vec![self.environment.address];
+        machine::facts(self.files.root(), machine::Identity { hostname, addresses, sandbox: true })
     }
 
     fn address(&self) -> std::net::IpAddr {
@@ -149,14 +170,36 @@ impl Host for SandboxHost {
     }
 
     async fn listening(&self, ports: &[u16]) -> Result<Vec<u16>, HostError> {
-        facts::listening(&self.environment, ports)
+        sockets::listening(self.environment.address, ports)
+    }
+
+    async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
+        inventory::listeners(&self.environment)
     }
 
     async fn processes(&self, prefixes: &[String]) -> Result<Vec<Process>, HostError> {
-        facts::processes(&self.environment, prefixes)
+        inventory::processes(&self.environment, prefixes)
     }
 
     async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError> {
-        facts::mounts(&self.environment, prefixes)
+        inventory::mounts(&self.environment, prefixes)
+    }
+
+    /// It shares its machine's network and has no link of its own.
+    async fn links(&self) -> Result<Vec<String>, HostError> {
+        Ok(Vec::new())
+    }
+
+    /// It shares its machine's packet filter and has no rule of its own.
+    async fn firewall_rules(&self, _words: &[String]) -> Result<Option<Vec<String>>, HostError> {
+        Ok(Some(Vec::new()))
+    }
+
+    fn tree(&self) -> Tree {
+        Tree::of_sandbox(self.environment.root.clone())
+    }
+
+    async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
+        modules::load_module(&self.tree(), name)
     }
 }

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::unit::{JournalFrom, JournalLine, UnitStatus};
+use crate::{
+    journal::{JournalFrom, JournalLine},
+    unit::UnitStatus,
+};
 
 /// Longest line in either direction, in bytes.
 pub const LINE_BYTES_MAX: usize = 64 * 1_024;

@@ -34,7 +34,8 @@ unit daemon-reload
 
 rm -rf "$ROOT/etc/rancher/rke2" "$ROOT/etc/rancher/node" "$ROOT/etc/cni" "$ROOT/opt/cni/bin"
 rmdir "$ROOT/etc/rancher" 2>/dev/null
-rm -rf "$ROOT/var/lib/kubelet" "$ROOT/var/lib/cni" "$ROOT/var/log/pods" "$ROOT/var/log/containers" "$ROOT/var/log/calico"
+rm -rf --one-file-system "$ROOT/var/lib/kubelet"
+rm -rf "$ROOT/var/lib/cni" "$ROOT/var/log/pods" "$ROOT/var/log/containers" "$ROOT/var/log/calico"
 rm -rf "$DATA"
 rmdir "$ROOT/var/lib/rancher" 2>/dev/null
 rm -rf "$ROOT/usr/local/share/rke2"

@@ -6,7 +6,7 @@ use gpuaas_model::{
     AllocationId, AllocationState, ArtifactId, Connectivity, EnrollmentId, Name, NodeId, NodeState, ProjectId,
     Timestamp,
 };
-use gpuaas_wire::task::{HostFacts, PreflightReport, TaskSupport};
+use gpuaas_wire::task::{HostFacts, MachineFacts, PreflightReport, TaskSupport};
 use serde::{Deserialize, Serialize};
 
 /// A tenant's project.
@@ -48,14 +48,32 @@ pub struct NodeRecord {
     pub machine_id: Option<String>,
     /// Task types of its agent.
     pub support: Vec<TaskSupport>,
+    /// When its machine was last found to be another one.
+    #[serde(default)]
+    pub machine_changed: Option<MachineChange>,
     /// What was learnt or told.
     pub facts: Option<HostFacts>,
+    /// What its machine is made of, as its newest inspection told.
+    #[serde(default)]
+    pub machine: Option<MachineFacts>,
     /// What its newest preflight found.
     pub preflight: Option<PreflightReport>,
+    /// When it was inspected last; absent when it is to be inspected anew.
+    #[serde(default)]
+    pub inspected_at: Option<Timestamp>,
     /// When it was made.
     pub created_at: Timestamp,
     /// Grows with every change of this row; compare-and-swap.
     pub generation: u64,
+}
+
+/// A node came back on another machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MachineChange {
+    /// When that was seen.
+    pub at: Timestamp,
+    /// The id that its machine had before.
+    pub before: String,
 }
 
 impl NodeRecord {

@@ -3,7 +3,7 @@
 use gpuaas_model::TaskType;
 use serde::{Deserialize, Serialize};
 
-use super::TaskSpec;
+use super::{HostWants, TaskSpec};
 
 /// Changes nothing and answers at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,11 +13,6 @@ pub struct Noop {}
 /// The answer to [`Noop`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoopDone {}
-
-/// Asks what the node is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Inspect {}
 
 /// What a node says it is. Its own word: shown, never trusted for more than its own scheduling.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +53,7 @@ pub struct DiskFacts {
 }
 
 /// Checks whether an app could run here, before anything is changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preflight {
     /// TCP ports that must be free on the node's own address.
@@ -69,6 +64,9 @@ pub struct Preflight {
     pub endangered_paths: Vec<String>,
     /// Free space wanted under `/var/lib`, in bytes.
     pub free_bytes_min: u64,
+    /// What else an app wants of a host; since schema 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wants: Option<HostWants>,
 }
 
 /// What a preflight found; success of the task, whatever it found.
@@ -76,8 +74,13 @@ pub struct Preflight {
 pub struct PreflightReport {
     /// Checks that passed.
     pub passed: u32,
-    /// Those that did not.
+    /// Those that did not, at most [`PreflightReport::FINDINGS_MAX`].
     pub findings: Vec<Finding>,
+}
+
+impl PreflightReport {
+    /// Most findings listed.
+    pub const FINDINGS_MAX: usize = 64;
 }
 
 /// One finding, with evidence and fix.
@@ -91,6 +94,9 @@ pub struct Finding {
     pub detail: String,
     /// What to do.
     pub fix: String,
+    /// Where that was seen, as it stands there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<String>,
 }
 
 /// How bad a finding is.
@@ -101,15 +107,6 @@ pub enum Severity {
     Warning,
     /// The app must not be installed.
     Blocking,
-}
-
-/// Who holds a port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PortHolder {
-    /// The port.
-    pub port: u16,
-    /// Address it listens on.
-    pub address: String,
 }
 
 /// Lists what an app left behind.
@@ -126,6 +123,18 @@ pub struct Residue {
     pub units: Vec<String>,
     /// Programs (by the start of their path) of which no process may remain.
     pub process_prefixes: Vec<String>,
+    /// UDP ports on which nothing may listen; since schema 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub udp_ports: Vec<u16>,
+    /// Beginnings of the names of network links that must be gone; since schema 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub link_prefixes: Vec<String>,
+    /// Texts that no rule of the packet filter may hold any more; since schema 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub firewall_marks: Vec<String>,
+    /// Beginnings of the names of control groups in which no process may remain; since schema 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub group_prefixes: Vec<String>,
 }
 
 /// What is still there. Hygiene, not attestation: the tenant was root.
@@ -133,11 +142,16 @@ pub struct Residue {
 pub struct ResidueReport {
     /// Every item found; empty means clean. At most [`ResidueReport::ITEMS_MAX`].
     pub items: Vec<ResidueItem>,
+    /// What could not be looked at, and why; at most [`ResidueReport::UNSEEN_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
 }
 
 impl ResidueReport {
     /// Most items listed.
     pub const ITEMS_MAX: usize = 200;
+    /// Most things listed that could not be looked at.
+    pub const UNSEEN_MAX: usize = 8;
 }
 
 /// One thing that is still there.
@@ -163,6 +177,10 @@ pub enum ResidueKind {
     Unit,
     /// A process.
     Process,
+    /// A network link.
+    Link,
+    /// A rule of the packet filter.
+    FirewallRule,
 }
 
 impl TaskSpec for Noop {
@@ -170,17 +188,17 @@ impl TaskSpec for Noop {
     type Result = NoopDone;
 }
 
-impl TaskSpec for Inspect {
-    const TYPE: TaskType = TaskType::Inspect;
-    type Result = HostFacts;
-}
-
 impl TaskSpec for Preflight {
     const TYPE: TaskType = TaskType::Preflight;
+    const SCHEMA: u32 = 2;
+    const ADDED: &'static [(u32, &'static str)] = &[(2, "wants")];
     type Result = PreflightReport;
 }
 
 impl TaskSpec for Residue {
     const TYPE: TaskType = TaskType::Residue;
+    const SCHEMA: u32 = 2;
+    const ADDED: &'static [(u32, &'static str)] =
+        &[(2, "udp_ports"), (2, "link_prefixes"), (2, "firewall_marks"), (2, "group_prefixes")];
     type Result = ResidueReport;
 }

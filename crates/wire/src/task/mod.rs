@@ -4,15 +4,24 @@
 //! plane renders what the agent listed.
 
 mod artifact;
+mod fix;
 mod host;
+mod machine;
 mod result;
 mod rke2;
+mod schema;
 mod secrets;
+mod wants;
 
 pub use artifact::{ArtifactFetch, ArtifactFetched, ArtifactRef};
+pub use fix::{Applied, Fix, Fixed};
 pub use host::{
-    DiskFacts, Finding, HostFacts, Inspect, Noop, NoopDone, PortHolder, Preflight, PreflightReport, Residue,
-    ResidueItem, ResidueKind, ResidueReport, Severity,
+    DiskFacts, Finding, HostFacts, Noop, NoopDone, Preflight, PreflightReport, Residue, ResidueItem, ResidueKind,
+    ResidueReport, Severity,
+};
+pub use machine::{
+    ClockKeeping, DataDisk, FileSystemFacts, GpuFacts, Inspect, Inspection, MachineFacts, Measure, RouteFacts,
+    WriteLatency,
 };
 pub use rke2::{
     GiveUp, JournalExcerpt, Rke2Configure, Rke2Configured, Rke2Install, Rke2Installed, Rke2KubeconfigRead,
@@ -20,7 +29,9 @@ pub use rke2::{
     Rke2Uninstall, Rke2Uninstalled, UnitReport,
 };
 
+pub use schema::shaped;
 pub use secrets::{NamedSecrets, named_secrets};
+pub use wants::HostWants;
 
 use crate::bounds::{OutOfBounds, SENTENCE_BYTES_MAX, Said, cut};
 use gpuaas_model::{Code, SecretId, TaskType};
@@ -30,8 +41,12 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub trait TaskSpec: Serialize + DeserializeOwned {
     /// The type's name in the catalog.
     const TYPE: TaskType;
-    /// The version of the parameters' shape.
+    /// The newest version of the parameters' shape.
     const SCHEMA: u32 = 1;
+    /// The oldest version that is still taken: a newer one only adds fields that need not be there.
+    const OLDEST: u32 = 1;
+    /// Fields that a newer version added, each with that version.
+    const ADDED: &'static [(u32, &'static str)] = &[];
     /// What a success returns.
     type Result: Serialize + DeserializeOwned + Said;
 

@@ -4,10 +4,11 @@ use gpuaas_model::TaskType;
 use serde_json::Value;
 
 use super::{
-    ArtifactFetch, ArtifactFetched, DiskFacts, Finding, HostFacts, Inspect, JournalExcerpt, Noop, NoopDone, Preflight,
-    PreflightReport, Residue, ResidueItem, ResidueReport, Rke2Configure, Rke2Configured, Rke2Install, Rke2Installed,
-    Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Observation, Rke2Observe, Rke2Start, Rke2Started, Rke2Stop,
-    Rke2Stopped, Rke2Uninstall, Rke2Uninstalled, TaskFailure, TaskOutcome, TaskSpec, UnitReport,
+    Applied, ArtifactFetch, ArtifactFetched, ClockKeeping, DataDisk, DiskFacts, FileSystemFacts, Finding, Fix, Fixed,
+    GpuFacts, HostFacts, Inspect, Inspection, JournalExcerpt, MachineFacts, Noop, NoopDone, Preflight, PreflightReport,
+    Residue, ResidueItem, ResidueReport, Rke2Configure, Rke2Configured, Rke2Install, Rke2Installed, Rke2KubeconfigRead,
+    Rke2KubeconfigStored, Rke2Observation, Rke2Observe, Rke2Start, Rke2Started, Rke2Stop, Rke2Stopped, Rke2Uninstall,
+    Rke2Uninstalled, RouteFacts, TaskFailure, TaskOutcome, TaskSpec, UnitReport,
 };
 use crate::bounds::{
     LIST_MAX, NAME_BYTES_MAX, OutOfBounds, SENTENCE_BYTES_MAX, Said, addresses, at_most, cut, name, sha256,
@@ -36,6 +37,7 @@ impl TaskOutcome {
             TaskType::Rke2KubeconfigRead => of::<Rke2KubeconfigRead>(result),
             TaskType::Rke2Uninstall => of::<Rke2Uninstall>(result),
             TaskType::Residue => of::<Residue>(result),
+            TaskType::Fix => of::<Fix>(result),
         };
         result.map(|result| Self::Succeeded { result })
     }
@@ -70,7 +72,6 @@ impl Said for HostFacts {
         name("the boot's id", &self.boot_id)?;
         addresses("the node's addresses", &self.addresses)?;
         at_most("disks", self.disks.len(), LIST_MAX)?;
-        let short = |text| cut(text, NAME_BYTES_MAX);
         Ok(Self {
             hostname: short(self.hostname),
             os: short(self.os),
@@ -88,9 +89,92 @@ impl Said for DiskFacts {
     }
 }
 
+/// A name or a line that is shown and nothing else, cut to what such a thing needs.
+fn short(text: String) -> String {
+    cut(text, NAME_BYTES_MAX)
+}
+
+impl Said for Inspection {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        Ok(Self {
+            facts: self.facts.within_bounds()?,
+            machine: self.machine.map(Said::within_bounds).transpose()?,
+            preflight: self.preflight.map(Said::within_bounds).transpose()?,
+        })
+    }
+}
+
+impl Said for MachineFacts {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        at_most("GPUs", self.gpus.len(), Self::GPUS_MAX)?;
+        at_most("file systems", self.file_systems.len(), Self::FILE_SYSTEMS_MAX)?;
+        at_most("name servers", self.name_servers.len(), Self::NAME_SERVERS_MAX)?;
+        Ok(Self {
+            cpu_model: short(self.cpu_model),
+            product: short(self.product),
+            gpus: all(self.gpus)?,
+            gpu_driver: self.gpu_driver.map(short),
+            file_systems: all(self.file_systems)?,
+            data_disk: self.data_disk.map(Said::within_bounds).transpose()?,
+            default_route: self.default_route.map(Said::within_bounds).transpose()?,
+            name_servers: self.name_servers.into_iter().map(short).collect(),
+            clock: self.clock.within_bounds()?,
+            ..self
+        })
+    }
+}
+
+impl Said for GpuFacts {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        let (bus, pci_id) = (short(self.bus), short(self.pci_id));
+        Ok(Self { bus, pci_id, model: self.model.map(short), ..self })
+    }
+}
+
+impl Said for FileSystemFacts {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        Ok(Self { path: short(self.path), device: short(self.device), kind: short(self.kind), ..self })
+    }
+}
+
+impl Said for DataDisk {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        Ok(Self { folder: short(self.folder), on: self.on.within_bounds()?, ..self })
+    }
+}
+
+impl Said for RouteFacts {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        Ok(Self { gateway: self.gateway.map(short), link: short(self.link), ..self })
+    }
+}
+
+impl Said for ClockKeeping {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        Ok(match self {
+            Self::Synchronized { by } => Self::Synchronized { by: by.map(short) },
+            Self::NotYet { by } => Self::NotYet { by: short(by) },
+            Self::Unknown | Self::ByMachine | Self::ByNobody => self,
+        })
+    }
+}
+
+impl Said for Fixed {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        at_most("things applied", self.applied.len(), Self::APPLIED_MAX)?;
+        Ok(Self { path: short(self.path), applied: all(self.applied)?, ..self })
+    }
+}
+
+impl Said for Applied {
+    fn within_bounds(self) -> Result<Self, OutOfBounds> {
+        Ok(Self { name: short(self.name), before: self.before.map(short), now: short(self.now) })
+    }
+}
+
 impl Said for PreflightReport {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        at_most("findings", self.findings.len(), LIST_MAX)?;
+        at_most("findings", self.findings.len(), Self::FINDINGS_MAX)?;
         Ok(Self { findings: all(self.findings)?, ..self })
     }
 }
@@ -98,14 +182,22 @@ impl Said for PreflightReport {
 impl Said for Finding {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         name("a check", &self.check)?;
-        Ok(Self { detail: cut(self.detail, SENTENCE_BYTES_MAX), fix: cut(self.fix, SENTENCE_BYTES_MAX), ..self })
+        let sentence = |text| cut(text, SENTENCE_BYTES_MAX);
+        Ok(Self {
+            detail: sentence(self.detail),
+            fix: sentence(self.fix),
+            evidence: self.evidence.map(sentence),
+            ..self
+        })
     }
 }
 
 impl Said for ResidueReport {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         at_most("items of residue", self.items.len(), Self::ITEMS_MAX)?;
-        Ok(Self { items: all(self.items)? })
+        at_most("things unseen", self.unseen.len(), Self::UNSEEN_MAX)?;
+        let unseen = self.unseen.into_iter().map(|text| cut(text, SENTENCE_BYTES_MAX)).collect();
+        Ok(Self { items: all(self.items)?, unseen })
     }
 }
 
@@ -237,8 +329,45 @@ mod hostile_tests {
         let finding = json!({ "check": "port_taken", "severity": "blocking", "detail": "x".repeat(LONG), "fix": "y" });
         let kept = taken(TaskType::Preflight, json!({ "passed": 1, "findings": [finding] })).unwrap();
         assert_eq!(kept["findings"][0]["detail"].as_str().unwrap().len(), SENTENCE_BYTES_MAX);
-        let many = vec![finding; LIST_MAX + 1];
+        let many = vec![finding; PreflightReport::FINDINGS_MAX + 1];
         assert!(taken(TaskType::Preflight, json!({ "passed": 1, "findings": many })).is_err());
+    }
+
+    #[test]
+    fn what_a_machine_is_made_of_is_bounded_and_what_an_older_agent_does_not_say_is_absent() {
+        let long = || json!("x".repeat(LONG));
+        let gpu = || json!({ "bus": long(), "pci_id": long(), "model": long() });
+        let mut said = facts();
+        said["machine"] = json!({
+            "cpu_model": long(), "product": long(), "gpu_driver": long(), "gpus": [gpu()],
+            "file_systems": [{ "path": long(), "device": long(), "kind": long() }],
+            "data_disk": { "folder": long(), "path": long() }, "default_route": { "gateway": long(), "link": long() },
+            "name_servers": [long()], "clock": { "kept": "not_yet", "by": long() }, "also": long(),
+        });
+        said["preflight"] = json!({ "passed": 1, "findings": [
+            { "check": "leftover", "severity": "warning", "detail": "d", "fix": "f", "evidence": long() },
+        ] });
+        let kept = taken(TaskType::Inspect, said.clone()).unwrap();
+        assert!(kept.to_string().len() < 8_192, "{} bytes", kept.to_string().len());
+        for (field, many) in [
+            ("gpus", vec![gpu(); MachineFacts::GPUS_MAX + 1]),
+            ("file_systems", vec![json!({}); MachineFacts::FILE_SYSTEMS_MAX + 1]),
+            ("name_servers", vec![json!("x"); MachineFacts::NAME_SERVERS_MAX + 1]),
+        ] {
+            let mut odd = said.clone();
+            odd["machine"][field] = json!(many);
+            assert!(taken(TaskType::Inspect, odd).is_err(), "{field}");
+        }
+        let older: Inspection = serde_json::from_value(facts()).unwrap();
+        assert_eq!((older.machine, older.preflight), (None, None));
+    }
+
+    #[test]
+    fn a_fix_says_little() {
+        let applied = json!({ "name": "x".repeat(LONG), "before": "1", "now": "2" });
+        let fixed = |times| json!({ "path": "/etc/x", "changed": true, "applied": vec![&applied; times] });
+        assert!(taken(TaskType::Fix, fixed(1)).unwrap().to_string().len() < 1_024);
+        assert!(taken(TaskType::Fix, fixed(Fixed::APPLIED_MAX + 1)).is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use gpuaas_model::{SecretId, TaskType};
 use serde_json::Value;
 
 use super::{
-    ArtifactFetch, Inspect, Noop, Preflight, Residue, Rke2Configure, Rke2Install, Rke2KubeconfigRead, Rke2Observe,
+    ArtifactFetch, Fix, Inspect, Noop, Preflight, Residue, Rke2Configure, Rke2Install, Rke2KubeconfigRead, Rke2Observe,
     Rke2Start, Rke2Stop, Rke2Uninstall, TaskSpec,
 };
 
@@ -32,6 +32,7 @@ pub fn named_secrets(task: TaskType, params: &Value) -> NamedSecrets {
         TaskType::Rke2KubeconfigRead => named::<Rke2KubeconfigRead>(params),
         TaskType::Rke2Uninstall => named::<Rke2Uninstall>(params),
         TaskType::Residue => named::<Residue>(params),
+        TaskType::Fix => named::<Fix>(params),
     }
 }
 

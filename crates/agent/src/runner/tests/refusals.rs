@@ -6,7 +6,7 @@ use gpuaas_model::Code;
 use gpuaas_trust::TaskStatement;
 use serde_json::json;
 
-use super::world::{World, earlier, statement};
+use super::world::{World, earlier, statement, step, task};
 use crate::clock::now;
 
 #[tokio::test]
@@ -81,6 +81,21 @@ async fn a_task_with_a_lower_fence_than_was_seen_is_refused() {
     assert_eq!(world.refusal(&TaskStatement { fence: 6, ..statement(2) }).await, Code::FenceTooLow);
     world.end(&TaskStatement { fence: 7, ..statement(2) }).await;
     assert_eq!((world.runs().await, world.runner.fence().await), (2, 7));
+}
+
+#[tokio::test]
+async fn an_older_attempt_of_a_step_than_was_seen_is_refused() {
+    let mut world = World::new().await;
+    let (step, other) = (Some(step(1)), Some(step(2)));
+    world.end(&TaskStatement { step, attempt: 3, ..statement(1) }).await;
+    let late = TaskStatement { step, attempt: 2, ..statement(2) };
+    assert_eq!(world.refusal(&late).await, Code::AttemptTooLow);
+    world.restart().await.unwrap();
+    assert_eq!(world.refusal(&late).await, Code::AttemptTooLow);
+    for accepted in [TaskStatement { step: other, ..late.clone() }, TaskStatement { attempt: 4, ..late }] {
+        world.end(&TaskStatement { task: task(accepted.attempt), ..accepted }).await;
+    }
+    assert_eq!(world.runs().await, 3);
 }
 
 #[tokio::test]

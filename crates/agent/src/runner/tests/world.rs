@@ -7,12 +7,12 @@ use gpuaas_host::{
     Host,
     sandbox::{SandboxEnvironment, SandboxHost},
 };
-use gpuaas_model::{Code, KeyState, TaskId, Timestamp};
+use gpuaas_model::{Code, KeyState, StepId, TaskId, Timestamp};
 use gpuaas_trust::{Authority, NodeIdentity, NodeKey, SignedKeySet, SigningKeySet, TaskSigner, TaskStatement};
 use gpuaas_wire::{
     session::{Refusal, TaskLine},
     task::{
-        HostFacts, Inspect, Noop, NoopDone, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Stop, Rke2Stopped,
+        Inspect, Inspection, Noop, NoopDone, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Stop, Rke2Stopped,
         Rke2Uninstall, Rke2Uninstalled, TaskFailure, TaskOutcome,
     },
 };
@@ -146,6 +146,10 @@ pub(super) fn task(number: u32) -> TaskId {
     format!("0198c0de-7a3b-7c11-9b54-0242{number:08x}").parse().unwrap()
 }
 
+pub(super) fn step(number: u32) -> StepId {
+    format!("0198c0de-7a3b-7c11-9b54-0243{number:08x}").parse().unwrap()
+}
+
 /// A task that says that it began, and ends when it is cancelled or late.
 pub(super) fn patient(number: u32) -> TaskStatement {
     TaskStatement { task_type: "host.inspect".to_owned(), ..statement(number) }
@@ -218,6 +222,9 @@ fn state(authority: &Authority, key_set: SignedKeySet) -> State {
         authority: authority.certificate_pem().to_owned(),
         certificate,
         key_set,
+        name: None,
+        url: None,
+        enrolled_by: None,
     };
     State { identity, key }
 }
@@ -231,7 +238,7 @@ fn catalog() -> Vec<Entry> {
         }),
         entry(false, |_: Inspect, context| async move {
             let failure = wait(&context).await;
-            Err::<HostFacts, _>(failure)
+            Err::<Inspection, _>(failure)
         }),
         entry(true, |_: Rke2Stop, context| async move {
             let failure = wait(&context).await;

@@ -115,7 +115,9 @@ async fn lines_out_of_order_end_a_task_once_and_by_the_first_end() {
     let ping = client.ping_node("gpu-1").await.expect("an answer");
     assert_eq!(ping.task.state, "succeeded");
     let ends = client.list_audit(None, None, None, 0).await.expect("records").items;
-    assert_eq!(ends.iter().filter(|record| record.action == "task.complete").count(), 1);
+    let is_of_ping = |task: &serde_json::Value| task.as_str() == Some(ping.task.id.as_str());
+    let of_ping = ends.iter().filter(|record| record.action == "task.complete" && is_of_ping(&record.metadata["task"]));
+    assert_eq!(of_ping.count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,72 @@
+//! Who keeps the node's clock in time.
+
+use std::{sync::Arc, time::Duration};
+
+use gpuaas_host::{Command, Host, survey::Tree};
+use gpuaas_wire::task::ClockKeeping;
+
+/// Services that keep a clock, by the names that distributions give them.
+const KEEPERS: [&str; 6] =
+    ["chrony.service", "chronyd.service", "systemd-timesyncd.service", "ntpsec.service", "ntpd.service", "ntp.service"];
+/// Asks the kernel, which only a system call tells otherwise.
+const TIMEDATECTL: &str = "/usr/bin/timedatectl";
+const TIMEDATECTL_TIMEOUT: Duration = Duration::from_secs(5);
+/// What systemd's own keeper makes once it has synchronized.
+const SYNCHRONIZED: &str = "/run/systemd/timesync/synchronized";
+/// What systemd finds in a container: its clock is the machine's around it.
+const CONTAINER: &str = "/run/systemd/container";
+
+/// Looks.
+pub(crate) async fn keeping(host: &Arc<dyn Host>, tree: &Tree) -> ClockKeeping {
+    if tree.is_sandbox() || tree.own_exists(CONTAINER) {
+        return ClockKeeping::ByMachine;
+    }
+    let mut by = None;
+    for unit in KEEPERS {
+        if matches!(host.unit(unit).await, Ok(Some(status)) if status.is_running()) {
+            by = Some(unit.trim_end_matches(".service").to_owned());
+            break;
+        }
+    }
+    judged(by, kernel_says(host, tree).await)
+}
+
+fn judged(by: Option<String>, synchronized: Option<bool>) -> ClockKeeping {
+    match (synchronized, by) {
+        (Some(true), by) => ClockKeeping::Synchronized { by },
+        (Some(false), Some(by)) => ClockKeeping::NotYet { by },
+        (Some(false), None) => ClockKeeping::ByNobody,
+        (None, _) => ClockKeeping::Unknown,
+    }
+}
+
+/// Whether the kernel counts its clock as synchronized; `None` when nobody can be asked.
+async fn kernel_says(host: &Arc<dyn Host>, tree: &Tree) -> Option<bool> {
+    if tree.own_exists(TIMEDATECTL) {
+        let arguments = ["show", "--property=NTPSynchronized", "--value"].map(str::to_owned).into();
+        let command = Command { program: TIMEDATECTL.into(), arguments, timeout: TIMEDATECTL_TIMEOUT };
+        if let Ok(end) = host.run(&command).await {
+            match end.output.lines().next().map(str::trim) {
+                Some("yes") => return Some(true),
+                Some("no") => return Some(false),
+                _ => {}
+            }
+        }
+    }
+    tree.own_exists(SYNCHRONIZED).then_some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_kept_by_somebody_not_yet_by_nobody_or_nobody_can_tell() {
+        let chrony = || Some("chrony".to_owned());
+        assert_eq!(judged(chrony(), Some(true)), ClockKeeping::Synchronized { by: chrony() });
+        assert_eq!(judged(None, Some(true)), ClockKeeping::Synchronized { by: None });
+        assert_eq!(judged(chrony(), Some(false)), ClockKeeping::NotYet { by: "chrony".into() });
+        assert_eq!(judged(None, Some(false)), ClockKeeping::ByNobody);
+        assert_eq!((judged(chrony(), None), judged(None, None)), (ClockKeeping::Unknown, ClockKeeping::Unknown));
+    }
+}

@@ -1,0 +1,37 @@
+//! Mounts of an app, by the folders and names under which it mounts.
+
+use std::sync::Arc;
+
+use camino::Utf8Path;
+use gpuaas_host::{Host, HostError};
+
+/// Mounts at or under these paths. One that ends with `-` is the beginning of a name: `/run/netns/cni-` and no other namespace of the host.
+pub(crate) async fn under(host: &Arc<dyn Host>, prefixes: &[String]) -> Result<Vec<String>, HostError> {
+    if prefixes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let folder = |prefix: &String| match prefix.strip_suffix('-') {
+        Some(begun) => Utf8Path::new(begun).parent().map_or_else(|| "/".to_owned(), |folder| folder.to_string()),
+        None => prefix.clone(),
+    };
+    let mounts = host.mounts(&prefixes.iter().map(folder).collect::<Vec<_>>()).await?;
+    Ok(mounts.into_iter().filter(|mount| prefixes.iter().any(|prefix| is_under(mount, prefix))).collect())
+}
+
+fn is_under(mount: &str, prefix: &str) -> bool {
+    if prefix.ends_with('-') { mount.starts_with(prefix) } else { Utf8Path::new(mount).starts_with(prefix) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_begun_is_told_from_a_folder() {
+        assert!(is_under("/run/netns/cni-0a1b", "/run/netns/cni-") && !is_under("/run/netns/mine", "/run/netns/cni-"));
+        assert!(
+            is_under("/var/lib/kubelet", "/var/lib/kubelet") && is_under("/var/lib/kubelet/pods/x", "/var/lib/kubelet")
+        );
+        assert!(!is_under("/var/lib/kubelet2", "/var/lib/kubelet"));
+    }
+}

@@ -1,0 +1,97 @@
+//! What containers need of a kernel.
+
+use gpuaas_host::survey::{ModuleState, module_state};
+use gpuaas_model::{Check, FixKind};
+use gpuaas_wire::task::{ClockKeeping, Finding};
+
+use super::{
+    Look,
+    report::{Report, listed, seen, warning},
+};
+
+pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
+    report.take(low(look, FixKind::Inotify, Check::InotifyLow, "raise it"));
+    report.take(low(look, FixKind::Forwarding, Check::ForwardingOff, "switch it on"));
+    report.take(modules(look, Check::ModulesUnloaded));
+    report.take(modules(look, Check::ModulesMissing));
+    if look.has_own("/proc/swaps") {
+        report.take(swap(look));
+    }
+    if look.has_own("/sys/fs/cgroup") {
+        report.take(cgroups(look));
+    }
+    if let Some(found) = clock(look) {
+        report.take(found);
+    }
+}
+
+/// Kernel parameters below what their fix would set; those that this kernel does not have say nothing.
+fn low(look: &Look<'_>, fix: FixKind, check: Check, what: &str) -> Option<Finding> {
+    let mut low = Vec::new();
+    let mut evidence = Vec::new();
+    for &(name, least) in fix.sysctls() {
+        let Some(present) = look.tree.sysctl(name) else { continue };
+        if present.parse::<u64>().is_ok_and(|present| present < least) {
+            low.push(format!("{} is {present}; {} wants {least}", name.trim_start_matches("fs."), look.who()));
+            evidence.push(format!("/proc/sys/{}: {present}", name.replace('.', "/")));
+        }
+    }
+    let finding = || warning(check, low.join("; "), format!("{what}, now and at boot ({})", fix.path()));
+    (!low.is_empty()).then(|| seen(finding(), evidence.join(", ")))
+}
+
+fn modules(look: &Look<'_>, check: Check) -> Option<Finding> {
+    let state_of = |name: &&&str| module_state(&look.tree, name);
+    let of = |states: &[ModuleState]| -> Vec<String> {
+        let names = FixKind::Modules.modules().iter();
+        names.filter(|name| states.contains(&state_of(name))).map(|name| (*name).to_owned()).collect()
+    };
+    let release = &look.facts.kernel;
+    match check {
+        Check::ModulesUnloaded => {
+            let names = of(&[ModuleState::Loadable]);
+            let detail = format!("kernel modules are not loaded: {}", listed(&names));
+            let fix = format!("load them, now and at boot ({})", FixKind::Modules.path());
+            (!names.is_empty()).then(|| warning(check, detail, fix))
+        }
+        _ => {
+            let (missing, unknown) = (of(&[ModuleState::Missing]), of(&[ModuleState::Unknown]));
+            let gone = format!("/lib/modules/{release} is not there to load them from");
+            let (names, why) =
+                if missing.is_empty() { (unknown, gone) } else { (missing, "they are not installed".to_owned()) };
+            let detail = format!("kernel modules are missing: {}; {why}", listed(&names));
+            let fix = format!(
+                "install them (kernel-modules-extra, linux-modules-extra-{release}), or reboot after an upgrade of the kernel"
+            );
+            (!names.is_empty()).then(|| warning(check, detail, fix))
+        }
+    }
+}
+
+fn swap(look: &Look<'_>) -> Option<Finding> {
+    let bytes = look.machine.swap_bytes;
+    let detail = format!("{} MiB of swap are on: Kubernetes counts on memory that does not go there", bytes >> 20);
+    (bytes > 0).then(|| warning(Check::SwapOn, detail, "swapoff -a, and take it out of /etc/fstab"))
+}
+
+fn cgroups(look: &Look<'_>) -> Option<Finding> {
+    let is_v2 = look.tree.own_exists("/sys/fs/cgroup/cgroup.controllers");
+    let finding = || {
+        let detail =
+            "control groups are of version 1: the kubelet of newer Kubernetes refuses that unless it is told otherwise";
+        warning(Check::CgroupV1, detail, "boot with systemd.unified_cgroup_hierarchy=1, or a newer system")
+    };
+    (!is_v2).then(finding)
+}
+
+/// Nothing to say of a clock that is the machine's around it, or that nobody tells of.
+fn clock(look: &Look<'_>) -> Option<Option<Finding>> {
+    let detail = match &look.machine.clock {
+        ClockKeeping::ByMachine | ClockKeeping::Unknown => return None,
+        ClockKeeping::Synchronized { .. } => return Some(None),
+        ClockKeeping::NotYet { by } => format!("{by} runs, and the clock is not synchronized"),
+        ClockKeeping::ByNobody => "nothing keeps the clock in time".to_owned(),
+    };
+    let detail = format!("{detail}: certificates of a cluster are not good on a clock that is off");
+    Some(Some(warning(Check::ClockUnsynchronized, detail, "install chrony, or timedatectl set-ntp true")))
+}

@@ -1,0 +1,111 @@
+//! What an earlier cluster left, what stands where this one wants to, and what its end would take along.
+
+use std::collections::BTreeSet;
+
+use camino::Utf8Path;
+use gpuaas_host::Protocol;
+use gpuaas_model::Check;
+use gpuaas_wire::task::{Finding, Severity};
+
+use super::{
+    super::residue::protocol,
+    Look, looks_at_ports,
+    report::{Report, blocking, listed, seen, warning},
+};
+
+const UNINSTALL: &str = "run that installation's own uninstall script, or have the machine reimaged";
+
+pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
+    if looks_at_ports(look.task, &look.wants) {
+        report.take(ports(look));
+    }
+    if !look.task.absent_paths.is_empty() {
+        report.take(paths(look, &look.task.absent_paths, Severity::Blocking));
+    }
+    if !look.task.endangered_paths.is_empty() {
+        report.take(paths(look, &look.task.endangered_paths, Severity::Warning));
+    }
+    if !look.wants.link_prefixes.is_empty() {
+        report.take(links(look));
+    }
+    if !look.wants.mount_prefixes.is_empty() {
+        report.take(mounts(look));
+    }
+    if let (false, Ok(Some(rules))) = (look.wants.firewall_marks.is_empty(), &look.rules) {
+        report.take(left_rules(rules));
+    }
+}
+
+/// Ports on which something of the node's own listens, its loopback included; and TCP ports that somebody else holds at its address, as a
+/// sandbox's machine may.
+fn ports(look: &Look<'_>) -> Vec<Finding> {
+    let of_others = look.taken.iter().map(|port| (Protocol::Tcp, *port));
+    let own = look.listeners.iter().map(|listener| (listener.protocol, listener.address.port()));
+    let in_question = own.filter(|(of, port)| match of {
+        Protocol::Tcp => look.task.ports.contains(port),
+        Protocol::Udp => look.wants.udp_ports.contains(port),
+    });
+    of_others.chain(in_question).collect::<BTreeSet<_>>().into_iter().map(|(of, port)| taken(look, of, port)).collect()
+}
+
+fn taken(look: &Look<'_>, of: Protocol, port: u16) -> Finding {
+    let (name, flag) = (protocol(of), if of == Protocol::Tcp { 't' } else { 'u' });
+    let detail = format!("something listens on port {port} ({name}) already");
+    let fix = format!("see what it is (ss -ln{flag}p 'sport = :{port}') and stop it");
+    let there = look.listeners.iter().filter(|listener| listener.protocol == of && listener.address.port() == port);
+    let held = there.map(|listener| match &listener.process {
+        Some(process) => format!("{}, held by {} ({})", listener.address, process.program, process.pid),
+        None => listener.address.to_string(),
+    });
+    seen(blocking(Check::PortTaken, detail, fix), listed(&held.collect::<Vec<_>>()))
+}
+
+fn paths(look: &Look<'_>, paths: &[String], severity: Severity) -> Vec<Finding> {
+    let there = paths.iter().filter(|path| look.tree.own_exists(path));
+    let found = there.map(|path| {
+        let finding = match severity {
+            Severity::Blocking => {
+                blocking(Check::Leftover, format!("{path} is left from an earlier installation"), UNINSTALL)
+            }
+            Severity::Warning => warning(
+                Check::Endangered,
+                format!("{path} exists, and a later uninstall of {} deletes it whole", look.who()),
+                "move what is worth keeping elsewhere",
+            ),
+        };
+        let held = look.tree.own_names(path);
+        let evidence = if held.is_empty() { String::new() } else { format!("{path} holds {}", listed(&held)) };
+        seen(finding, evidence)
+    });
+    found.collect()
+}
+
+fn links(look: &Look<'_>) -> Option<Finding> {
+    let is_left = |link: &&String| look.wants.link_prefixes.iter().any(|prefix| link.starts_with(prefix));
+    let left: Vec<String> = look.links.iter().filter(is_left).cloned().collect();
+    let name = left.first()?;
+    let detail = format!("network links of an earlier cluster are there: {}", listed(&left));
+    Some(blocking(Check::LinksLeft, detail, format!("delete them (ip link delete {name}), or reboot")))
+}
+
+/// A mount inside is an earlier cluster's; one of the folder itself is a disk that somebody gave it.
+fn mounts(look: &Look<'_>) -> Vec<Finding> {
+    let is_folder = |mount: &&String| look.wants.mount_prefixes.iter().any(|prefix| Utf8Path::new(mount) == prefix);
+    let (own, left): (Vec<&String>, Vec<&String>) = look.mounts.iter().partition(is_folder);
+    let disks = own.into_iter().map(|mount| {
+        let detail = format!("{mount} is a mount of its own: an uninstall empties it and cannot remove it");
+        warning(Check::MountsLeft, detail, "mount the disk elsewhere, or expect the folder to stay")
+    });
+    let left: Vec<String> = left.into_iter().cloned().collect();
+    let leftover = left.first().map(|first| {
+        let detail = format!("mounts of an earlier cluster are there: {}", listed(&left));
+        blocking(Check::MountsLeft, detail, format!("unmount them (umount {first}), or reboot"))
+    });
+    leftover.into_iter().chain(disks).collect()
+}
+
+fn left_rules(rules: &[String]) -> Option<Finding> {
+    let detail = format!("the packet filter holds {} of an earlier cluster's chains and rules", rules.len());
+    let finding = warning(Check::RulesLeft, detail, "reboot, or remove them: iptables-save shows them");
+    (!rules.is_empty()).then(|| seen(finding, listed(rules)))
+}

@@ -1,0 +1,61 @@
+//! How checks say what they found.
+
+use gpuaas_model::Check;
+use gpuaas_wire::task::{Finding, PreflightReport, Severity};
+
+/// What was found so far.
+#[derive(Default)]
+pub(super) struct Report {
+    passed: u32,
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Takes up what a check found; nothing found is a check passed.
+    pub(super) fn take(&mut self, found: impl IntoIterator<Item = Finding>) {
+        let before = self.findings.len();
+        self.findings.extend(found);
+        self.passed += u32::from(self.findings.len() == before);
+    }
+
+    /// What there is to say: what blocks first, in the order of the checks.
+    pub(super) fn done(mut self) -> PreflightReport {
+        self.findings.sort_by_key(|finding| finding.severity == Severity::Warning);
+        self.findings.truncate(PreflightReport::FINDINGS_MAX);
+        PreflightReport { passed: self.passed, findings: self.findings }
+    }
+}
+
+/// Worth knowing.
+pub(super) fn warning(check: Check, detail: impl Into<String>, fix: impl Into<String>) -> Finding {
+    Finding {
+        check: check.to_string(),
+        severity: Severity::Warning,
+        detail: detail.into(),
+        fix: fix.into(),
+        evidence: None,
+    }
+}
+
+/// Nothing may be installed.
+pub(super) fn blocking(check: Check, detail: impl Into<String>, fix: impl Into<String>) -> Finding {
+    Finding { severity: Severity::Blocking, ..warning(check, detail, fix) }
+}
+
+/// With where that was seen.
+pub(super) fn seen(finding: Finding, evidence: impl Into<String>) -> Finding {
+    let evidence = evidence.into();
+    Finding { evidence: (!evidence.is_empty()).then_some(evidence), ..finding }
+}
+
+/// Names for a sentence: a few, and how many more.
+pub(super) fn listed(names: &[String]) -> String {
+    const NAMED: usize = 6;
+    let mut words: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();
+    let more = names.len().saturating_sub(NAMED);
+    let rest = format!("{more} more");
+    if more > 0 {
+        words.push(&rest);
+    }
+    words.join(", ")
+}

@@ -1,0 +1,90 @@
+//! Whether there is room and power enough: disk, memory, processors.
+
+use gpuaas_host::survey;
+use gpuaas_model::Check;
+use gpuaas_wire::task::Finding;
+
+use super::{
+    Look,
+    report::{Report, blocking, seen, warning},
+};
+
+pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
+    report.take(space(look));
+    if let Some(found) = slow(look) {
+        report.take(found);
+    }
+    if !look.wants.data_dir.is_empty() {
+        report.take(forbidding(look, "noexec", Check::NoExec, "programs may not run", "without noexec"));
+        report.take(forbidding(look, "ro", Check::ReadOnly, "nothing can be written", "writable"));
+    }
+    if look.wants.cpus_min > 0 {
+        report.take(processors(look));
+    }
+    if look.wants.memory_bytes_min > 0 {
+        report.take(memory(look));
+    }
+}
+
+fn space(look: &Look<'_>) -> Vec<Finding> {
+    let least = look.task.free_bytes_min;
+    let disks: Vec<(&str, u64)> = match &look.machine.data_disk {
+        Some(disk) => vec![(&disk.folder, disk.on.free_bytes)],
+        None => look.facts.disks.iter().map(|disk| (disk.path.as_str(), disk.free_bytes)).collect(),
+    };
+    let little = disks.into_iter().filter(|(_, free)| *free < least).map(|(folder, free)| {
+        let detail = format!("{folder} has {} MiB free of the {} MiB needed", free >> 20, least >> 20);
+        blocking(Check::DiskSpace, detail, "free some space or add a disk")
+    });
+    little.collect()
+}
+
+/// Nothing to say where nothing was measured.
+fn slow(look: &Look<'_>) -> Option<Option<Finding>> {
+    let disk = look.machine.data_disk.as_ref()?;
+    let writes = disk.writes.filter(|_| look.wants.write_p99_us_max > 0)?;
+    let most = look.wants.write_p99_us_max;
+    let ms = |us: u32| f64::from(us) / 1_000.0;
+    Some((writes.p99_us > most).then(|| {
+        let detail = format!(
+            "99 of 100 writes under {} took up to {:.1} ms to reach the disk; {} wants {:.0} ms at most",
+            disk.folder,
+            ms(writes.p99_us),
+            look.who(),
+            ms(most)
+        );
+        let evidence = format!(
+            "{} writes on {}: half within {:.1} ms, the slowest {:.1} ms",
+            writes.writes,
+            disk.on.device,
+            ms(writes.p50_us),
+            ms(writes.max_us)
+        );
+        let fix = format!("put {} on a disk that is quicker, an SSD of its own", disk.folder);
+        seen(warning(Check::DiskSlow, detail, fix), evidence)
+    }))
+}
+
+/// Folders that the app writes in and runs programs from, on mounts with an option that forbids it.
+fn forbidding(look: &Look<'_>, option: &str, check: Check, what: &str, wanted: &str) -> Vec<Finding> {
+    let folders = std::iter::once(&look.wants.data_dir).chain(&look.wants.program_dirs);
+    let found = folders.filter_map(|folder| {
+        let mount = survey::file_system(&look.tree, folder).filter(|mount| mount.has(option))?;
+        let detail = format!("{what} under {folder}: {} is mounted {option}", mount.path);
+        let finding = blocking(check, detail, format!("mount {} {wanted}", mount.path));
+        Some(seen(finding, format!("{} {} {} {}", mount.device, mount.path, mount.kind, mount.options.join(","))))
+    });
+    found.collect()
+}
+
+fn processors(look: &Look<'_>) -> Option<Finding> {
+    let (cpus, least) = (look.facts.cpus, look.wants.cpus_min);
+    let detail = format!("the node has {cpus} CPUs; {} wants {least}", look.who());
+    (cpus < least).then(|| warning(Check::CpuFew, detail, "choose a larger machine"))
+}
+
+fn memory(look: &Look<'_>) -> Option<Finding> {
+    let (memory, least) = (look.facts.memory_bytes, look.wants.memory_bytes_min);
+    let detail = format!("the node has {} MiB of memory; {} wants {} MiB", memory >> 20, look.who(), least >> 20);
+    (memory < least).then(|| warning(Check::MemoryLittle, detail, "choose a larger machine"))
+}

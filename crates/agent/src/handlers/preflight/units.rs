@@ -1,0 +1,142 @@
+//! What somebody did to the app's own units.
+
+use std::net::IpAddr;
+
+use gpuaas_model::Check;
+use gpuaas_wire::task::Finding;
+
+use super::{
+    Look,
+    report::{Report, blocking, listed, seen, warning},
+};
+
+/// Units here win over those that a release brings.
+const FOLDERS: [&str; 2] = ["/etc/systemd/system", "/run/systemd/system"];
+/// Files that units of a release read their environment from.
+const ENVIRONMENTS: [&str; 2] = ["/etc/default", "/etc/sysconfig"];
+
+pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
+    if look.wants.units.is_empty() {
+        return;
+    }
+    report.take(
+        look.wants.units.iter().flat_map(|unit| FOLDERS.iter().filter_map(move |folder| masked(look, folder, unit))),
+    );
+    report.take(overridden(look));
+    report.take(environments(look).into_iter().filter_map(|(path, text)| proxy(look, &path, &text)));
+}
+
+/// Masked by a link to nowhere or an empty file, or replaced by a file of the same name.
+fn masked(look: &Look<'_>, folder: &str, unit: &str) -> Option<Finding> {
+    let path = format!("{folder}/{unit}");
+    match look.tree.link(&path) {
+        Some(target) if target == "/dev/null" => {
+            let finding = blocking(Check::UnitMasked, format!("{unit} is masked"), format!("systemctl unmask {unit}"));
+            return Some(seen(finding, format!("{path} -> /dev/null")));
+        }
+        // What is enabled or linked leads to the unit itself.
+        Some(_) => return None,
+        None => {}
+    }
+    let text = look.tree.own(&path)?;
+    let how = if text.trim().is_empty() {
+        "masked by an empty file"
+    } else {
+        "replaced by a file that wins over the release's"
+    };
+    let finding = blocking(
+        Check::UnitMasked,
+        format!("{unit} is {how}"),
+        format!("remove {path} and run systemctl daemon-reload"),
+    );
+    Some(seen(finding, format!("{path}, {} bytes", text.len())))
+}
+
+fn overridden(look: &Look<'_>) -> Vec<Finding> {
+    let mut files = Vec::new();
+    for unit in &look.wants.units {
+        for folder in FOLDERS {
+            let folder = format!("{folder}/{unit}.d");
+            let names = look.tree.own_names(&folder).into_iter().filter(|name| name.ends_with(".conf"));
+            files.extend(names.map(|name| format!("{folder}/{name}")));
+        }
+    }
+    files.extend(environments(look).into_iter().map(|(path, _)| path));
+    if files.is_empty() {
+        return Vec::new();
+    }
+    let detail = format!("files beside the units of {} change how they run: {}", look.who(), listed(&files));
+    vec![warning(
+        Check::UnitOverridden,
+        detail,
+        "see that they say what you mean, or remove them; an uninstall leaves them",
+    )]
+}
+
+/// Environment files that there are, with what they say.
+fn environments(look: &Look<'_>) -> Vec<(String, String)> {
+    let names = look.wants.units.iter().map(|unit| unit.trim_end_matches(".service"));
+    let paths = names.flat_map(|name| ENVIRONMENTS.map(|folder| format!("{folder}/{name}")));
+    paths.filter_map(|path| look.tree.own(&path).map(|text| (path, text))).collect()
+}
+
+/// A proxy through which nodes of a cluster would reach each other.
+fn proxy(look: &Look<'_>, path: &str, text: &str) -> Option<Finding> {
+    let value = |wanted: &str| {
+        let lines = text.lines().filter_map(|line| line.trim().trim_start_matches("export ").split_once('='));
+        let mut of_name =
+            lines.filter(|(name, _)| name.trim().trim_start_matches("CONTAINERD_").eq_ignore_ascii_case(wanted));
+        of_name.next_back().map(|(_, value)| value.trim().trim_matches(['"', '\'']).to_owned())
+    };
+    let set =
+        ["HTTPS_PROXY", "HTTP_PROXY"].into_iter().find(|name| value(name).is_some_and(|value| !value.is_empty()))?;
+    let exempt = value("NO_PROXY").unwrap_or_default();
+    let address: IpAddr = look.facts.addresses.first()?.parse().ok()?;
+    if exempt.split(',').any(|entry| covers(entry.trim(), address)) {
+        return None;
+    }
+    let detail = format!("{path} sets {set}, and NO_PROXY does not name this node's address {address}");
+    let fix = "name the nodes' addresses and the cluster's ranges in NO_PROXY";
+    Some(seen(warning(Check::ProxyIncomplete, detail, fix), format!("NO_PROXY={exempt}")))
+}
+
+/// Whether an entry of `NO_PROXY` names the address: itself, or by its network.
+fn covers(entry: &str, address: IpAddr) -> bool {
+    let Some((network, bits)) = entry.split_once('/') else { return entry.parse() == Ok(address) };
+    let bits_of = |address: IpAddr| match address {
+        IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    };
+    match (network.parse::<IpAddr>(), bits.parse::<u32>()) {
+        (Ok(network), Ok(bits)) if network.is_ipv4() == address.is_ipv4() => {
+            let ((network, most), (address, _)) = (bits_of(network), bits_of(address));
+            let mask = u128::MAX.checked_shl(128 - bits.min(128)).unwrap_or(0);
+            bits <= most && network & mask == address & mask
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_of_no_proxy_names_an_address_or_its_network() {
+        let address: IpAddr = "10.4.0.7".parse().unwrap();
+        for (entry, names) in [
+            ("10.4.0.7", true),
+            ("10.4.0.0/16", true),
+            ("0.0.0.0/0", true),
+            ("10.4.0.7/32", true),
+            ("10.5.0.0/16", false),
+            ("10.4.0.0/33", false),
+            ("fd00::/8", false),
+            ("example.com", false),
+            ("", false),
+        ] {
+            assert_eq!(covers(entry, address), names, "{entry}");
+        }
+        assert!(covers("fd00::/8", "fd00::7".parse().unwrap()) && !covers("fd00::/64", "fe80::7".parse().unwrap()));
+    }
+}

@@ -1,0 +1,145 @@
+//! Which version this agent is, and in which shapes it takes tasks.
+//!
+//! With the feature `other-versions`, for tests alone, `GPUAAS_AGENT_VERSION` has it be another one: `older` knows the first shape of everything
+//! and no other, `newer` knows shapes and a task that no control plane of today does, `apart` is from before the oldest shape of all that
+//! changes a node. It says so, and refuses what such an agent would refuse. No package holds it.
+
+use gpuaas_wire::task::TaskSupport;
+
+use crate::catalog::Entry;
+
+#[cfg(feature = "other-versions")]
+pub(crate) use other::{known, told, version};
+#[cfg(not(feature = "other-versions"))]
+pub(crate) use this::{known, told, version};
+
+#[cfg(not(feature = "other-versions"))]
+mod this {
+    use super::{Entry, TaskSupport};
+
+    /// Its version.
+    pub(crate) fn version() -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    /// What of the catalog it knows.
+    pub(crate) fn known(catalog: Vec<Entry>) -> Vec<Entry> {
+        catalog
+    }
+
+    /// What its hello tells of that.
+    pub(crate) fn told(support: Vec<TaskSupport>) -> Vec<TaskSupport> {
+        support
+    }
+}
+
+#[cfg(feature = "other-versions")]
+mod other {
+    use super::{Entry, TaskSupport};
+
+    /// What it is said to be.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Version {
+        This,
+        Older,
+        Newer,
+        Apart,
+    }
+
+    impl Version {
+        pub(super) fn named(name: Option<&str>) -> Self {
+            match name {
+                None | Some("") => Self::This,
+                Some("older") => Self::Older,
+                Some("newer") => Self::Newer,
+                Some("apart") => Self::Apart,
+                Some(unknown) => panic!("GPUAAS_AGENT_VERSION is older, newer or apart, not {unknown}"),
+            }
+        }
+
+        fn of_process() -> Self {
+            Self::named(std::env::var("GPUAAS_AGENT_VERSION").ok().as_deref())
+        }
+
+        pub(super) fn text(self) -> &'static str {
+            match self {
+                Self::This => env!("CARGO_PKG_VERSION"),
+                Self::Older => "0.0.9",
+                Self::Newer => "0.2.0",
+                Self::Apart => "0.0.1",
+            }
+        }
+
+        pub(super) fn known(self, mut catalog: Vec<Entry>) -> Vec<Entry> {
+            for entry in &mut catalog {
+                let (oldest, newest) = (*entry.schemas.start(), *entry.schemas.end());
+                entry.schemas = match self {
+                    Self::This => oldest..=newest,
+                    Self::Older => oldest..=oldest,
+                    Self::Newer => oldest..=newest + 1,
+                    Self::Apart if entry.mutates => 0..=oldest - 1,
+                    Self::Apart => oldest..=oldest,
+                };
+            }
+            catalog
+        }
+
+        pub(super) fn told(self, mut support: Vec<TaskSupport>) -> Vec<TaskSupport> {
+            if self == Self::Newer {
+                support.push(TaskSupport { task: "host.of_tomorrow".to_owned(), schemas: vec![1] });
+            }
+            support
+        }
+    }
+
+    pub(crate) fn version() -> &'static str {
+        Version::of_process().text()
+    }
+
+    pub(crate) fn known(catalog: Vec<Entry>) -> Vec<Entry> {
+        Version::of_process().known(catalog)
+    }
+
+    pub(crate) fn told(support: Vec<TaskSupport>) -> Vec<TaskSupport> {
+        Version::of_process().told(support)
+    }
+}
+
+#[cfg(all(test, feature = "other-versions"))]
+mod tests {
+    use gpuaas_model::TaskType;
+
+    use super::{other::Version, *};
+    use crate::catalog::{catalog, support};
+
+    fn schemas(version: Version, task: TaskType) -> Vec<u32> {
+        let told = version.told(support(&version.known(catalog())));
+        told.into_iter().find(|of| of.task == task.as_str()).expect("it is in the catalog").schemas
+    }
+
+    #[test]
+    fn an_agent_of_this_version_is_what_it_is() {
+        assert_eq!(Version::named(None), Version::This);
+        let told = |version: Version| version.told(support(&version.known(catalog())));
+        assert_eq!(told(Version::This), support(&catalog()));
+        assert_eq!(version(), env!("CARGO_PKG_VERSION"));
+    }
+
+    #[test]
+    fn an_older_one_knows_less_a_newer_one_more_and_one_far_apart_nothing_of_what_changes_a_node() {
+        let newest = *schemas(Version::This, TaskType::Preflight).last().expect("there is one");
+        assert!(newest > 1, "a task of one shape alone would show nothing");
+        assert_eq!(schemas(Version::Older, TaskType::Preflight), [1]);
+        assert_eq!(schemas(Version::Newer, TaskType::Preflight).last(), Some(&(newest + 1)));
+        for task in [TaskType::ArtifactFetch, TaskType::Rke2Install, TaskType::Rke2Start] {
+            assert!(!schemas(Version::Apart, task).contains(&1), "{task}");
+        }
+        assert_eq!(schemas(Version::Apart, TaskType::Noop), [1]);
+    }
+
+    #[test]
+    #[should_panic(expected = "older, newer or apart")]
+    fn a_version_that_nobody_knows_is_a_mistake() {
+        Version::named(Some("olden"));
+    }
+}

@@ -1,0 +1,147 @@
+//! What machines are brought in with: the one line that an operator runs, and the folder of packages that stands behind it.
+//!
+//! Guarantees: a file is handed out only when the folder's own list names it; nothing here is secret, so nobody is asked for a token.
+//! Whoever takes a package holds it against the list, and the list came from whom the enrollment string pins.
+//!
+//! Deliberately absent: how packages are made (`cargo xtask package`), and what a machine does with them (`routes/install/install.sh`).
+
+use std::{io, path::PathBuf};
+
+use gpuaas_model::Code;
+use gpuaas_trust::SecretText;
+use tokio::{fs::File, io::AsyncReadExt};
+
+use crate::problem::ApiProblem;
+
+/// The list of a folder of packages: lines of `SHA-256  NAME`.
+pub const SUMS_FILE: &str = "SHA256SUMS";
+/// The detached signature over the list, where its packages were signed.
+const SIGNATURE_FILE: &str = "SHA256SUMS.minisig";
+/// Longest list that is read; one of ours has half a kilobyte.
+const SUMS_BYTES_MAX: u64 = 64 * 1_024;
+
+/// What machines are brought in with.
+#[derive(Clone, Debug)]
+pub struct Install {
+    /// The pin of the API's key, as curl takes it: `sha256//…`.
+    pub api_pin: String,
+    /// Where the packages lie; none are handed out when absent.
+    pub packages: Option<PathBuf>,
+}
+
+impl Install {
+    /// The one line that brings a machine in, for a shell of root. Only what the pin names is run, and the secret is in no argument.
+    pub(crate) fn command(&self, url: &str, string: &SecretText) -> String {
+        let (pin, url) = (quoted(&self.api_pin), quoted(&format!("{}/install.sh", url.trim_end_matches('/'))));
+        format!("curl -fsSk --pinnedpubkey {pin} {url} | GPUAAS_ENROLL={} sh", string.expose())
+    }
+
+    /// A file of the folder, with its length.
+    pub(crate) async fn open(&self, name: &str) -> Result<(File, u64), ApiProblem> {
+        let folder = self.packages.as_deref().ok_or_else(|| missing("it was given no folder of them"))?;
+        let sums = self.sums().await?;
+        let is_listed = name == SUMS_FILE || name == SIGNATURE_FILE || lists(&sums, name);
+        if !is_listed {
+            return Err(absent(name));
+        }
+        let opened = async {
+            let file = File::open(folder.join(name)).await?;
+            let length = file.metadata().await?.len();
+            Ok::<_, io::Error>((file, length))
+        };
+        opened.await.map_err(|error| {
+            tracing::warn!(%error, name, "a package cannot be read");
+            absent(name)
+        })
+    }
+
+    async fn sums(&self) -> Result<String, ApiProblem> {
+        let folder = self.packages.as_deref().ok_or_else(|| missing("it was given no folder of them"))?;
+        let read = async {
+            let mut text = String::new();
+            File::open(folder.join(SUMS_FILE)).await?.take(SUMS_BYTES_MAX).read_to_string(&mut text).await?;
+            Ok::<_, io::Error>(text)
+        };
+        read.await.map_err(|error| {
+            tracing::warn!(%error, folder = %folder.display(), "the list of packages cannot be read");
+            missing("the list of its packages cannot be read")
+        })
+    }
+}
+
+/// Whether a list names the file, whole. A name is a name there: no list leads out of its folder.
+fn lists(sums: &str, name: &str) -> bool {
+    let is_plain = !name.contains('/') && !name.starts_with('.');
+    is_plain && sums.lines().filter_map(|line| line.split_once("  ")).any(|(_, listed)| listed == name)
+}
+
+fn missing(why: &str) -> ApiProblem {
+    ApiProblem::new(Code::PackagesMissing, format!("this control plane has no packages: {why}"))
+        .then("make them with cargo xtask package, and name their folder with gpuaas server --packages-dir")
+}
+
+fn absent(name: &str) -> ApiProblem {
+    ApiProblem::new(Code::NotFound, format!("there is no package {name}")).then("see /install/packages/SHA256SUMS")
+}
+
+/// As a shell takes it for one word; what needs no quotes has none, but for a pin, which everybody expects to have them.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":/._-".contains(&byte);
+    if word.starts_with("https://") && word.bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_model::Coded as _;
+
+    use super::*;
+
+    fn install(packages: Option<PathBuf>) -> Install {
+        Install { api_pin: "sha256//q83v+/8=".to_owned(), packages }
+    }
+
+    #[test]
+    fn the_one_line_pins_the_key_and_tells_its_secret_to_the_environment_alone() {
+        let string = SecretText::new("gpuaas1.eyJ1.12ab34cd".to_owned());
+        let command = install(None).command("https://cp.example:7443", &string);
+        assert_eq!(
+            command,
+            "curl -fsSk --pinnedpubkey 'sha256//q83v+/8=' https://cp.example:7443/install.sh | GPUAAS_ENROLL=gpuaas1.eyJ1.12ab34cd sh"
+        );
+        let odd = install(None).command("https://[::1]:7443/", &string);
+        assert!(odd.contains(" 'https://[::1]:7443/install.sh' |"), "{odd}");
+        assert_eq!(quoted("https://a'b"), r"'https://a'\''b'");
+    }
+
+    async fn opened(install: &Install, name: &str) -> Result<u64, Code> {
+        install.open(name).await.map(|(_, length)| length).map_err(|problem| problem.cause().code())
+    }
+
+    #[tokio::test]
+    async fn what_the_list_names_is_handed_out_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let digest = "ab".repeat(32);
+        let sums = format!("{digest}  agent.deb\n{digest}  gone.deb\n{digest}  ../secret\n{digest}  .hidden\n");
+        for (name, content) in [(SUMS_FILE, sums.as_str()), ("agent.deb", "four"), ("other.deb", ""), (".hidden", "")] {
+            std::fs::write(folder.path().join(name), content).unwrap();
+        }
+        std::fs::write(folder.path().parent().unwrap().join("secret"), "").unwrap_or_default();
+        let install = install(Some(folder.path().to_owned()));
+        assert_eq!(opened(&install, "agent.deb").await, Ok(4));
+        assert_eq!(opened(&install, SUMS_FILE).await, Ok(sums.len() as u64));
+        for name in ["other.deb", "gone.deb", "agent", "agent.deb ", "../secret", ".hidden", "", SIGNATURE_FILE] {
+            assert_eq!(opened(&install, name).await, Err(Code::NotFound), "{name:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_folder_or_its_list_it_is_said_that_there_are_no_packages() {
+        let folder = tempfile::tempdir().unwrap();
+        for packages in [None, Some(folder.path().to_owned())] {
+            assert_eq!(opened(&install(packages), "agent.deb").await, Err(Code::PackagesMissing));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What a machine fetches to be brought in, before it has any credential: the script, the authority's certificate, packages. All of it is public.
+
+use axum::{
+    body::Body,
+    extract::{Path, State},
+    http::{HeaderMap, HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use tokio_util::io::ReaderStream;
+
+use crate::{problem::ApiProblem, state::ApiState};
+
+/// The script. The same for every machine: what differs comes with the enrollment string.
+const SCRIPT: &str = include_str!("install/install.sh");
+/// Bytes of a package that are read at once.
+const PIECE_BYTES: usize = 64 * 1_024;
+
+/// The script that brings a machine in, removes it again, and explains itself.
+#[utoipa::path(
+    get, path = "/install.sh", tag = "nodes",
+    extensions(
+        ("x-permission" = json!("none: nothing in it is secret")), ("x-cli" = json!("none: for machines")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!([]))
+    ),
+    responses((status = 200, body = String, content_type = "text/plain"))
+)]
+pub(crate) async fn install_script() -> Response {
+    text("text/plain; charset=utf-8", SCRIPT.to_owned())
+}
+
+/// The authority's certificate, PEM. Whoever takes it holds it against the digest in the enrollment string before anything else.
+#[utoipa::path(
+    get, path = "/install/authority.pem", tag = "nodes",
+    extensions(
+        ("x-permission" = json!("none: nothing in it is secret")), ("x-cli" = json!("none: for machines")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!([]))
+    ),
+    responses((status = 200, body = String, content_type = "application/pem-certificate-chain"))
+)]
+pub(crate) async fn install_authority(State(state): State<ApiState>) -> Response {
+    text("application/pem-certificate-chain", state.engine.keys().authority().certificate_pem().to_owned())
+}
+
+/// A package, or `SHA256SUMS`, which lists them all.
+#[utoipa::path(
+    get, path = "/install/packages/{file}", tag = "nodes", params(("file" = String, Path, description = "its name in `SHA256SUMS`")),
+    extensions(
+        ("x-permission" = json!("none: nothing in it is secret")), ("x-cli" = json!("none: for machines")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["packages_missing", "not_found"]))
+    ),
+    responses((status = 200, body = [u8], content_type = "application/octet-stream"))
+)]
+pub(crate) async fn install_package(
+    State(state): State<ApiState>,
+    Path(name): Path<String>,
+) -> Result<Response, ApiProblem> {
+    let (file, length) = state.install.open(&name).await?;
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    Ok((headers, Body::from_stream(ReaderStream::with_capacity(file, PIECE_BYTES))).into_response())
+}
+
+fn text(media_type: &'static str, content: String) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(media_type))], content).into_response()
+}

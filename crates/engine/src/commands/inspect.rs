@@ -1,0 +1,167 @@
+//! Asks nodes what they are and whether they are fit, and keeps the answer with them: once when they are new, and whenever somebody wants to know.
+
+use std::{sync::Arc, time::Duration};
+
+use gpuaas_model::{AuditAction, Code, CorrelationId, EventKind, MemberState, NodeId, NodeState, Permission};
+use gpuaas_store::{NodeRecord, Reader, StoreError, TaskRecord, Tx};
+use gpuaas_wire::task::{Inspect, Inspection, Measure, Preflight, Severity, TaskSpec};
+use serde_json::json;
+
+use super::{audit, node_task};
+use crate::{
+    caller::Caller,
+    dispatch::{Purpose, StepStartError, TaskEnd},
+    engine::Engine,
+    error::CommandError,
+    record::platform_event,
+};
+
+/// An inspection that takes longer has failed: a GPU's driver that nothing keeps awake takes seconds.
+pub(super) const INSPECT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Asks a node now, and returns it with its answer. How quickly writes reach its disk is measured.
+pub async fn inspect(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<NodeRecord, CommandError> {
+    caller.must(Permission::NodesWrite)?;
+    let mut tx = engine.store().begin().await?;
+    let node = tx.node(id).await?;
+    node_task::must_answer(&node)?;
+    let purpose = node_task::purpose(caller.correlation);
+    let task = engine.record_inspection(&mut tx, &node, purpose, Some(Measure::AnyDisk)).await?;
+    let target = format!("node/{}", node.name);
+    audit(&mut tx, caller, AuditAction::NodeInspect, target, None, json!({ "task": task.id })).await?;
+    tx.commit().await?;
+    let within = engine.clone();
+    node_task::beside(engine, "inspection", async move { within.end_inspection(&node, task).await }).await
+}
+
+/// Asks a node that has said nothing of itself yet, in the background. One that does not answer is asked again when it connects the next time.
+pub fn of_new(engine: &Arc<Engine>, id: NodeId) {
+    let within = engine.clone();
+    let work = async move {
+        if let Err(error) = within.inspect_if_new(id).await {
+            tracing::warn!(node = %id, %error, "a new node could not be inspected yet");
+        }
+    };
+    engine.ports().runtime.spawn("inspection of a new node", Box::pin(work));
+}
+
+impl Engine {
+    async fn inspect_if_new(&self, id: NodeId) -> Result<(), CommandError> {
+        if !is_new(&self.store().read().await?.node(id).await?) {
+            return Ok(());
+        }
+        let mut tx = self.store().begin().await?;
+        let node = tx.node(id).await?;
+        if !is_new(&node) {
+            return Ok(());
+        }
+        let correlation = CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy);
+        let purpose = node_task::purpose(correlation);
+        let task = self.record_inspection(&mut tx, &node, purpose, Some(Measure::OwnDisk)).await?;
+        tx.commit().await?;
+        self.end_inspection(&node, task).await.map(|_| ())
+    }
+
+    /// Asks a node now, without measuring anything.
+    pub(super) async fn inspect_quickly(
+        &self,
+        id: NodeId,
+        correlation: CorrelationId,
+    ) -> Result<NodeRecord, CommandError> {
+        let mut tx = self.store().begin().await?;
+        let node = tx.node(id).await?;
+        let task = self.record_inspection(&mut tx, &node, node_task::purpose(correlation), None).await?;
+        tx.commit().await?;
+        self.end_inspection(&node, task).await
+    }
+
+    /// Records the task of an inspection. It is sent after the caller's commit.
+    pub(super) async fn record_inspection(
+        &self,
+        tx: &mut Tx,
+        node: &NodeRecord,
+        purpose: Purpose,
+        measure: Option<Measure>,
+    ) -> Result<TaskRecord, StepStartError> {
+        let inspect = Inspect { measure, preflight: self.wanted_of(tx, node).await? };
+        let expires_at = self.ports().clock.now().plus(INSPECT_TIMEOUT);
+        let what = (Inspect::TYPE, Inspect::OLDEST);
+        self.record_task(tx, node, purpose, what, json!(inspect), expires_at).await
+    }
+
+    /// What a node is looked at for: less, where a member lives.
+    async fn wanted_of(&self, reader: &mut Reader, node: &NodeRecord) -> Result<Option<Preflight>, StoreError> {
+        let members = reader.members_on(node.id).await?;
+        let occupied = members.iter().any(|member| member.touched && member.state != MemberState::Removed);
+        Ok(self.catalog().preflight(occupied))
+    }
+
+    /// Follows an inspection and keeps what it told.
+    async fn end_inspection(&self, node: &NodeRecord, task: TaskRecord) -> Result<NodeRecord, CommandError> {
+        let end = node_task::end(self, &task).await;
+        let mut tx = self.store().begin().await?;
+        self.record_task_end(&mut tx, task.clone(), &end).await?;
+        let kept = match node_task::result(node, end.clone()) {
+            Ok(_) => Ok(self.keep_inspection(&mut tx, &task, &end).await?),
+            Err(error) => Err(error),
+        };
+        tx.commit().await?;
+        kept?.map_err(|why| CommandError::new(Code::AnswerInvalid, why).then("see which version the node's agent has"))
+    }
+
+    /// Writes what an inspection told into the node's row, with its event; or says why it told nothing. What was measured before and was not this
+    /// time stays.
+    pub(super) async fn keep_inspection(
+        &self,
+        tx: &mut Tx,
+        task: &TaskRecord,
+        end: &TaskEnd,
+    ) -> Result<Result<NodeRecord, String>, StoreError> {
+        let mut node = tx.node(task.node).await?;
+        let mut found = match inspection(end) {
+            Ok(_) if node.epoch != task.epoch => return Ok(Err("the node was reset in the middle".to_owned())),
+            Ok(found) => found,
+            Err(why) => return Ok(Err(why)),
+        };
+        let measured = node.machine.take().and_then(|machine| machine.data_disk).and_then(|disk| disk.writes);
+        if let Some(disk) = found.machine.as_mut().and_then(|machine| machine.data_disk.as_mut()) {
+            disk.writes = disk.writes.or(measured);
+        }
+        node.facts = Some(found.facts);
+        node.machine = found.machine;
+        node.preflight = found.preflight.or(node.preflight);
+        node.inspected_at = Some(self.ports().clock.now());
+        let node = tx.update_node(&node).await?;
+        let count = |severity: Severity| {
+            let findings = node.preflight.iter().flat_map(|preflight| &preflight.findings);
+            findings.filter(|finding| finding.severity == severity).count()
+        };
+        let data = json!({
+            "name": node.name, "passed": node.preflight.as_ref().map_or(0, |preflight| preflight.passed),
+            "warnings": count(Severity::Warning), "blocking": count(Severity::Blocking),
+        });
+        let correlation = Some(task.correlation);
+        platform_event(tx, EventKind::NodeInspected, "node", node.id.to_string(), correlation, data).await?;
+        Ok(Ok(node))
+    }
+}
+
+fn inspection(end: &TaskEnd) -> Result<Inspection, String> {
+    use gpuaas_wire::task::TaskOutcome as O;
+    match end {
+        TaskEnd::Outcome(O::Succeeded { result }) => {
+            serde_json::from_value(result.clone()).map_err(|error| error.to_string())
+        }
+        TaskEnd::Outcome(O::Failed { failure }) => Err(failure.message.clone()),
+        TaskEnd::Interrupted => Err("the node's agent died during the inspection".to_owned()),
+    }
+}
+
+/// Whether a node is to be asked by itself: it has not told yet, or not all that its agent can tell by now.
+fn is_new(node: &NodeRecord) -> bool {
+    let knows = |schema: u32| {
+        node.support.iter().any(|known| known.task == Inspect::TYPE.as_str() && known.schemas.contains(&schema))
+    };
+    let tells_more = node.machine.is_none() && knows(Inspect::SCHEMA);
+    node.state == NodeState::Active && knows(Inspect::OLDEST) && (node.inspected_at.is_none() || tells_more)
+}

@@ -1,0 +1,81 @@
+//! One task to a node that somebody waits for: sent beside the request, and what its end means for whoever asked.
+
+use std::sync::Arc;
+
+use gpuaas_model::{Code, Connectivity, CorrelationId, NodeState};
+use gpuaas_store::{NodeRecord, TaskRecord};
+use gpuaas_wire::task::TaskOutcome;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    dispatch::{Purpose, TaskEnd},
+    effects::ProgressSink,
+    engine::Engine,
+    error::CommandError,
+};
+
+/// For nobody's workload.
+pub(super) fn purpose(correlation: CorrelationId) -> Purpose {
+    Purpose { project: None, workload: None, operation: None, step: None, attempt: 1, correlation }
+}
+
+/// Runs the work beside the request, and returns how it ended: whoever hangs up leaves no task without an end.
+pub(super) async fn beside<T: Send + 'static>(
+    engine: &Engine,
+    name: &'static str,
+    work: impl Future<Output = Result<T, CommandError>> + Send + 'static,
+) -> Result<T, CommandError> {
+    let (tell, told) = oneshot::channel();
+    engine.ports().runtime.spawn(name, Box::pin(async move { drop(tell.send(work.await)) }));
+    told.await.map_err(|_| CommandError::new(Code::Internal, format!("the {name} panicked")))?
+}
+
+/// Follows a recorded task to its end, whatever it says meanwhile.
+pub(super) async fn end(engine: &Engine, task: &TaskRecord) -> TaskEnd {
+    engine.follow_task(task, &(Arc::new(|_| {}) as ProgressSink), &CancellationToken::new()).await
+}
+
+/// Refuses a node that cannot be asked now: nobody waits a minute for one that is away.
+pub(super) fn must_answer(node: &NodeRecord) -> Result<(), CommandError> {
+    let is_in_use = matches!(node.state, NodeState::Active | NodeState::InMaintenance);
+    if node.connectivity == Connectivity::Connected && is_in_use {
+        return Ok(());
+    }
+    let detail = match is_in_use {
+        true => format!("{} has been {} since {}", node.name, node.connectivity, node.connectivity_since),
+        false => format!("{} is {}", node.name, node.state),
+    };
+    Err(CommandError::new(Code::NodeUnreachable, detail)
+        .then(format!("see whether its machine and its agent run: gpuaas node show {}", node.name)))
+}
+
+/// The result of a task; or what its end means for whoever asked for it. A node's own word of why stays evidence: of its codes only those
+/// count that tell something else.
+pub(super) fn result(node: &NodeRecord, end: TaskEnd) -> Result<serde_json::Value, CommandError> {
+    let name = &node.name;
+    match end {
+        TaskEnd::Outcome(TaskOutcome::Succeeded { result }) => Ok(result),
+        TaskEnd::Interrupted => {
+            Err(CommandError::new(Code::HostFailed, format!("the agent of {name} died in the middle"))
+                .then("try again"))
+        }
+        TaskEnd::Outcome(TaskOutcome::Failed { failure }) => Err(match failure.code {
+            Code::TaskTimedOut => CommandError::new(Code::NodeUnreachable, format!("{name} did not answer"))
+                .then(format!("see its connectivity: gpuaas node show {name}")),
+            code @ (Code::EnvelopeExpired | Code::DiskFull) => {
+                CommandError::new(code, format!("{name} refused it: {}", failure.message))
+                    .then(format!("see its clock and its disk: gpuaas node show {name}"))
+            }
+            Code::AnswerInvalid => {
+                CommandError::new(Code::AnswerInvalid, failure.message).then("see which version the node's agent has")
+            }
+            Code::TaskUnknown => {
+                CommandError::new(Code::AgentTooOld, format!("the agent of {name} does not know that task"))
+                    .then("upgrade the agent of that node")
+            }
+            _ => CommandError::new(Code::HostFailed, format!("{name}: {}", failure.message))
+                .then("see what the node says, and try again"),
+        }),
+    }
+}

@@ -1,0 +1,176 @@
+//! What nodes say of their machines, and what is mended there.
+
+use gpuaas_engine::commands::{fix, inspect, node};
+use gpuaas_model::{
+    AuditAction, Code, Coded, Connectivity, EventKind, FixKind, NodeId, NodeState, StreamName, TaskType,
+};
+use gpuaas_store::NodeRecord;
+use gpuaas_wire::task::{Severity, TaskSupport, WriteLatency};
+use serde_json::{Value, json};
+
+use crate::{
+    nodes::{done, failed, held},
+    world::{World, admin, eventually},
+};
+
+/// A world with an active node whose agent knows inspections in these versions, and fixes.
+async fn of_agent(schemas: &[u32]) -> (World, NodeId) {
+    let world = World::new().await;
+    let id = world.node("gpu-1").await;
+    let knows =
+        |task: TaskType, schemas: &[u32]| TaskSupport { task: task.as_str().to_owned(), schemas: schemas.to_vec() };
+    change(&world, id, |node| {
+        (node.state, node.connectivity) = (NodeState::Active, Connectivity::Connected);
+        node.support = vec![knows(TaskType::Inspect, schemas), knows(TaskType::Fix, &[1])];
+    })
+    .await;
+    (world, id)
+}
+
+async fn change(world: &World, id: NodeId, change: impl FnOnce(&mut NodeRecord)) {
+    let mut tx = world.store().begin().await.unwrap();
+    let mut node = tx.node(id).await.unwrap();
+    change(&mut node);
+    tx.update_node(&node).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+async fn read(world: &World, id: NodeId) -> NodeRecord {
+    world.store().read().await.unwrap().node(id).await.unwrap()
+}
+
+async fn told(world: &World, kind: EventKind) -> Vec<Value> {
+    let events = world.store().read().await.unwrap().events(StreamName::Platform, 0, 1_000).await.unwrap();
+    events.into_iter().filter(|event| event.kind == kind).map(|event| event.data).collect()
+}
+
+/// What an agent of the newest version says.
+fn inspection(writes: Option<WriteLatency>) -> Value {
+    let mut said = older();
+    said["machine"] =
+        json!({ "cpu_sockets": 2, "cpu_cores": 64, "data_disk": { "folder": "/var/lib", "writes": writes } });
+    said["preflight"] = json!({ "passed": 30, "findings": [
+        { "check": "inotify_low", "severity": "warning", "detail": "it is low", "fix": "raise it" },
+    ] });
+    said
+}
+
+/// What an agent of the first version says.
+fn older() -> Value {
+    json!({
+        "hostname": "gpu-1", "machine_id": "ab", "boot_id": "cd", "os": "Debian", "kernel": "6.1", "arch": "x86_64", "cpus": 8,
+        "memory_bytes": 1, "addresses": ["10.0.0.7"], "disks": [], "sandbox": false,
+    })
+}
+
+const MEASURED: WriteLatency = WriteLatency { writes: 64, p50_us: 1, p99_us: 2, max_us: 3 };
+
+#[tokio::test]
+async fn a_node_that_has_told_all_it_can_is_not_asked_again_by_itself() {
+    let (world, id) = of_agent(&[1, 2]).await;
+    world.nodes.will_end([done(inspection(Some(MEASURED)))]);
+    inspect::of_new(&world.engine, id);
+    eventually("it is not inspected", async || read(&world, id).await.inspected_at.is_some()).await;
+    let node = read(&world, id).await;
+    assert_eq!(node.machine.as_ref().map(|machine| machine.cpu_cores), Some(64));
+    let severities: Vec<Severity> = node.preflight.unwrap().findings.iter().map(|finding| finding.severity).collect();
+    assert_eq!(severities, [Severity::Warning]);
+    let said = told(&world, EventKind::NodeInspected).await;
+    assert_eq!((said.len(), said[0]["passed"].as_u64(), said[0]["warnings"].as_u64()), (1, Some(30), Some(1)));
+    for _ in 0..3 {
+        inspect::of_new(&world.engine, id);
+    }
+    // Behind what was spawned before: asked for by a person, it is asked, and what was measured before stays.
+    world.nodes.will_end([done(inspection(None))]);
+    let node = inspect::inspect(&world.engine, &admin(), id).await.unwrap();
+    assert_eq!(node.machine.and_then(|machine| machine.data_disk).and_then(|disk| disk.writes), Some(MEASURED));
+    assert_eq!((world.nodes.sent(), world.recorded(AuditAction::NodeInspect).await), (2, 1));
+}
+
+#[tokio::test]
+async fn an_older_agent_is_asked_what_it_knows_and_more_once_it_is_newer() {
+    let (world, id) = of_agent(&[1]).await;
+    world.nodes.will_end([done(older())]);
+    inspect::of_new(&world.engine, id);
+    eventually("it is not inspected", async || read(&world, id).await.inspected_at.is_some()).await;
+    let tasks = world.store().read().await.unwrap().tasks(&Default::default()).await.unwrap();
+    assert_eq!((tasks[0].schema, &tasks[0].params), (1, &json!({})));
+    assert!(read(&world, id).await.machine.is_none());
+    change(&world, id, |node| node.support[0].schemas = vec![1, 2]).await;
+    world.nodes.will_end([done(inspection(None))]);
+    inspect::of_new(&world.engine, id);
+    eventually("it is not asked again", async || read(&world, id).await.machine.is_some()).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_is_not_kept_and_a_node_that_is_away_is_not_waited_for() {
+    let (world, id) = of_agent(&[1, 2]).await;
+    world.nodes.will_end([done(json!({ "nonsense": true })), failed(Code::Forbidden, "a lie")]);
+    let invalid = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
+    assert_eq!(invalid.code(), Code::AnswerInvalid);
+    // A node's own code is not the control plane's answer.
+    let refused = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
+    assert_eq!(refused.code(), Code::HostFailed);
+    assert!(read(&world, id).await.inspected_at.is_none());
+    change(&world, id, |node| node.connectivity = Connectivity::Stale).await;
+    let away = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
+    assert_eq!((away.code(), world.nodes.sent()), (Code::NodeUnreachable, 2));
+}
+
+#[tokio::test]
+async fn what_a_node_told_before_its_reset_is_not_kept_after_it() {
+    let (world, id) = of_agent(&[1, 2]).await;
+    let (end, act) = held("looking");
+    world.nodes.will([act]);
+    inspect::of_new(&world.engine, id);
+    eventually("it is not asked", async || world.nodes.sent() == 1).await;
+    node::reset(&world.engine, &admin(), id, &Default::default(), true).await.unwrap();
+    end.send(done(inspection(None))).unwrap();
+    eventually("the task does not end", async || {
+        world.store().read().await.unwrap().all_open_tasks().await.unwrap().is_empty()
+    })
+    .await;
+    let node = read(&world, id).await;
+    assert_eq!((node.state, node.facts, node.inspected_at), (NodeState::Registered, None, None));
+    assert_eq!(told(&world, EventKind::NodeInspected).await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_fix_is_told_and_the_node_looked_at_again() {
+    let (world, id) = of_agent(&[1, 2]).await;
+    let applied = json!([{ "name": "fs.inotify.max_user_instances", "before": "128", "now": "8192" }]);
+    let fixed = json!({ "path": "/etc/sysctl.d/60-gpuaas-inotify.conf", "changed": true, "applied": applied });
+    world.nodes.will_end([done(fixed), done(inspection(None))]);
+    let done = fix::fix(&world.engine, &admin(), id, "inotify_low").await.unwrap();
+    assert!(done.kind == FixKind::Inotify && done.fixed.changed && done.node.inspected_at.is_some());
+    let said = told(&world, EventKind::NodeFixed).await;
+    assert_eq!((said.len(), said[0]["fix"].as_str()), (1, Some("inotify")));
+    assert_eq!(world.recorded(AuditAction::NodeFix).await, 1);
+}
+
+#[tokio::test]
+async fn a_fix_that_fails_or_is_none_is_told_as_that_and_leaves_no_event() {
+    let (world, id) = of_agent(&[1, 2]).await;
+    world.nodes.will_end([failed(Code::HostFailed, "/etc is read-only")]);
+    let refused = fix::fix(&world.engine, &admin(), id, "inotify").await.unwrap_err();
+    assert!(refused.code() == Code::HostFailed && refused.to_string().contains("read-only"), "{refused}");
+    let unknown = fix::fix(&world.engine, &admin(), id, "no_such").await.unwrap_err();
+    assert_eq!((unknown.code(), world.nodes.sent()), (Code::FixUnknown, 1), "no task for it");
+    change(&world, id, |node| node.support.truncate(1)).await;
+    let too_old = fix::fix(&world.engine, &admin(), id, "inotify").await.unwrap_err();
+    assert_eq!((too_old.code(), world.nodes.sent()), (Code::AgentTooOld, 1));
+    assert_eq!(told(&world, EventKind::NodeFixed).await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_node_goes_back_only_by_a_word_that_is_said_and_never_from_under_a_project() {
+    let (world, id) = of_agent(&[1, 2]).await;
+    let reset = async |vouched: bool| node::reset(&world.engine, &admin(), id, &Default::default(), vouched).await;
+    let refused = reset(false).await.unwrap_err();
+    assert_eq!(refused.code(), Code::StateConflict);
+    assert!(refused.next().unwrap().contains("--vouch"), "{refused:?}");
+    let epoch = read(&world, id).await.epoch;
+    let (node, _) = reset(true).await.unwrap();
+    assert_eq!((node.state, node.epoch), (NodeState::Registered, epoch + 1));
+    assert_eq!(reset(true).await.unwrap_err().code(), Code::StateConflict, "there is nothing to go back from");
+}

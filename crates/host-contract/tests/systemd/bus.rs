@@ -1,0 +1,142 @@
+//! What systemd's bus can do to an agent, and must not.
+
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt, future::LocalBoxFuture};
+use gpuaas_host::UnitStatus;
+use gpuaas_host_contract::{Backend, Bench, Case};
+use zbus::fdo::DBusProxy;
+
+/// Every case, by name.
+pub(crate) fn cases() -> Vec<(&'static str, Case)> {
+    vec![
+        ("asking_for_a_unit_loads_none", asking_for_a_unit_loads_none as Case),
+        ("a_signal_of_somebody_else_is_not_believed", a_signal_of_somebody_else_is_not_believed as Case),
+        ("a_systemd_that_is_executed_anew_is_followed_on", a_systemd_that_is_executed_anew_is_followed_on as Case),
+        ("a_bus_that_broke_is_connected_to_anew", a_bus_that_broke_is_connected_to_anew as Case),
+        ("a_masked_unit_is_refused_in_systemds_words", a_masked_unit_is_refused_in_systemds_words as Case),
+        ("many_restarts_do_not_hold_up_other_questions", many_restarts_do_not_hold_up_other_questions as Case),
+    ]
+}
+
+fn asking_for_a_unit_loads_none(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
+    async move {
+        let bench = Bench::of(backend);
+        bench.service("rests", "", "exec sleep 1000").await;
+        let loaded = async || bench.run("systemctl list-units --all --no-legend 'rests*'").await.output;
+        let mut events = bench.host.unit_events("rests.service").await.unwrap();
+        assert_eq!(events.next().await.unwrap().active, "inactive");
+        assert_eq!(bench.status("rests.service").await.active, "inactive");
+        assert_eq!(loaded().await, "", "looking has not loaded it");
+        bench.host.start("rests.service").await.unwrap();
+        bench.until_running("rests.service").await;
+        assert!(loaded().await.contains("rests.service"));
+        bench.host.stop("rests.service").await.unwrap();
+        let ended = events.skip_while(|status| std::future::ready(status.active != "inactive"));
+        Box::pin(ended).next().await.unwrap();
+        // It is forgotten when systemd has nothing else to do; whoever asked again after every signal would have it loaded for ever.
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+        while !loaded().await.is_empty() {
+            assert!(tokio::time::Instant::now() < deadline, "it is held loaded");
+        }
+        assert_eq!(bench.status("rests.service").await.active, "inactive");
+    }
+    .boxed_local()
+}
+
+fn a_signal_of_somebody_else_is_not_believed(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
+    async move {
+        let bench = Bench::of(backend);
+        bench.service("told", "", "exec sleep 1000").await;
+        bench.host.start("told.service").await.unwrap();
+        bench.until_running("told.service").await;
+        let mut events = bench.host.unit_events("told.service").await.unwrap();
+        assert_eq!(events.next().await.unwrap().active, "active");
+        let liar = zbus::Connection::system().await.unwrap();
+        let names = DBusProxy::new(&liar).await.unwrap().list_names().await.unwrap();
+        let lie = std::collections::HashMap::from([("ActiveState", zbus::Variant::from("failed"))]);
+        let body = ("org.freedesktop.systemd1.Unit", lie, Vec::<&str>::new());
+        for name in names.iter().filter(|name| name.starts_with(':')) {
+            let (path, interface) =
+                ("/org/freedesktop/systemd1/unit/told_2eservice", "org.freedesktop.DBus.Properties");
+            liar.emit_signal(Some(name.as_str()), path, interface, "PropertiesChanged", &body).await.unwrap();
+        }
+        // Sent before the order, and so told before its effects, if at all.
+        bench.host.stop("told.service").await.unwrap();
+        let seen: Vec<UnitStatus> =
+            events.take_while(|status| std::future::ready(status.active != "inactive")).collect().await;
+        assert!(seen.iter().all(|status| status.active != "failed"), "{seen:#?}");
+    }
+    .boxed_local()
+}
+
+fn a_systemd_that_is_executed_anew_is_followed_on(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
+    async move {
+        let bench = Bench::of(backend);
+        bench.service("stays", "", "exec sleep 1000").await;
+        bench.host.start("stays.service").await.unwrap();
+        let before = bench.until_running("stays.service").await;
+        let mut events = bench.host.unit_events("stays.service").await.unwrap();
+        assert_eq!(events.next().await.unwrap(), before);
+        assert_eq!(bench.run("systemctl daemon-reexec").await.status, Some(0));
+        assert_eq!(bench.status("stays.service").await, before, "it has not noticed");
+        bench.host.stop("stays.service").await.unwrap();
+        let ended = events.skip_while(|status| std::future::ready(status.active != "inactive"));
+        assert!(Box::pin(ended).next().await.is_some());
+    }
+    .boxed_local()
+}
+
+fn a_bus_that_broke_is_connected_to_anew(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
+    async move {
+        let bench = Bench::of(backend);
+        bench.service("stays", "", "exec sleep 1000").await;
+        bench.host.start("stays.service").await.unwrap();
+        let before = bench.until_running("stays.service").await;
+        let events = bench.host.unit_events("stays.service").await.unwrap();
+        bench.run("systemctl kill --signal=KILL dbus.service").await;
+        assert_eq!(events.map(|status| status.active).collect::<Vec<_>>().await, ["active"], "it ends with the bus");
+        // A bus that was killed is back when systemd has started it.
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+        let after = loop {
+            match bench.host.unit("stays.service").await {
+                Ok(status) => break status,
+                Err(error) => assert!(tokio::time::Instant::now() < deadline, "{error}"),
+            }
+        };
+        assert_eq!(after, Some(before));
+        bench.host.stop("stays.service").await.unwrap();
+    }
+    .boxed_local()
+}
+
+fn a_masked_unit_is_refused_in_systemds_words(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
+    async move {
+        let bench = Bench::of(backend);
+        bench.run("ln -s /dev/null /etc/systemd/system/masked.service && systemctl daemon-reload").await;
+        let refused = [bench.host.start("masked.service").await, bench.host.enable("masked.service").await];
+        bench.run("rm /etc/systemd/system/masked.service && systemctl daemon-reload").await;
+        for refused in refused {
+            assert!(refused.as_ref().is_err_and(|error| error.to_string().contains("masked")), "{refused:?}");
+        }
+    }
+    .boxed_local()
+}
+
+fn many_restarts_do_not_hold_up_other_questions(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
+    async move {
+        let bench = Bench::of(backend);
+        bench.unit("flaps", "StartLimitIntervalSec=0", "Restart=always\nRestartSec=0", "exit 1").await;
+        // Listened to by nobody.
+        let _events = bench.host.unit_events("flaps.service").await.unwrap();
+        bench.host.start("flaps.service").await.unwrap();
+        bench.until("flaps.service", |status| status.n_restarts > 200).await;
+        for _ in 0..50 {
+            assert!(bench.host.unit("flaps.service").await.unwrap().is_some());
+        }
+        bench.host.stop("flaps.service").await.unwrap();
+        let newest = bench.status("flaps.service").await;
+        assert_eq!(newest.active, "inactive");
+    }
+    .boxed_local()
+}

@@ -1,0 +1,89 @@
+//! Which unit a process belongs to, by its control group: version 1, version 2, or both side by side.
+
+/// Hierarchies in which systemd keeps its units, the one that counts where both are there first.
+const HIERARCHIES: &[&str] = &["0::", "name=systemd:"];
+/// What a control group that is a unit ends with.
+const UNITS: &[&str] = &[".service", ".scope", ".socket", ".mount", ".swap"];
+
+/// Where the init's own control group lies: all of its units lie beside it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InitGroups(String);
+
+impl InitGroups {
+    /// From `/proc/1/cgroup`.
+    pub(crate) fn of_init(file: &str) -> Self {
+        Self(file.to_owned())
+    }
+
+    /// The control group and the unit of a process, from its `/proc/PID/cgroup`.
+    pub(crate) fn place(&self, file: &str) -> (String, Option<String>) {
+        let paths = || HIERARCHIES.iter().filter_map(move |hierarchy| self.inside(hierarchy, file));
+        let of_unit = paths().find_map(|path| Some((path, unit(path)?)));
+        if let Some((path, unit)) = of_unit {
+            return (path.to_owned(), Some(unit));
+        }
+        // Where version 2 is there without being used, all processes are in its root.
+        let path = paths().find(|path| *path != "/").or_else(|| paths().next()).unwrap_or_default();
+        (path.to_owned(), None)
+    }
+
+    /// A process' path in a hierarchy, seen from where the init's units begin.
+    fn inside<'a>(&self, hierarchy: &str, file: &'a str) -> Option<&'a str> {
+        let path = path_in(hierarchy, file)?;
+        let init = path_in(hierarchy, &self.0).unwrap_or_default();
+        let top = init.strip_suffix("/init.scope").unwrap_or(init).trim_end_matches('/');
+        Some(path.strip_prefix(top).filter(|rest| rest.starts_with('/')).unwrap_or(path))
+    }
+}
+
+/// The path in a line such as `0::/system.slice/ssh.service` or `1:name=systemd:/init.scope`.
+fn path_in<'a>(hierarchy: &str, file: &'a str) -> Option<&'a str> {
+    file.lines().find_map(|line| {
+        let rest = line.strip_prefix(hierarchy);
+        rest.or_else(|| line.split_once(':')?.1.strip_prefix(hierarchy))
+    })
+}
+
+/// The outermost unit on a path. An underscore before a name keeps it apart from the kernel's own files.
+fn unit(path: &str) -> Option<String> {
+    let named = path.split('/').find(|name| UNITS.iter().any(|end| name.ends_with(end)))?;
+    Some(named.strip_prefix('_').unwrap_or(named).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit_of(init: &str, file: &str) -> Option<String> {
+        InitGroups::of_init(init).place(file).1
+    }
+
+    #[test]
+    fn a_unit_is_told_in_either_version_and_where_both_are_there() {
+        let found = Some("rke2-server.service".to_owned());
+        let path = "/system.slice/rke2-server.service/kubepods/pod1";
+        assert_eq!(unit_of("0::/init.scope\n", &format!("0::{path}\n")), found);
+        assert_eq!(unit_of("1:name=systemd:/init.scope\n", &format!("5:memory:/x\n1:name=systemd:{path}\n")), found);
+        let both = format!("1:name=systemd:{path}\n0::/\n");
+        assert_eq!(unit_of("1:name=systemd:/init.scope\n0::/\n", &both), found);
+    }
+
+    #[test]
+    fn what_an_init_in_a_container_is_itself_part_of_is_none_of_its_units() {
+        let top = "/system.slice/machines.service/payload";
+        let init = format!("1:name=systemd:{top}/init.scope\n");
+        let own = format!("1:name=systemd:{top}/system.slice/ssh.service\n");
+        assert_eq!(unit_of(&init, &own), Some("ssh.service".to_owned()));
+        assert_eq!(InitGroups::of_init(&init).place(&own).0, "/system.slice/ssh.service");
+    }
+
+    #[test]
+    fn a_group_that_is_no_unit_has_none_and_an_escaped_name_is_its_own() {
+        assert_eq!(unit_of("0::/init.scope", "0::/kubepods/besteffort/pod1/c1"), None);
+        assert_eq!(unit_of("0::/init.scope", "0::/system.slice/_cpu.service"), Some("cpu.service".to_owned()));
+        assert_eq!(unit_of("", ""), None);
+        let both =
+            InitGroups::of_init("1:name=systemd:/init.scope\n0::/\n").place("1:name=systemd:/kubepods/pod1\n0::/\n");
+        assert_eq!(both, ("/kubepods/pod1".to_owned(), None));
+    }
+}

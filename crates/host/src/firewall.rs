@@ -1,0 +1,184 @@
+//! Rules of the packet filter, as its own programs list them: `nft`, and `iptables-save` of either flavour.
+//!
+//! Guarantees: whatever a kernel filters by is listed by one of the programs or the answer says that none is there; a listing may have any
+//! length, only what was asked for is kept.
+//!
+//! Absent: changing anything, and programs attached to a link, which are no rules.
+
+use std::{process::Stdio, time::Duration};
+
+use camino::{Utf8Path, Utf8PathBuf};
+use futures::StreamExt;
+use tokio::process::Command;
+use tokio_util::codec::{FramedRead, LinesCodec};
+
+use crate::{error::HostError, host::FIREWALL_RULES_MAX, program::spawn};
+
+/// Longest rule that is read.
+const RULE_BYTES_MAX: usize = 64 * 1_024;
+/// Longest time for one listing; a node of a large cluster has tens of thousands of rules.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Where the programs lie.
+const FOLDERS: &[&str] = &["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
+
+/// Chains and rules that hold one of the words, each with its table; `None` when no program is there that lists them.
+pub(crate) async fn rules(words: &[String]) -> Result<Option<Vec<String>>, HostError> {
+    let listings = listings(&find, &uses_legacy);
+    if listings.is_empty() {
+        return Ok(None);
+    }
+    let mut found = Vec::new();
+    for listing in listings {
+        list(&listing, words, &mut found).await?;
+    }
+    Ok(Some(found))
+}
+
+/// A program with its arguments.
+type Listing = (Utf8PathBuf, &'static [&'static str]);
+
+/// What lists all rules. `nft` shows what iptables keeps in nftables too; what is kept in the kernel's older tables only the older programs
+/// show, and these are not run in vain: that would have the kernel make the tables.
+fn listings(find: &dyn Fn(&str) -> Option<Utf8PathBuf>, uses_legacy: &dyn Fn(&str) -> bool) -> Vec<Listing> {
+    let mut listings: Vec<Listing> = Vec::new();
+    let nft = find("nft");
+    let has_nft = nft.is_some();
+    listings.extend(nft.map(|program| (program, &["list", "ruleset"][..])));
+    for (names, current, legacy) in [
+        ("ip_tables_names", "iptables-save", "iptables-legacy-save"),
+        ("ip6_tables_names", "ip6tables-save", "ip6tables-legacy-save"),
+    ] {
+        let current = find(current);
+        if uses_legacy(names) {
+            listings.extend(find(legacy).or_else(|| current.clone()).map(|program| (program, &[][..])));
+        }
+        if !has_nft {
+            listings.extend(current.map(|program| (program, &[][..])));
+        }
+    }
+    listings.dedup();
+    listings
+}
+
+fn find(program: &str) -> Option<Utf8PathBuf> {
+    FOLDERS.iter().map(|folder| Utf8Path::new(folder).join(program)).find(|path| path.exists())
+}
+
+/// Whether the kernel has tables of the older kind.
+fn uses_legacy(names: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/net/{names}")).is_ok_and(|names| !names.trim().is_empty())
+}
+
+async fn list((program, arguments): &Listing, words: &[String], found: &mut Vec<String>) -> Result<(), HostError> {
+    let fail = |message: String| HostError::Program { program: program.clone(), message };
+    let mut command = Command::new(program.as_std_path());
+    // Not the agent's own environment, which may hold its enrollment.
+    command.args(*arguments).env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.kill_on_drop(true);
+    let mut child = spawn(&mut command).map_err(|error| fail(error.to_string()))?;
+    let Some(stdout) = child.stdout.take() else { return Err(fail("it has no output".to_owned())) };
+    let mut lines = FramedRead::new(stdout, LinesCodec::new_with_max_length(RULE_BYTES_MAX));
+    let reading = async {
+        let mut reader = Reader::default();
+        while let Some(line) = lines.next().await {
+            let rule = reader.read(&line.map_err(|error| fail(error.to_string()))?);
+            if let Some(rule) = rule.filter(|rule| words.iter().any(|word| rule.contains(word.as_str()))) {
+                found.push(rule);
+            }
+            if found.len() >= FIREWALL_RULES_MAX {
+                return Ok(());
+            }
+        }
+        let status = child.wait().await.map_err(|error| fail(error.to_string()))?;
+        if status.success() { Ok(()) } else { Err(fail(status.to_string())) }
+    };
+    let ended = tokio::time::timeout(TIMEOUT, reading).await;
+    ended.unwrap_or_else(|_| Err(fail(format!("it did not end within {} s", TIMEOUT.as_secs()))))
+}
+
+/// Reads a listing line by line, of either kind of program.
+#[derive(Default)]
+struct Reader {
+    /// What the lines stand in: a table, and in nft's listing a chain.
+    inside: Vec<String>,
+}
+
+impl Reader {
+    /// The chain or rule of a line, with what it stands in. A rule is not repeated with its chain's name, or every rule of a chain would
+    /// hold a word that the chain's name holds.
+    fn read(&mut self, line: &str) -> Option<String> {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') || line == "COMMIT" {
+            return None;
+        }
+        if let Some(table) = line.strip_prefix('*') {
+            self.inside = vec![table.to_owned()];
+            return None;
+        }
+        if line == "}" {
+            self.inside.pop();
+            return None;
+        }
+        let text = line.strip_suffix('{').unwrap_or(line).trim();
+        let table = self.inside.first().cloned();
+        if line.ends_with('{') {
+            self.inside.push(text.to_owned());
+        }
+        Some(table.map_or_else(|| text.to_owned(), |table| format!("{table}: {text}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(listing: &str) -> Vec<String> {
+        let mut reader = Reader::default();
+        listing.lines().filter_map(|line| reader.read(line)).collect()
+    }
+
+    #[test]
+    fn what_iptables_saves_is_told_with_its_table() {
+        let saved = "# Generated\n*nat\n:KUBE-SERVICES - [0:0]\n-A PREROUTING -j KUBE-SERVICES\nCOMMIT\n*filter\n:INPUT ACCEPT [1:2]\nCOMMIT\n";
+        assert_eq!(
+            read(saved),
+            ["nat: :KUBE-SERVICES - [0:0]", "nat: -A PREROUTING -j KUBE-SERVICES", "filter: :INPUT ACCEPT [1:2]"]
+        );
+    }
+
+    #[test]
+    fn what_nft_lists_is_told_with_its_table() {
+        let listed = "table ip nat {\n\tchain KUBE-SERVICES {\n\t\tip daddr { 10.0.0.1, 10.0.0.2 } drop\n\t}\n\tchain INPUT {\n\t}\n}\n\
+                      table inet other {\n\tset s {\n\t\telements = { 10.0.0.1,\n\t\t\t     10.0.0.2 }\n\t}\n}\n";
+        assert_eq!(
+            read(listed),
+            [
+                "table ip nat",
+                "table ip nat: chain KUBE-SERVICES",
+                "table ip nat: ip daddr { 10.0.0.1, 10.0.0.2 } drop",
+                "table ip nat: chain INPUT",
+                "table inet other",
+                "table inet other: set s",
+                "table inet other: elements = { 10.0.0.1,",
+                "table inet other: 10.0.0.2 }",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_programs_that_are_there_list_everything_once() {
+        let programs = |has: &'static [&'static str], legacy: &'static [&'static str]| -> Vec<String> {
+            let find = |name: &str| has.contains(&name).then(|| Utf8PathBuf::from(name));
+            let found = listings(&find, &|names| legacy.contains(&names));
+            found.into_iter().map(|(program, _)| program.into_string()).collect()
+        };
+        assert_eq!(programs(&[], &["ip_tables_names"]), [""; 0]);
+        assert_eq!(programs(&["nft", "iptables-save", "ip6tables-save"], &[]), ["nft"]);
+        assert_eq!(
+            programs(&["iptables-save", "ip6tables-save"], &["ip_tables_names"]),
+            ["iptables-save", "ip6tables-save"]
+        );
+        let all = &["nft", "iptables-save", "iptables-legacy-save"];
+        assert_eq!(programs(all, &["ip_tables_names"]), ["nft", "iptables-legacy-save"]);
+    }
+}

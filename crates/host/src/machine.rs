@@ -1,0 +1,73 @@
+//! What a machine says of itself, alike for every kind of host on it.
+
+use std::{fs, net::IpAddr};
+
+use camino::Utf8Path;
+use gpuaas_wire::task::DiskFacts;
+
+use crate::{error::HostError, host::Facts, root::Root};
+
+/// Where an app would put its data.
+const DATA_PATH: &str = "/var/lib";
+
+/// Whom the facts are about: what a sandbox has of its own.
+pub(crate) struct Identity {
+    pub(crate) hostname: String,
+    /// The one that services listen on first.
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) sandbox: bool,
+}
+
+pub(crate) fn facts(root: &Root, identity: Identity) -> Result<Facts, HostError> {
+    let system = rustix::system::uname();
+    Ok(Facts {
+        hostname: identity.hostname,
+        machine_id: machine_id(root)?,
+        boot_id: line("/proc/sys/kernel/random/boot_id"),
+        os: os_name(),
+        kernel: system.release().to_string_lossy().into_owned(),
+        arch: std::env::consts::ARCH.to_owned(),
+        cpus: std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
+        memory_bytes: memory_bytes(),
+        addresses: identity.addresses.iter().map(ToString::to_string).collect(),
+        disks: vec![disk(root, Utf8Path::new(DATA_PATH))?],
+        sandbox: identity.sandbox,
+    })
+}
+
+/// Every host has an id of its own, a sandbox too: its init makes one.
+fn machine_id(root: &Root) -> Result<String, HostError> {
+    let path = Utf8Path::new("/etc/machine-id");
+    let id = fs::read_to_string(root.resolve(path)?).map_err(HostError::file("read", path))?;
+    Ok(id.trim().to_owned())
+}
+
+/// The file system that a folder lies on, or will once it is made.
+fn disk(root: &Root, path: &Utf8Path) -> Result<DiskFacts, HostError> {
+    let real = root.resolve(path)?;
+    let folder = real.ancestors().find(|folder| folder.exists()).unwrap_or(&real);
+    let disk =
+        rustix::fs::statvfs(folder.as_std_path()).map_err(|error| HostError::file("look at", path)(error.into()))?;
+    Ok(DiskFacts {
+        path: path.to_string(),
+        size_bytes: disk.f_blocks.saturating_mul(disk.f_frsize),
+        free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
+    })
+}
+
+fn os_name() -> String {
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    name.map_or_else(|| "Linux".to_owned(), |name| name.trim_matches('"').to_owned())
+}
+
+fn memory_bytes() -> u64 {
+    let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib =
+        info.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+    kib.map_or(0, |kib: u64| kib * 1_024)
+}
+
+fn line(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}

@@ -1,0 +1,90 @@
+//! Running a program to its end, also one that was written a moment ago.
+
+use std::{io, process::Stdio, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::{Child, Command},
+};
+
+use crate::{
+    error::HostError,
+    host::{self, CommandEnd},
+};
+
+/// How often a program that is still open for writing is tried again, each time after twice as long: 1 s in all.
+const TRIES: u32 = 10;
+
+/// Starts a program, also when another process holds it open for writing for an instant.
+///
+/// A process that is forked while a program is being written inherits the open file until its own `exec`; the kernel refuses to run the
+/// program for so long (ETXTBSY), and says nothing when that ends. So it is tried again, for a second at most: `golang/go#22315` has the
+/// whole story. Whoever keeps it open for longer is answered with the error.
+pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    for attempt in 0..TRIES {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(Duration::from_millis(1 << attempt));
+            }
+            ended => return ended,
+        }
+    }
+    command.spawn()
+}
+
+/// Runs what a caller asked for, as `program` was prepared for this kind of host. It is killed when its time is over.
+pub(crate) async fn run(mut program: Command, command: &host::Command) -> Result<CommandEnd, HostError> {
+    let fail = |message: String| HostError::Program { program: command.program.clone(), message };
+    program
+        .args(&command.arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = spawn(&mut program).map_err(|error| fail(error.to_string()))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let output = async { tokio::join!(last_bytes(stdout), last_bytes(stderr), child.wait()) };
+    let (stdout, stderr, status) = tokio::time::timeout(command.timeout, output)
+        .await
+        .map_err(|_| fail(format!("it did not end within {} s", command.timeout.as_secs())))?;
+    let status = status.map_err(|error| fail(error.to_string()))?;
+    let text = [stdout, stderr].concat();
+    Ok(CommandEnd { status: status.code(), output: String::from_utf8_lossy(&text).into_owned() })
+}
+
+/// The last bytes that a program writes; earlier ones are read and dropped, so that it never blocks.
+async fn last_bytes(from: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    const KEPT: usize = CommandEnd::OUTPUT_BYTES_MAX / 2;
+    let Some(mut from) = from else { return Vec::new() };
+    let (mut kept, mut chunk) = (Vec::new(), [0_u8; 4_096]);
+    while let Ok(read @ 1..) = from.read(&mut chunk).await {
+        kept.extend_from_slice(&chunk[..read]);
+        let excess = kept.len().saturating_sub(KEPT);
+        kept.drain(..excess);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_that_is_held_open_for_writing_for_an_instant_starts_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        fs::write(&path, "#!/bin/sh\nexit 7\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let held = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        assert_eq!(Command::new(&path).spawn().unwrap_err().kind(), io::ErrorKind::ExecutableFileBusy);
+        let release = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            drop(held);
+        });
+        let mut child = spawn(&mut Command::new(&path)).unwrap();
+        assert_eq!(child.wait().await.unwrap().code(), Some(7));
+        release.join().unwrap();
+    }
+}

@@ -1,0 +1,25 @@
+//! Kernel modules that a sandbox loaded for itself: its machine's kernel is not its to change.
+
+use std::fs;
+
+use camino::Utf8Path;
+
+use crate::{
+    error::HostError,
+    file::Changed,
+    survey::{self, ModuleState, Tree},
+};
+
+/// Remembers a module as loaded. Programs in the sandbox find what the machine has.
+pub(super) fn load_module(tree: &Tree, name: &str) -> Result<Changed, HostError> {
+    if survey::module_state(tree, name) == ModuleState::Present {
+        return Ok(Changed::No);
+    }
+    let folder = Utf8Path::new("/sys/module").join(name.replace('-', "_"));
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    if !is_name {
+        return Err(HostError::Path { path: folder });
+    }
+    fs::create_dir_all(tree.place(folder.as_str())).map_err(HostError::file("make", &folder))?;
+    Ok(Changed::Yes)
+}

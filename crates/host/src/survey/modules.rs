@@ -1,0 +1,133 @@
+//! Kernel modules: which are there, and which could be.
+
+use std::time::Duration;
+
+use super::Tree;
+use crate::{
+    error::HostError,
+    file::Changed,
+    host::{Command, Host},
+};
+
+/// Where distributions keep `modprobe`.
+const MODPROBE: [&str; 3] = ["/usr/sbin/modprobe", "/sbin/modprobe", "/usr/bin/modprobe"];
+/// Loading takes milliseconds; a driver that looks for its devices takes seconds.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How a kernel module is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModuleState {
+    /// It is loaded, or what it does is a part of this kernel.
+    Present,
+    /// It is not loaded, and lies where it can be loaded from.
+    Loadable,
+    /// It is not there.
+    Missing,
+    /// It is not loaded, and nothing tells whether it could be: no modules of the running kernel lie here.
+    Unknown,
+}
+
+/// What a kernel shows once it can do what a module does, loaded or built in.
+const TRACES: &[(&str, &str)] = &[
+    ("br_netfilter", "/proc/sys/net/bridge"),
+    ("nf_conntrack", "/proc/sys/net/netfilter"),
+    ("ip_tables", "/proc/net/ip_tables_names"),
+];
+
+/// How a module is. `-` and `_` in its name mean the same.
+pub fn module_state(tree: &Tree, name: &str) -> ModuleState {
+    let name = name.replace('-', "_");
+    if is_present(tree, &name) {
+        return ModuleState::Present;
+    }
+    let folder = format!("/lib/modules/{}", tree.line("/proc/sys/kernel/osrelease"));
+    let holds = |file: &str| {
+        let list = tree.text(&format!("{folder}/{file}"))?;
+        Some(list.lines().any(|line| module_of(line.split(':').next().unwrap_or_default()) == name))
+    };
+    match (holds("modules.builtin"), holds("modules.dep")) {
+        (Some(true), _) => ModuleState::Present,
+        (_, Some(true)) => ModuleState::Loadable,
+        (_, Some(false)) => ModuleState::Missing,
+        (_, None) => ModuleState::Unknown,
+    }
+}
+
+/// Loads a module that is not present, by the host's own `modprobe`.
+pub async fn load_module<H: Host + ?Sized>(host: &H, name: &str) -> Result<Changed, HostError> {
+    let tree = host.tree();
+    if module_state(&tree, name) == ModuleState::Present {
+        return Ok(Changed::No);
+    }
+    let program = MODPROBE.into_iter().find(|path| tree.own_exists(path)).unwrap_or(MODPROBE[0]);
+    let arguments = vec!["--".to_owned(), name.to_owned()];
+    let end = host.run(&Command { program: program.into(), arguments, timeout: LOAD_TIMEOUT }).await?;
+    match end.status {
+        Some(0) => Ok(Changed::Yes),
+        _ => Err(HostError::Program { program: program.into(), message: end.output.trim().to_owned() }),
+    }
+}
+
+fn is_present(tree: &Tree, name: &str) -> bool {
+    let loaded = tree.text("/proc/modules").unwrap_or_default();
+    let is_file_system = || {
+        let known = tree.text("/proc/filesystems").unwrap_or_default();
+        known.lines().any(|line| line.split_whitespace().last() == Some(name))
+    };
+    let leaves_a_trace = || TRACES.iter().any(|(module, path)| *module == name && tree.exists(path));
+    loaded.lines().any(|line| line.split(' ').next() == Some(name))
+        // A built-in module has a folder there when it has parameters.
+        || tree.exists(&format!("/sys/module/{name}"))
+        || is_file_system()
+        || leaves_a_trace()
+}
+
+/// A module's name from its file: `kernel/net/bridge/br_netfilter.ko.xz`.
+fn module_of(path: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or_default();
+    file.split(".ko").next().unwrap_or_default().replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tree::tests::machine, *};
+
+    #[test]
+    fn a_module_is_present_loadable_missing_or_nobody_knows() {
+        let (_folder, tree) = machine(&[
+            ("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
+            ("/proc/modules", "br_netfilter 36864 0 - Live 0x0\nbridge 311296 1 br_netfilter, Live 0x0\n"),
+            ("/proc/filesystems", "nodev\toverlay\n\text4\n"),
+            ("/sys/module/zswap/parameters/enabled", "N\n"),
+            ("/proc/sys/net/netfilter/nf_conntrack_max", "65536\n"),
+            ("/lib/modules/6.1.0-18-amd64/modules.builtin", "kernel/fs/ext4/ext4.ko\n"),
+            (
+                "/lib/modules/6.1.0-18-amd64/modules.dep",
+                "kernel/drivers/net/vxlan/vxlan.ko.xz: kernel/net/ipv4/udp_tunnel.ko.xz\nkernel/net/sched/act-x.ko:\n",
+            ),
+        ]);
+        for (name, state) in [
+            ("br_netfilter", ModuleState::Present),
+            ("br-netfilter", ModuleState::Present),
+            ("overlay", ModuleState::Present),
+            ("zswap", ModuleState::Present),
+            ("nf_conntrack", ModuleState::Present),
+            ("ext4", ModuleState::Present),
+            ("vxlan", ModuleState::Loadable),
+            ("act_x", ModuleState::Loadable),
+            ("udp_tunnel", ModuleState::Missing),
+            ("netfilter", ModuleState::Missing),
+        ] {
+            assert_eq!(module_state(&tree, name), state, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_whose_modules_are_gone_tells_nothing_of_those_that_are_not_loaded() {
+        let (_folder, tree) = machine(&[
+            ("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
+            ("/lib/modules/6.1.0-21-amd64/modules.dep", "kernel/drivers/net/vxlan/vxlan.ko.xz:\n"),
+        ]);
+        assert_eq!(module_state(&tree, "vxlan"), ModuleState::Unknown);
+    }
+}

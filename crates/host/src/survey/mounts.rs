@@ -1,0 +1,150 @@
+//! What is mounted, and where a folder's bytes really lie.
+
+use camino::{Utf8Path, Utf8PathBuf};
+use gpuaas_wire::task::{DataDisk, FileSystemFacts, MachineFacts};
+
+use super::Tree;
+
+/// The init's view of the machine, which a service that was given a view of its own does not share; and this process' own.
+const OF_INIT: &str = "/proc/1/mounts";
+const OWN: &str = "/proc/self/mounts";
+
+/// One line of the table of mounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// What is mounted.
+    pub device: String,
+    /// Where.
+    pub path: String,
+    /// The file system's type.
+    pub kind: String,
+    /// Its options.
+    pub options: Vec<String>,
+}
+
+impl Mount {
+    /// Whether it has this option.
+    pub fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|known| known == option)
+    }
+}
+
+/// Everything that is mounted, in order, as the machine's init sees it; of a sandbox as its processes do.
+pub fn mounts(tree: &Tree) -> Vec<Mount> {
+    let of_init = if tree.is_sandbox() { None } else { tree.own(OF_INIT) };
+    let table = of_init.or_else(|| tree.text(OWN)).unwrap_or_default();
+    table.lines().filter_map(mount).collect()
+}
+
+fn mount(line: &str) -> Option<Mount> {
+    let mut fields = line.split(' ').map(unescaped);
+    let (device, path, kind) = (fields.next()?, fields.next()?, fields.next()?);
+    Some(Mount { device, path, kind, options: fields.next()?.split(',').map(str::to_owned).collect() })
+}
+
+/// The kernel writes blanks, tabs, line ends and backslashes as `\040` and the like.
+fn unescaped(field: &str) -> String {
+    let mut text = field.to_owned();
+    for (written, meant) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
+        text = text.replace(written, meant);
+    }
+    text
+}
+
+/// The mount that a folder lies on, or would lie on once it is made: of several over each other the last.
+pub fn file_system(tree: &Tree, folder: &str) -> Option<Mount> {
+    // A table of its own names paths as the node does; the machine's names the sandbox's folder.
+    let real = if tree.is_sandbox() && !tree.own_exists(OWN) { tree.place(folder) } else { folder.into() };
+    let under = |mount: &Mount| Utf8Path::new(&real).starts_with(&mount.path);
+    // Of equals the last is the greatest.
+    mounts(tree).into_iter().filter(under).max_by_key(|mount| mount.path.len())
+}
+
+/// File systems on disks of the machine's own, each device once.
+pub fn file_systems(tree: &Tree) -> Vec<FileSystemFacts> {
+    let mut told: Vec<FileSystemFacts> = Vec::new();
+    if tree.is_sandbox() {
+        return told;
+    }
+    for mount in mounts(tree) {
+        let is_disk = mount.device.starts_with("/dev/") && !mount.device.starts_with("/dev/loop");
+        if is_disk
+            && told.len() < MachineFacts::FILE_SYSTEMS_MAX
+            && !told.iter().any(|known| known.device == mount.device)
+        {
+            let inside = tree.place(&mount.path);
+            told.push(facts(mount, &inside));
+        }
+    }
+    told
+}
+
+/// The file system that a folder lies on, or would lie on once it is made.
+pub fn data_disk(tree: &Tree, folder: &str) -> Option<DataDisk> {
+    let on = facts(file_system(tree, folder)?, &existing(tree, folder));
+    Some(DataDisk { folder: folder.to_owned(), on, writes: None })
+}
+
+/// Where a folder lies, or the nearest one above it that there is.
+pub fn existing(tree: &Tree, folder: &str) -> Utf8PathBuf {
+    let place = tree.place(folder);
+    place.ancestors().find(|place| place.is_dir()).map_or_else(|| place.clone(), Utf8Path::to_owned)
+}
+
+/// A mount with its size and what is free of it, where it tells.
+fn facts(mount: Mount, inside: &Utf8Path) -> FileSystemFacts {
+    let room = rustix::fs::statvfs(inside.as_std_path()).ok();
+    let bytes = |blocks: fn(&rustix::fs::StatVfs) -> u64| {
+        room.as_ref().map_or(0, |room| blocks(room).saturating_mul(room.f_frsize))
+    };
+    FileSystemFacts {
+        size_bytes: bytes(|room| room.f_blocks),
+        free_bytes: bytes(|room| room.f_bavail),
+        path: mount.path,
+        device: mount.device,
+        kind: mount.kind,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tree::tests::machine, *};
+
+    const MOUNTS: &str = "/dev/sda1 / ext4 rw,relatime 0 0\nproc /proc proc rw,nosuid 0 0\n\
+        /dev/sdb1 /var/lib/rancher xfs rw,noexec 0 0\n/dev/sdb1 /srv/my\\040disk xfs ro 0 0\n/dev/loop3 /snap/x squashfs ro 0 0\n\
+        tmpfs /var/lib tmpfs rw 0 0\n/dev/sdc1 /var/lib ext4 rw,nodev 0 0\n";
+
+    #[test]
+    fn a_folder_lies_on_the_nearest_mount_above_it_and_on_the_last_of_several() {
+        let (_folder, tree) = machine(&[(OWN, MOUNTS)]);
+        let of = |folder: &str| file_system(&tree, folder).unwrap();
+        assert_eq!(of("/var/lib/rancher/rke2").kind, "xfs");
+        assert!(of("/var/lib/rancher/rke2").has("noexec") && !of("/var/lib/rancher").has("exec"));
+        assert_eq!((of("/var/lib/kubelet").device.as_str(), of("/var/lib").kind.as_str()), ("/dev/sdc1", "ext4"));
+        assert_eq!(of("/var/libexec").path, "/", "a name ends where a name ends");
+        assert_eq!(of("/srv/my disk/x").path, "/srv/my disk");
+        assert_eq!(file_system(&machine(&[]).1, "/var"), None);
+    }
+
+    #[test]
+    fn disks_are_told_once_each() {
+        let (_folder, tree) = machine(&[(OWN, MOUNTS)]);
+        let told: Vec<String> = file_systems(&tree).into_iter().map(|disk| disk.path).collect();
+        assert_eq!(told, ["/", "/var/lib/rancher", "/var/lib"]);
+        let (_folder, tree) = machine(&[(OWN, MOUNTS), (OF_INIT, "/dev/sda1 / ext4 rw 0 0\n")]);
+        assert_eq!(file_systems(&tree).len(), 1, "a service's own view is not the machine's");
+    }
+
+    #[test]
+    fn a_sandboxs_folder_lies_where_its_root_does_and_its_machines_disks_are_not_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = camino::Utf8PathBuf::from_path_buf(folder.path().canonicalize().unwrap()).unwrap();
+        let sandbox = Tree::of_sandbox(root.clone());
+        let of_root = file_system(&Tree::of_this_machine(), root.as_str()).unwrap();
+        assert_eq!(file_system(&sandbox, "/var/lib/rancher/rke2"), Some(of_root));
+        assert_eq!(file_systems(&sandbox), []);
+        let disk = data_disk(&sandbox, "/var/lib/rancher/rke2").unwrap();
+        assert!(disk.on.size_bytes >= disk.on.free_bytes && disk.on.size_bytes > 0);
+        assert_eq!(existing(&sandbox, "/var/lib/rancher/rke2"), root);
+    }
+}

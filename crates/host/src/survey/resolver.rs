@@ -1,0 +1,44 @@
+//! Name servers and search domains of a host.
+
+use super::Tree;
+
+/// What `resolv.conf` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolver {
+    /// Name servers, in order.
+    pub name_servers: Vec<String>,
+    /// Search domains, in order.
+    pub search: Vec<String>,
+}
+
+/// What a host's `resolv.conf` says; `None` when it has none.
+pub fn resolver(tree: &Tree) -> Option<Resolver> {
+    let text = tree.own("/etc/resolv.conf")?;
+    let mut resolver = Resolver::default();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("nameserver") => resolver.name_servers.extend(words.next().map(str::to_owned)),
+            // The last of them counts, whichever it is.
+            Some("search" | "domain") => resolver.search = words.map(str::to_owned).collect(),
+            _ => {}
+        }
+    }
+    Some(resolver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tree::tests::machine, *};
+
+    #[test]
+    fn name_servers_add_up_and_of_search_lines_the_last_counts() {
+        let text = "# by hand\nnameserver 10.0.0.2\ndomain old.example\nnameserver 127.0.0.53 # stub\n\
+                    search a.example b.example\noptions ndots:2\nnameserver\n";
+        let (_folder, tree) = machine(&[("/etc/resolv.conf", text)]);
+        let resolver = resolver(&tree).unwrap();
+        assert_eq!(resolver.name_servers, ["10.0.0.2", "127.0.0.53"]);
+        assert_eq!(resolver.search, ["a.example", "b.example"]);
+        assert_eq!(super::resolver(&machine(&[]).1), None);
+    }
+}

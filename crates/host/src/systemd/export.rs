@@ -1,0 +1,168 @@
+//! The journal's export format: entries of fields, whose values may hold any bytes of any length.
+//!
+//! A field is `NAME=value` and a newline; one whose value holds a newline or is no text is `NAME`, a newline, the length in 8 bytes, little end
+//! first, the value and a newline. An empty line ends an entry.
+//!
+//! Guarantees: whatever the length of a value, only its start is held. Absent: fields that are not asked for.
+
+use std::io;
+
+use gpuaas_model::Timestamp;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
+
+use crate::journal::{Cursor, JournalLine};
+
+/// Bytes held of a value: what a line may have, and one more to tell that there was more.
+const VALUE_BYTES_MAX: usize = JournalLine::TEXT_BYTES_MAX + 1;
+
+/// The next line; `None` at the end. Entries without a message are none.
+pub(super) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<JournalLine>> {
+    let mut entry = Entry::default();
+    loop {
+        let name = Piece::read(from, b"=\n").await?;
+        match name.end {
+            None => return Ok(None),
+            Some(b'\n') if name.length == 0 => {
+                if let Some(line) = std::mem::take(&mut entry).line() {
+                    return Ok(Some(line));
+                }
+            }
+            Some(b'=') => entry.take(&name.start, Piece::read(from, b"\n").await?),
+            Some(_) => entry.take(&name.start, counted(from).await?),
+        }
+    }
+}
+
+/// The fields of an entry that make a line.
+#[derive(Default)]
+struct Entry {
+    cursor: Option<Cursor>,
+    at: Option<Timestamp>,
+    text: Option<String>,
+}
+
+impl Entry {
+    fn take(&mut self, name: &[u8], value: Piece) {
+        let text = || String::from_utf8_lossy(&value.start).into_owned();
+        match name {
+            b"__CURSOR" => self.cursor = Some(Cursor::new(text())),
+            b"__REALTIME_TIMESTAMP" => {
+                self.at = text().parse::<i64>().ok().map(|micros| Timestamp::from_millis(micros / 1_000));
+            }
+            // A field may be there twice; the first counts.
+            b"MESSAGE" if self.text.is_none() => self.text = Some(JournalLine::bounded(&value.start, value.length)),
+            _ => {}
+        }
+    }
+
+    fn line(self) -> Option<JournalLine> {
+        Some(JournalLine { cursor: self.cursor?, at: self.at?, text: self.text? })
+    }
+}
+
+/// The start of a piece of the stream, its length, and the byte that ended it.
+struct Piece {
+    start: Vec<u8>,
+    length: usize,
+    end: Option<u8>,
+}
+
+impl Piece {
+    /// Reads up to one of these bytes, and that byte.
+    async fn read(from: &mut (impl AsyncBufRead + Unpin), ends: &[u8]) -> io::Result<Self> {
+        let mut piece = Self { start: Vec::new(), length: 0, end: None };
+        loop {
+            let bytes = from.fill_buf().await?;
+            if bytes.is_empty() {
+                return Ok(piece);
+            }
+            let end = bytes.iter().position(|byte| ends.contains(byte));
+            let part = &bytes[..end.unwrap_or(bytes.len())];
+            piece.push(part);
+            piece.end = end.map(|at| bytes[at]);
+            let used = part.len() + usize::from(end.is_some());
+            from.consume(used);
+            if end.is_some() {
+                return Ok(piece);
+            }
+        }
+    }
+
+    fn push(&mut self, part: &[u8]) {
+        self.length += part.len();
+        self.start.extend(part.iter().take(VALUE_BYTES_MAX - self.start.len()));
+    }
+}
+
+/// A value with its length before it, and the newline behind it.
+async fn counted(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Piece> {
+    let mut left = from.read_u64_le().await?;
+    let mut piece = Piece { start: Vec::new(), length: 0, end: None };
+    while left > 0 {
+        let bytes = from.fill_buf().await?;
+        if bytes.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let part = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        piece.push(&bytes[..part]);
+        from.consume(part);
+        left -= part as u64;
+    }
+    from.read_u8().await?;
+    Ok(piece)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn lines(bytes: &[u8]) -> Vec<JournalLine> {
+        // A buffer of seven bytes: no field comes in one piece.
+        let mut from = tokio::io::BufReader::with_capacity(7, bytes);
+        let mut lines = Vec::new();
+        while let Some(line) = next_line(&mut from).await.unwrap() {
+            lines.push(line);
+        }
+        lines
+    }
+
+    fn entry(message: &[u8]) -> Vec<u8> {
+        let head: &[u8] = b"__CURSOR=s=1;i=2\n__REALTIME_TIMESTAMP=1700000000123456\n_BOOT_ID=b\n";
+        [head, message, b"\n\n"].concat()
+    }
+
+    #[tokio::test]
+    async fn text_and_counted_bytes_are_read() {
+        let counted = [b"MESSAGE\n\x06\0\0\0\0\0\0\0two\n=\xff".as_slice()].concat();
+        let told = lines(&[entry(b"MESSAGE=one = 1"), entry(&counted), entry(b"MESSAGE=three")].concat()).await;
+        let texts: Vec<&str> = told.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!(texts, ["one = 1", "two\n=\u{fffd}", "three"]);
+        assert_eq!((told[0].cursor.as_str(), told[0].at.as_millis()), ("s=1;i=2", 1_700_000_000_123));
+    }
+
+    #[tokio::test]
+    async fn of_a_long_value_the_start_is_held_and_what_comes_behind_it_is_read() {
+        let long = "x".repeat(100_000);
+        let counted = [b"MESSAGE\n".as_slice(), &100_000_u64.to_le_bytes(), long.as_bytes()].concat();
+        let told =
+            lines(&[entry(format!("MESSAGE={long}").as_bytes()), entry(&counted), entry(b"MESSAGE=next")].concat())
+                .await;
+        for line in &told[..2] {
+            assert!(
+                line.text.len() <= JournalLine::TEXT_BYTES_MAX
+                    && line.text.ends_with("[cut; the line has 100000 bytes]")
+            );
+        }
+        assert_eq!(told[2].text, "next");
+    }
+
+    #[tokio::test]
+    async fn an_entry_without_a_message_is_no_line_and_a_broken_off_one_neither() {
+        let told =
+            lines(&[entry(b"COREDUMP=1"), entry(b"MESSAGE=whole"), b"__CURSOR=s=3\nMESSAGE=half".to_vec()].concat())
+                .await;
+        assert_eq!(told.len(), 1);
+        let mut broken = &b"MESSAGE\n\x06\0\0\0\0\0\0\0tw"[..];
+        assert!(next_line(&mut broken).await.is_err());
+    }
+}

@@ -1,0 +1,173 @@
+//! A unit's journal, by the host's own `journalctl`.
+//!
+//! The journal's files belong to systemd: their format grows (compression, compact entries) with the host's version, and only the host's
+//! own reader always knows it. The library that reads them would have to be linked at build time, and this agent is linked statically. So
+//! `journalctl` is run, for as long as somebody reads; with `--follow` the journal itself wakes it for new lines.
+//!
+//! Guarantees: nothing polls; a line of any length takes a bounded room; the program ends with its reader.
+//!
+//! Absent: other fields than message, time and cursor, and other journals than this host's.
+
+use std::{process::Stdio, time::Duration};
+
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
+use tokio::{
+    io::{AsyncReadExt, BufReader},
+    process::{Child, ChildStdout, Command},
+};
+
+use super::export::next_line;
+use crate::{
+    error::HostError,
+    journal::{JournalFrom, JournalLine},
+    program::spawn,
+};
+
+const PROGRAM: &str = "/usr/bin/journalctl";
+/// Longest wait for the journal to take what was written to it; it is given to the disk then.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most of what the program complains of that is told.
+const COMPLAINT_BYTES_MAX: u64 = 1_024;
+
+/// A unit's lines; goes on with new ones when `follow`. Without, all that was written before is told: a failure's last words too.
+pub(super) async fn read(
+    unit: &str,
+    from: &JournalFrom,
+    follow: bool,
+) -> Result<BoxStream<'static, JournalLine>, HostError> {
+    if !follow {
+        sync().await?;
+    }
+    match from {
+        // What is written before the program has found the end would be lost to who asked for all that is new.
+        JournalFrom::Tail(0) if follow => run(unit, &newest(unit).await?, follow),
+        from => run(unit, from, follow),
+    }
+}
+
+/// Behind the newest line that there is.
+async fn newest(unit: &str) -> Result<JournalFrom, HostError> {
+    sync().await?;
+    let newest = run(unit, &JournalFrom::Tail(1), false)?.next().await;
+    Ok(newest.map_or(JournalFrom::Start, |line| JournalFrom::After(line.cursor)))
+}
+
+fn run(unit: &str, from: &JournalFrom, follow: bool) -> Result<BoxStream<'static, JournalLine>, HostError> {
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(["--output=export", "--output-fields=MESSAGE", "--no-pager", "--quiet"])
+        .arg(format!("--unit={unit}"))
+        .args(beginning(from))
+        .args(follow.then_some("--follow"))
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = spawn(&mut command).map_err(|error| fail(error.to_string()))?;
+    let stdout = child.stdout.take().ok_or_else(|| fail("it has no output".to_owned()))?;
+    let reading = Reading { unit: unit.to_owned(), child, stdout: BufReader::new(stdout) };
+    Ok(stream::unfold(reading, |mut reading| async move {
+        let line = reading.next().await?;
+        Some((line, reading))
+    })
+    .boxed())
+}
+
+/// Has the journal take what was written to it and not yet read by it.
+async fn sync() -> Result<(), HostError> {
+    let mut command = Command::new(PROGRAM);
+    command
+        .arg("--sync")
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    let mut child = spawn(&mut command).map_err(|error| fail(error.to_string()))?;
+    match tokio::time::timeout(SYNC_TIMEOUT, child.wait()).await {
+        Ok(Ok(status)) if status.success() => {}
+        // What it has taken by now is told all the same.
+        ended => tracing::warn!(?ended, "the journal did not take what was written to it"),
+    }
+    Ok(())
+}
+
+fn fail(message: String) -> HostError {
+    HostError::Program { program: PROGRAM.into(), message }
+}
+
+/// Where to begin, in journalctl's words. Following shows ten lines where nothing else is said.
+fn beginning(from: &JournalFrom) -> Vec<String> {
+    /// What journalctl counts to.
+    const LINES_MAX: u32 = i32::MAX.unsigned_abs();
+    match from {
+        JournalFrom::Start => vec!["--no-tail".to_owned()],
+        JournalFrom::After(cursor) => vec!["--no-tail".to_owned(), format!("--after-cursor={}", cursor.as_str())],
+        JournalFrom::Since(at) => {
+            let (seconds, millis) = (at.as_millis().div_euclid(1_000), at.as_millis().rem_euclid(1_000));
+            vec!["--no-tail".to_owned(), format!("--since=@{seconds}.{millis:03}")]
+        }
+        JournalFrom::Tail(lines) => vec![format!("--lines={}", lines.min(&LINES_MAX))],
+    }
+}
+
+struct Reading {
+    unit: String,
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Reading {
+    async fn next(&mut self) -> Option<JournalLine> {
+        match next_line(&mut self.stdout).await {
+            Ok(Some(line)) => return Some(line),
+            Ok(None) => self.told_all().await,
+            Err(error) => tracing::warn!(unit = self.unit, %error, "a journal broke off"),
+        }
+        None
+    }
+
+    /// Whether the program came to its end, or gave up.
+    async fn told_all(&mut self) {
+        let mut complaint = Vec::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            // What cannot be read is not told; the exit status is.
+            let _ = stderr.take(COMPLAINT_BYTES_MAX).read_to_end(&mut complaint).await;
+        }
+        match self.child.wait().await {
+            Ok(status) if status.success() => {}
+            ended => {
+                let complaint = String::from_utf8_lossy(&complaint);
+                tracing::warn!(unit = self.unit, ?ended, complaint = complaint.trim(), "a journal cannot be read");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_model::Timestamp;
+
+    use super::*;
+    use crate::journal::Cursor;
+
+    #[test]
+    fn a_beginning_is_said_in_journalctls_words() {
+        let words = |from| beginning(&from).join(" ");
+        assert_eq!(words(JournalFrom::Start), "--no-tail");
+        assert_eq!(words(JournalFrom::After(Cursor::new("s=1;i=2"))), "--no-tail --after-cursor=s=1;i=2");
+        assert_eq!(
+            words(JournalFrom::Since(Timestamp::from_millis(1_700_000_000_007))),
+            "--no-tail --since=@1700000000.007"
+        );
+        assert_eq!(words(JournalFrom::Since(Timestamp::from_millis(-1))), "--no-tail --since=@-1.999");
+        assert_eq!(
+            (words(JournalFrom::Tail(0)), words(JournalFrom::Tail(u32::MAX))),
+            ("--lines=0".into(), "--lines=2147483647".into())
+        );
+    }
+}

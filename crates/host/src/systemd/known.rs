@@ -1,0 +1,182 @@
+//! What systemd says of a unit: asked once, then followed by its signals.
+//!
+//! Guarantees: asking loads no unit. systemd forgets a unit that is at rest, and loads it when its path is asked for anything: who asked
+//! again after every such signal would never come to an end. So a unit that is not loaded is looked for by its file alone.
+
+use gpuaas_model::Timestamp;
+use zbus::{DeserializeDict, OwnedObjectPath, Type, message::Sequence};
+
+use super::{
+    bus::{Systemd, failed, gone, is, is_no_file},
+    signals::Signals,
+};
+use crate::{error::HostError, unit::UnitStatus};
+
+/// Properties that a status is made of; a signal carries those of one interface.
+#[derive(Clone, Debug, Default, DeserializeDict, Type)]
+#[zbus(signature = "a{sv}", rename_all = "PascalCase")]
+pub(super) struct Properties {
+    load_state: Option<String>,
+    active_state: Option<String>,
+    sub_state: Option<String>,
+    state_change_timestamp: Option<u64>,
+    job: Option<(u32, OwnedObjectPath)>,
+    result: Option<String>,
+    #[zbus(rename = "NRestarts")]
+    n_restarts: Option<u32>,
+    exec_main_status: Option<i32>,
+    #[zbus(rename = "MainPID")]
+    main_pid: Option<u32>,
+}
+
+/// A unit that systemd knows, or would if it were asked for it.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) status: UnitStatus,
+    /// Whether systemd holds it.
+    pub(super) loaded: bool,
+    /// Whether a job of it waits or runs.
+    has_job: bool,
+    /// Whether it has a file; another unit may have named one that has none.
+    found: bool,
+}
+
+impl Known {
+    /// One that was never started since systemd forgot it.
+    fn unloaded(unit: &str) -> Self {
+        let status = UnitStatus {
+            unit: unit.to_owned(),
+            active: "inactive".to_owned(),
+            sub: "dead".to_owned(),
+            result: "success".to_owned(),
+            n_restarts: 0,
+            exec_main_status: 0,
+            main_pid: 0,
+            since: Timestamp::from_millis(0),
+        };
+        Self { status, loaded: false, has_job: false, found: true }
+    }
+
+    /// Takes what changed.
+    pub(super) fn change(&mut self, changed: Properties) {
+        let status = &mut self.status;
+        self.loaded = true;
+        self.found = changed.load_state.map_or(self.found, |state| state != "not-found");
+        self.has_job = changed.job.map_or(self.has_job, |(id, _)| id != 0);
+        changed.active_state.into_iter().for_each(|active| status.active = active);
+        changed.sub_state.into_iter().for_each(|sub| status.sub = sub);
+        changed.result.into_iter().for_each(|result| status.result = result);
+        status.n_restarts = changed.n_restarts.unwrap_or(status.n_restarts);
+        status.exec_main_status = changed.exec_main_status.unwrap_or(status.exec_main_status);
+        if let Some(pid) = changed.main_pid {
+            status.main_pid = i32::try_from(pid).unwrap_or_default();
+        }
+        if let Some(micros) = changed.state_change_timestamp {
+            status.since = Timestamp::from_millis(i64::try_from(micros / 1_000).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Whether nothing of it runs.
+    pub(super) fn rests(&self) -> bool {
+        matches!(self.status.active.as_str(), "inactive" | "failed")
+    }
+
+    /// Whether nothing of it runs, nor will.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.rests() && !self.has_job
+    }
+
+    /// Whether it runs, or will without a further order.
+    pub(super) fn is_on_its_way(&self) -> bool {
+        matches!(self.status.active.as_str(), "active" | "activating" | "reloading" | "refreshing")
+    }
+
+    /// Whether there is such a unit at all.
+    fn exists(&self) -> bool {
+        self.found || self.status.active != "inactive"
+    }
+}
+
+/// How a unit is; `None` when there is none.
+pub(super) async fn look(systemd: &Systemd, unit: &str) -> Result<Option<Known>, HostError> {
+    look_at(systemd, unit).await.map(|(known, _)| known)
+}
+
+/// The same, with what signals tell from that moment on.
+pub(super) async fn look_along(
+    systemd: &Systemd,
+    unit: &str,
+    signals: &mut Signals,
+) -> Result<Option<Known>, HostError> {
+    let (known, moment) = signals.meanwhile(look_at(systemd, unit)).await?;
+    signals.drop_before(moment);
+    Ok(known)
+}
+
+/// How a unit is, `None` when there is none, and the moment of the answer among the signals.
+pub(super) async fn look_at(systemd: &Systemd, unit: &str) -> Result<(Option<Known>, Sequence), HostError> {
+    let path = match systemd.manager.get_unit(unit).await {
+        Ok(path) => path,
+        Err(zbus::Error::MethodError(name, text, answer)) => {
+            let moment = answer.recv_position();
+            let error = zbus::Error::MethodError(name, text, answer);
+            if !is(&error, ".NoSuchUnit") {
+                return Err(failed(unit)(error));
+            }
+            let known = has_file(systemd, unit).await?.then(|| Known::unloaded(unit));
+            return Ok((known, moment));
+        }
+        Err(error) => return Err(failed(unit)(error)),
+    };
+    let answer = systemd.properties(&path).await.map_err(failed(unit))?;
+    let mut known = Known::unloaded(unit);
+    known.change(answer.body().deserialize().map_err(gone)?);
+    Ok((Some(known).filter(Known::exists), answer.recv_position()))
+}
+
+/// Whether a unit that is not loaded has a file.
+async fn has_file(systemd: &Systemd, unit: &str) -> Result<bool, HostError> {
+    match systemd.manager.get_unit_file_state(unit).await {
+        Ok(state) => Ok(state != "not-found"),
+        Err(error) if is_no_file(&error) || is(&error, ".NoSuchUnit") => Ok(false),
+        Err(error) => Err(failed(unit)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(active: &str) -> Properties {
+        Properties { active_state: Some(active.to_owned()), ..Properties::default() }
+    }
+
+    #[test]
+    fn what_a_signal_does_not_carry_stays_as_it_was() {
+        let mut known = Known::unloaded("a.service");
+        known.change(Properties { n_restarts: Some(3), main_pid: Some(7), ..changed("active") });
+        known.change(Properties { sub_state: Some("running".to_owned()), ..Properties::default() });
+        let status = &known.status;
+        assert!(status.is_running() && known.loaded);
+        assert_eq!((status.n_restarts, status.main_pid, status.result.as_str()), (3, 7, "success"));
+    }
+
+    #[test]
+    fn a_unit_with_a_job_is_not_at_rest() {
+        let mut known = Known::unloaded("a.service");
+        assert!(known.is_at_rest() && !known.is_on_its_way());
+        known.change(Properties { job: Some((4, OwnedObjectPath::try_from("/j").unwrap())), ..changed("inactive") });
+        assert!(!known.is_at_rest());
+        known.change(Properties { job: Some((0, OwnedObjectPath::try_from("/").unwrap())), ..changed("failed") });
+        assert!(known.is_at_rest());
+    }
+
+    #[test]
+    fn a_unit_that_was_only_named_is_none_and_one_that_runs_without_its_file_is_one() {
+        let mut known = Known::unloaded("a.service");
+        known.change(Properties { load_state: Some("not-found".to_owned()), ..changed("inactive") });
+        assert!(!known.exists());
+        known.change(changed("active"));
+        assert!(known.exists() && known.is_on_its_way());
+    }
+}

@@ -1,0 +1,246 @@
+//! The systemd backend: a machine that booted systemd, spoken to on the system bus.
+//!
+//! Guarantees: a host without systemd is refused by name; units are followed by systemd's own signals and journals by the journal's own,
+//! nothing polls; what systemd refuses is told in its words.
+//!
+//! Absent: user managers, and starting units that have no file.
+
+mod bus;
+mod export;
+mod journal;
+mod known;
+mod signals;
+mod units;
+mod watch;
+
+use std::{
+    net::{IpAddr, Ipv4Addr, UdpSocket},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use camino::Utf8Path;
+use futures::stream::BoxStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::{
+    error::HostError,
+    file::{Changed, FileSpec},
+    files::Files,
+    firewall,
+    host::{Command, CommandEnd, Facts, Host},
+    inventory::{Listener, Process},
+    journal::{JournalFrom, JournalLine},
+    links, machine,
+    mounts::mount_points,
+    path::is_under,
+    processes, program,
+    root::Root,
+    sockets,
+    unit::UnitStatus,
+};
+use bus::Bus;
+
+/// Is there when systemd has booted: what `sd_booted(3)` looks for.
+const BOOTED: &str = "/run/systemd/system";
+/// Where programs are looked for, as systemd has it for units.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// An address that is nobody's (RFC 5737): the way to it is the default route. Nothing is sent.
+const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
+
+/// A machine with systemd.
+#[derive(Clone, Debug)]
+pub struct SystemdHost {
+    files: Files,
+    bus: Arc<Bus>,
+}
+
+impl SystemdHost {
+    /// This machine; refused when systemd has not booted it.
+    pub fn of_this_machine() -> Result<Self, HostError> {
+        booted(Utf8Path::new(BOOTED))?;
+        Ok(Self { files: Files::under(Root::new("/".into())), bus: Arc::default() })
+    }
+
+    /// Whether systemd answers on the bus.
+    pub async fn check(&self) -> Result<(), HostError> {
+        self.bus.systemd().await?.owner().await.map(drop)
+    }
+
+    /// Every address of the machine that others may know: neither its loopback's nor one of a single link.
+    fn addresses(&self) -> Vec<IpAddr> {
+        let own = self.address();
+        let links = if_addrs::get_if_addrs().unwrap_or_default();
+        let others =
+            links.iter().filter(|link| !link.is_loopback() && !link.is_link_local()).map(if_addrs::Interface::ip);
+        let mut addresses = vec![own];
+        addresses.extend(others.filter(|address| *address != own));
+        addresses
+    }
+}
+
+fn booted(sign: &Utf8Path) -> Result<(), HostError> {
+    let there = sign.symlink_metadata().is_ok_and(|known| known.is_dir());
+    if there { Ok(()) } else { Err(HostError::NotBooted(sign.to_owned())) }
+}
+
+#[async_trait]
+impl Host for SystemdHost {
+    async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
+        self.files.write(file).await
+    }
+
+    async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
+        self.files.read(path, bytes_max).await
+    }
+
+    async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
+        self.files.remove(path).await
+    }
+
+    async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+        self.files.make_folder(path, mode).await
+    }
+
+    async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
+        self.files.exists(path)
+    }
+
+    async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError> {
+        self.files.list(path).await
+    }
+
+    async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
+        self.files.size(path)
+    }
+
+    async fn open(&self, path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError> {
+        Ok(Box::new(self.files.open(path).await?))
+    }
+
+    async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError> {
+        Ok(Box::new(self.files.append(path).await?))
+    }
+
+    async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
+        self.files.sync(path).await
+    }
+
+    async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
+        self.files.rename(from, to).await
+    }
+
+    async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+        self.files.copy(from, to, mode).await
+    }
+
+    async fn run(&self, command: &Command) -> Result<CommandEnd, HostError> {
+        let mut program = tokio::process::Command::new(self.files.root().resolve(&command.program)?.as_std_path());
+        // Not the agent's own environment, which may hold its enrollment.
+        program.env_clear().env("PATH", PATH).env("HOME", "/root");
+        program::run(program, command).await
+    }
+
+    async fn daemon_reload(&self) -> Result<(), HostError> {
+        units::reload(&self.bus.systemd().await?).await
+    }
+
+    async fn start(&self, unit: &str) -> Result<Changed, HostError> {
+        units::start(&self.bus.systemd().await?, unit).await
+    }
+
+    async fn stop(&self, unit: &str) -> Result<Changed, HostError> {
+        units::stop(&self.bus.systemd().await?, unit).await
+    }
+
+    async fn enable(&self, unit: &str) -> Result<Changed, HostError> {
+        units::enable(&self.bus.systemd().await?, unit).await
+    }
+
+    async fn disable(&self, unit: &str) -> Result<Changed, HostError> {
+        units::disable(&self.bus.systemd().await?, unit).await
+    }
+
+    async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError> {
+        units::reset_failed(&self.bus.systemd().await?, unit).await
+    }
+
+    async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError> {
+        Ok(known::look(&self.bus.systemd().await?, unit).await?.map(|known| known.status))
+    }
+
+    async fn unit_events(&self, unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError> {
+        watch::watch(self.bus.clone(), unit).await
+    }
+
+    async fn journal(
+        &self,
+        unit: &str,
+        from: JournalFrom,
+        follow: bool,
+    ) -> Result<BoxStream<'static, JournalLine>, HostError> {
+        journal::read(unit, &from, follow).await
+    }
+
+    async fn facts(&self) -> Result<Facts, HostError> {
+        let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        machine::facts(self.files.root(), machine::Identity { hostname, addresses: self.addresses(), sandbox: false })
+    }
+
+    /// The one that the default route leaves from; without a route, the first that others may know; else the loopback's.
+    fn address(&self) -> IpAddr {
+        let routed = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
+            socket.connect(ELSEWHERE)?;
+            Ok(socket.local_addr()?.ip())
+        });
+        let links = || if_addrs::get_if_addrs().unwrap_or_default().into_iter();
+        let first = || links().find(|link| !link.is_loopback() && !link.is_link_local()).map(|link| link.ip());
+        routed.ok().or_else(first).unwrap_or(Ipv4Addr::LOCALHOST.into())
+    }
+
+    async fn listening(&self, ports: &[u16]) -> Result<Vec<u16>, HostError> {
+        sockets::listening(self.address(), ports)
+    }
+
+    async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
+        sockets::listeners(processes::processes(&[])?)
+    }
+
+    async fn processes(&self, prefixes: &[String]) -> Result<Vec<Process>, HostError> {
+        processes::processes(prefixes)
+    }
+
+    async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError> {
+        // As the init sees them: an agent may have been given a view of its own.
+        let mut mounts = mount_points("1")?;
+        mounts.retain(|mount| is_under(prefixes, mount));
+        Ok(mounts)
+    }
+
+    async fn links(&self) -> Result<Vec<String>, HostError> {
+        links::links()
+    }
+
+    async fn firewall_rules(&self, words: &[String]) -> Result<Option<Vec<String>>, HostError> {
+        firewall::rules(words).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use camino::Utf8PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn a_host_that_systemd_has_not_booted_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let sign = Utf8PathBuf::from_path_buf(folder.path().join("system")).unwrap();
+        assert_eq!(
+            booted(&sign).unwrap_err().to_string(),
+            format!("systemd has not booted this host: there is no {sign}")
+        );
+        std::fs::create_dir(&sign).unwrap();
+        booted(&sign).unwrap();
+    }
+}

@@ -1,0 +1,100 @@
+//! Orders to systemd: start, stop, whether at boot, forget.
+
+use super::{
+    bus::{Systemd, failed, gone, is, is_no_file},
+    known::look,
+    signals::{About, Signal, Signals},
+};
+use crate::{error::HostError, file::Changed};
+
+/// How an order stands to others that wait: it takes the place of one that contradicts it, as `systemctl` has it.
+const MODE: &str = "replace";
+
+/// Orders a start. systemd answers once the job waits; nobody waits for its end here.
+pub(super) async fn start(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
+    if look(systemd, unit).await?.is_some_and(|known| known.is_on_its_way()) {
+        return Ok(Changed::No);
+    }
+    systemd.manager.start_unit(unit, MODE).await.map_err(failed(unit))?;
+    Ok(Changed::Yes)
+}
+
+/// Orders a stop and waits for the end of its job.
+pub(super) async fn stop(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
+    let Some(known) = look(systemd, unit).await? else { return Err(not_loaded(unit)) };
+    if known.is_at_rest() {
+        return Ok(Changed::No);
+    }
+    // Before the order: a job may end before its order is answered.
+    let mut signals = Signals::about(systemd, &[About::Jobs(unit)]).await?;
+    let order = signals.meanwhile(systemd.manager.stop_unit(unit, MODE)).await;
+    let ordered = order.map_err(failed(unit))?;
+    loop {
+        match signals.next().await {
+            Some(Signal::JobEnded { job, result }) if job == ordered => {
+                return match result.as_str() {
+                    "done" => Ok(Changed::Yes),
+                    other => Err(refused(unit, format!("its stop ended as {other}"))),
+                };
+            }
+            Some(_) => {}
+            None => return Err(HostError::InitGone("the system bus hung up".to_owned())),
+        }
+    }
+}
+
+/// Makes a unit start at boot.
+pub(super) async fn enable(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
+    let (is_wanted, changes) = systemd.manager.enable_unit_files(&[unit], false, false).await.map_err(failed(unit))?;
+    if !is_wanted {
+        return Err(refused(unit, "its file does not say when it is wanted: it has no [Install]".to_owned()));
+    }
+    took(systemd, !changes.is_empty()).await
+}
+
+/// Makes a unit start at boot no more.
+pub(super) async fn disable(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
+    match systemd.manager.disable_unit_files(&[unit], false).await {
+        Ok(changes) => took(systemd, !changes.is_empty()).await,
+        // What is not there starts at no boot.
+        Err(error) if is_no_file(&error) || is(&error, ".NoSuchUnit") => Ok(Changed::No),
+        Err(error) => Err(failed(unit)(error)),
+    }
+}
+
+/// Links that changed count from the next reload on; `systemctl` reloads then too.
+async fn took(systemd: &Systemd, changed: bool) -> Result<Changed, HostError> {
+    if !changed {
+        return Ok(Changed::No);
+    }
+    reload(systemd).await?;
+    Ok(Changed::Yes)
+}
+
+/// Forgets a unit's failure and its starts.
+pub(super) async fn reset_failed(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
+    let Some(known) = look(systemd, unit).await? else { return Err(not_loaded(unit)) };
+    if !known.loaded {
+        return Ok(Changed::No);
+    }
+    match systemd.manager.reset_failed_unit(unit).await {
+        // Forgotten since.
+        Err(error) if is(&error, ".NoSuchUnit") => Ok(Changed::No),
+        Err(error) => Err(failed(unit)(error)),
+        Ok(()) if known.status.active == "failed" => Ok(Changed::Yes),
+        Ok(()) => Ok(Changed::No),
+    }
+}
+
+/// Reads unit files anew.
+pub(super) async fn reload(systemd: &Systemd) -> Result<(), HostError> {
+    systemd.manager.reload().await.map_err(gone)
+}
+
+fn not_loaded(unit: &str) -> HostError {
+    refused(unit, format!("Unit {unit} not loaded."))
+}
+
+fn refused(unit: &str, message: String) -> HostError {
+    HostError::Unit { unit: unit.to_owned(), message }
+}

@@ -1,0 +1,61 @@
+//! `rke2 agent` on a booted machine: joins, then containerd, kubelet and kube-proxy behind the agent's own load balancer.
+
+use super::cluster::Cluster;
+use super::node::{self, Node};
+use super::{load_balancer, registration, static_pods};
+use crate::agent::{kubelet_exits_for_ever, say_ready};
+use crate::faults::{Fault, Faults};
+use crate::identity::Identity;
+use crate::join::{Join, Joined, LOAD_BALANCER};
+use crate::settings::{APISERVER_PORT, Settings};
+
+/// Runs until the process is told to stop; an error is fatal.
+pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()> {
+    let join = Join::new(&settings, &faults)?;
+    let node = Node::prepare(&settings)?;
+    // Written anew when the apiserver is known, as by the real program.
+    static_pods::remove(&settings.paths, "kube-proxy")?;
+    let joined = join.run().await?;
+    let (cluster, identity) = settle(&settings, &join, joined).await?;
+    if faults.has(Fault::KubeletExited) {
+        kubelet_exits_for_ever().await;
+    }
+    let containerd = node.start_containerd(&settings).await?;
+    let work = async {
+        static_pods::write_proxy(&settings, &cluster)?;
+        node.start_kubelet(&settings, &cluster)?;
+        registration::complete(&settings, &identity).await?;
+        if !faults.has(Fault::NeverReady) {
+            say_ready(&settings)?;
+        }
+        std::future::pending::<anyhow::Result<()>>().await
+    };
+    tokio::select! {
+        result = work => result,
+        error = containerd.ended() => Err(error),
+    }
+}
+
+/// Opens the way to the apiservers and writes down who this node is.
+async fn settle(settings: &Settings, join: &Join<'_>, joined: Joined) -> anyhow::Result<(Cluster, Identity)> {
+    let Joined { identity, proxy, mut apiservers, cluster } = joined;
+    let cluster = Cluster::told(&cluster)?;
+    // Last, for a day on which all the others have moved: the name that the node was given.
+    let registered = format!("{}:{APISERVER_PORT}", join.host());
+    if !apiservers.contains(&registered) {
+        apiservers.push(registered);
+    }
+    load_balancer::serve("rke2-api-server-agent-load-balancer", APISERVER_PORT, apiservers).await?;
+    load_balancer::serve("rke2-agent-load-balancer", load_balancer_port(settings)?, vec![join.supervisor()]).await?;
+    // From here on the node knows its own load balancer alone.
+    let identity = Identity { apiserver: LOAD_BALANCER.to_owned(), ..identity };
+    node::write_credentials(&settings.paths, &identity, &proxy)?;
+    Ok((cluster, identity))
+}
+
+fn load_balancer_port(settings: &Settings) -> anyhow::Result<u16> {
+    match settings.options.value("lb-server-port") {
+        None => Ok(6444),
+        Some(text) => text.parse().map_err(|_| anyhow::anyhow!("invalid lb-server-port {text}")),
+    }
+}

@@ -1,0 +1,178 @@
+//! Whatever lies in a server's manifests folder is applied, now and when it changes.
+//!
+//! As with RKE2, a file that is removed leaves its objects in the cluster, and `NAME.yaml.skip` keeps `NAME.yaml` from being applied.
+//! Deliberately absent: AddOn objects and Helm charts.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use aws_lc_rs::digest::{SHA256, digest};
+use camino::{Utf8Path, Utf8PathBuf};
+use rustix::fs::inotify;
+use tokio::process::Command;
+use tokio::sync::mpsc;
+
+use super::manifests::skipped;
+use crate::log;
+
+/// A manifest that could not be applied is tried again after this long.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// How long one may take.
+const APPLY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How much of kubectl's complaint is repeated.
+const SAID_BYTES_MAX: usize = 1024;
+const EVENTS_BYTES: usize = 4096;
+
+/// Applies what lies in the folder until `rke2` ends.
+pub(super) async fn keep_applied(folder: Utf8PathBuf, kubectl: Utf8PathBuf, kubeconfig: Utf8PathBuf) {
+    let mut applied = BTreeMap::new();
+    let mut changes = match Changes::of(&folder) {
+        Ok(changes) => Some(changes),
+        Err(error) => {
+            log::warning!("Changes of {folder} are not followed: {error}");
+            None
+        }
+    };
+    loop {
+        let whole = apply_changed(&folder, &kubectl, &kubeconfig, &mut applied).await;
+        match &mut changes {
+            Some(changes) if whole => changes.next().await,
+            Some(changes) => {
+                // Whichever comes first: what failed may succeed now, or was corrected.
+                let _ = tokio::time::timeout(RETRY_AFTER, changes.next()).await;
+            }
+            None => tokio::time::sleep(RETRY_AFTER).await,
+        }
+    }
+}
+
+/// Applies every file that was not applied as it is now; whether none failed.
+async fn apply_changed(
+    folder: &Utf8Path,
+    kubectl: &Utf8Path,
+    kubeconfig: &Utf8Path,
+    applied: &mut BTreeMap<String, Vec<u8>>,
+) -> bool {
+    let files = match manifests(folder) {
+        Ok(files) => files,
+        Err(error) => {
+            log::error!("Failed to read {folder}: {error}");
+            return false;
+        }
+    };
+    let mut whole = true;
+    for file in files {
+        let name = file.file_name().unwrap_or_default().to_owned();
+        let Ok(content) = fs::read(&file) else { continue };
+        let digest = digest(&SHA256, &content).as_ref().to_vec();
+        if applied.get(&name) == Some(&digest) {
+            continue;
+        }
+        match apply(&file, kubectl, kubeconfig).await {
+            Ok(()) => {
+                log::info!("Applied manifest at {file}");
+                applied.insert(name, digest);
+            }
+            Err(error) => {
+                log::error!("Failed to process config: failed to process {file}: {error:#}");
+                whole = false;
+            }
+        }
+    }
+    whole
+}
+
+fn manifests(folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>> {
+    let mut files = Vec::new();
+    for entry in folder.read_dir_utf8()? {
+        let path = entry?.into_path();
+        let name = path.file_name().unwrap_or_default();
+        if (name.ends_with(".yaml") || name.ends_with(".yml")) && !name.starts_with('.') && !skipped(&path) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+async fn apply(file: &Utf8Path, kubectl: &Utf8Path, kubeconfig: &Utf8Path) -> anyhow::Result<()> {
+    let mut command = Command::new(kubectl);
+    command
+        .args(["apply", "--server-side", "--force-conflicts", "--field-manager=deploy-controller"])
+        .args(["--kubeconfig", kubeconfig.as_str(), "-f", file.as_str()])
+        .args(["--cache-dir", kubeconfig.with_file_name("kubectl-cache").as_str()])
+        .env_remove("KUBECONFIG")
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let output = tokio::time::timeout(APPLY_TIMEOUT, command.output()).await.context("it took too long")??;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr[..output.stderr.len().min(SAID_BYTES_MAX)]).trim().to_owned();
+    anyhow::bail!("{said}")
+}
+
+/// Changes of a folder, as the kernel tells them.
+struct Changes(mpsc::Receiver<()>);
+
+impl Changes {
+    fn of(folder: &Utf8Path) -> io::Result<Self> {
+        use inotify::{CreateFlags, WatchFlags};
+        let watch = inotify::init(CreateFlags::CLOEXEC)?;
+        let events = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::MOVED_FROM | WatchFlags::DELETE;
+        inotify::add_watch(&watch, folder.as_std_path(), events)?;
+        // One place: what is told while the folder is being looked at is told once, afterwards.
+        let (tell, told) = mpsc::channel(1);
+        // A thread of its own, detached: it waits in the kernel for as long as the process lives.
+        std::thread::spawn(move || {
+            let mut buffer = [MaybeUninit::uninit(); EVENTS_BYTES];
+            let mut reader = inotify::Reader::new(&watch, &mut buffer);
+            while reader.next().is_ok() {
+                if let Err(mpsc::error::TrySendError::Closed(())) = tell.try_send(()) {
+                    return;
+                }
+            }
+        });
+        Ok(Self(told))
+    }
+
+    /// Returns after a change. One whose thread ended tells no more of them.
+    async fn next(&mut self) {
+        if self.0.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_and_hidden_manifests_are_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = Utf8Path::from_path(dir.path()).unwrap();
+        for file in ["a.yaml", "b.yaml", "b.yaml.skip", ".c.yaml", "d.txt", "e.yml"] {
+            fs::write(dir.join(file), "").unwrap();
+        }
+        assert_eq!(manifests(dir).unwrap(), [dir.join("a.yaml"), dir.join("e.yml")]);
+    }
+
+    #[tokio::test]
+    async fn a_change_of_the_folder_is_told_and_its_absence_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = Utf8Path::from_path(dir.path()).unwrap();
+        let mut changes = Changes::of(dir).unwrap();
+        assert!(tokio::time::timeout(Duration::from_millis(50), changes.next()).await.is_err());
+        fs::write(dir.join("a.yaml"), "one").unwrap();
+        tokio::time::timeout(Duration::from_secs(10), changes.next()).await.expect("the first change");
+        assert!(tokio::time::timeout(Duration::from_millis(50), changes.next()).await.is_err());
+        fs::remove_file(dir.join("a.yaml")).unwrap();
+        tokio::time::timeout(Duration::from_secs(10), changes.next()).await.expect("the second change");
+    }
+}

@@ -1,0 +1,111 @@
+//! containerd: its configuration, its start, and the images it is given.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use camino::{Utf8Path, Utf8PathBuf};
+
+use super::child::{self, Child};
+use super::images;
+use super::machine::{Cgroups, Machine};
+use crate::log;
+use crate::paths::{self, HostPaths};
+use crate::settings::Settings;
+use crate::version::image;
+
+/// RKE2's own, which everybody who looks for a node's containerd knows.
+pub(super) const SOCKET: &str = "/run/k3s/containerd/containerd.sock";
+const STATE: &str = "/run/k3s/containerd";
+/// Between two looks for the socket of a containerd that is starting.
+const PROBE_EVERY: Duration = Duration::from_millis(20);
+
+/// A running containerd.
+pub(super) struct Containerd {
+    process: tokio::process::Child,
+}
+
+impl Containerd {
+    /// Starts it, waits until it answers, and imports the preloaded images.
+    pub(super) async fn start(settings: &Settings, machine: &Machine, bin: &Utf8Path) -> anyhow::Result<Self> {
+        let host = &settings.paths;
+        let configuration = host.data("agent/etc/containerd/config.toml");
+        paths::make_dir(&host.data("agent/etc/containerd"), 0o700)?;
+        paths::make_dir(&host.data("agent/containerd"), 0o711)?;
+        paths::make_dir(STATE.into(), 0o711)?;
+        let snapshotter = snapshotter(settings, machine);
+        paths::write(&configuration, 0o600, configure(host, machine, bin, snapshotter))?;
+        let log = host.data("agent/containerd/containerd.log");
+        log::info!("Logging containerd to {log}");
+        let program = bin.join("containerd");
+        let arguments = ["-c", configuration.as_str()].map(str::to_owned).to_vec();
+        let mut process = Child { program, arguments, log: log.clone() }.start()?;
+        while !child::listens(SOCKET.into()).await {
+            if let Some(status) = process.try_wait()? {
+                anyhow::bail!("containerd exited: {}, see {log}", child::end_in_words(status));
+            }
+            tokio::time::sleep(PROBE_EVERY).await;
+        }
+        log::info!("containerd is now running");
+        let (host, ctr, snapshotter) = (host.clone(), bin.join("ctr"), snapshotter.to_owned());
+        tokio::task::spawn_blocking(move || images::import_all(&host, &ctr, &snapshotter)).await??;
+        Ok(Self { process })
+    }
+
+    /// Returns when it has ended, which ends `rke2` as with the real program.
+    pub(super) async fn ended(mut self) -> anyhow::Error {
+        match self.process.wait().await.context("containerd cannot be waited for") {
+            Ok(status) => anyhow::anyhow!("containerd exited: {}", child::end_in_words(status)),
+            Err(error) => error,
+        }
+    }
+}
+
+fn snapshotter<'a>(settings: &'a Settings, machine: &Machine) -> &'a str {
+    match settings.options.value("snapshotter") {
+        Some(chosen) => chosen,
+        None if machine.overlays => "overlayfs",
+        None => "native",
+    }
+}
+
+fn configure(host: &HostPaths, machine: &Machine, bin: &Utf8Path, snapshotter: &str) -> String {
+    let root: Utf8PathBuf = host.data("agent/containerd");
+    let (pause, runc) = (image("pause"), bin.join("runc"));
+    let (restricted, by_systemd) = (!machine.lowers_oom_scores, machine.cgroups == Cgroups::V2);
+    format!(
+        "# Written by rke2 at every start.\n\
+         version = 3\n\
+         root = \"{root}\"\n\
+         state = \"{STATE}\"\n\
+         \n\
+         [grpc]\n\
+         address = \"{SOCKET}\"\n\
+         \n\
+         [plugins.'io.containerd.internal.v1.opt']\n\
+         path = \"{root}\"\n\
+         \n\
+         [plugins.'io.containerd.grpc.v1.cri']\n\
+         stream_server_address = \"127.0.0.1\"\n\
+         stream_server_port = \"10010\"\n\
+         \n\
+         [plugins.'io.containerd.cri.v1.runtime']\n\
+         enable_selinux = false\n\
+         enable_unprivileged_ports = true\n\
+         enable_unprivileged_icmp = true\n\
+         restrict_oom_score_adj = {restricted}\n\
+         \n\
+         [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n\
+         runtime_type = \"io.containerd.runc.v2\"\n\
+         \n\
+         [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\n\
+         BinaryName = \"{runc}\"\n\
+         SystemdCgroup = {by_systemd}\n\
+         \n\
+         [plugins.'io.containerd.cri.v1.images']\n\
+         snapshotter = \"{snapshotter}\"\n\
+         disable_snapshot_annotations = true\n\
+         \n\
+         [plugins.'io.containerd.cri.v1.images'.pinned_images]\n\
+         sandbox = \"{pause}\"\n"
+    )
+}

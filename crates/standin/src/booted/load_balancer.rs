@@ -1,0 +1,76 @@
+//! The agent's own way to its apiservers: a port on the loopback that leads to the first of them that answers.
+//!
+//! Kubelet and kube-proxy know only this port, so a server that moves, or a registration address that comes to lead elsewhere, changes nothing on
+//! a node. Names are resolved at every connection.
+
+use std::time::Duration;
+
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::kubelet_api;
+use crate::log;
+
+/// A server that has not answered by then is passed over.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A failing accept (out of descriptors) is tried again after this long.
+const ACCEPT_RETRY: Duration = Duration::from_millis(200);
+
+/// Takes `port` on the loopback and leads its connections to `servers`, `host:port` each, until the process ends.
+pub(super) async fn serve(name: &str, port: u16, servers: Vec<String>) -> anyhow::Result<()> {
+    let listener = kubelet_api::listen(std::net::Ipv4Addr::LOCALHOST.into(), port).await?;
+    log::info!("Running load balancer {name} 127.0.0.1:{port} -> [{}]", servers.join(" "));
+    tokio::spawn(accept(listener, servers));
+    Ok(())
+}
+
+async fn accept(listener: TcpListener, servers: Vec<String>) {
+    loop {
+        let Ok((mut client, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_RETRY).await;
+            continue;
+        };
+        let servers = servers.clone();
+        tokio::spawn(async move {
+            if let Some(mut server) = connect(&servers).await {
+                let _ = (client.set_nodelay(true), server.set_nodelay(true));
+                // Either side may end it; whoever is left learns it by its own end.
+                let _ = copy_bidirectional(&mut client, &mut server).await;
+            }
+        });
+    }
+}
+
+/// A connection to the first server that takes one.
+async fn connect(servers: &[String]) -> Option<TcpStream> {
+    for server in servers {
+        if let Ok(Ok(stream)) = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(server.as_str())).await {
+            return Some(stream);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_is_gone_is_passed_over() {
+        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+        let answering = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let servers = vec![gone, answering.local_addr().unwrap().to_string()];
+        tokio::spawn(async move {
+            let (mut stream, _) = answering.accept().await.unwrap();
+            stream.write_all(b"here").await.unwrap();
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let front = listener.local_addr().unwrap();
+        tokio::spawn(accept(listener, servers));
+        let mut answer = String::new();
+        TcpStream::connect(front).await.unwrap().read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "here");
+    }
+}

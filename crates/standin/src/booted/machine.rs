@@ -1,0 +1,186 @@
+//! What this machine cannot do that a kubelet or a runtime expects, and what is done about it.
+//!
+//! Everything is probed at every start; a machine that can do it all gets the real program's own settings, and none of this is said.
+
+use std::fs;
+
+use camino::Utf8PathBuf;
+use rustix::mount::{MountFlags, mount_remount};
+
+use super::mounts::Mounts;
+use crate::log;
+use crate::paths::{self, HostPaths};
+
+/// The capability without which no process may be made less likely to be killed for want of memory.
+const CAP_SYS_RESOURCE: u32 = 24;
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Machine {
+    pub(crate) cgroups: Cgroups,
+    /// Whether oom scores may be lowered.
+    pub(crate) lowers_oom_scores: bool,
+    /// Whether containers' file systems can be overlays.
+    pub(crate) overlays: bool,
+    /// Whether the kubelet can tell how full its disk is.
+    pub(crate) counts_storage: bool,
+}
+
+/// Which control groups there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cgroups {
+    /// One tree; the service manager makes the groups.
+    V2,
+    /// A tree per controller.
+    V1 {
+        /// The group in which all of this node has to stay, where the trees are shared with other nodes.
+        root: Option<String>,
+        /// Where the trees are mounted.
+        trees: Vec<Utf8PathBuf>,
+    },
+}
+
+impl Machine {
+    /// Looks, prepares what can be prepared, and says in the journal what differs from what the real program expects.
+    pub(crate) fn probe(host: &HostPaths) -> anyhow::Result<Self> {
+        let mounts = Mounts::parse(&fs::read_to_string("/proc/self/mountinfo")?);
+        let machine = Self {
+            cgroups: Cgroups::of(&mounts, &fs::read_to_string("/proc/1/cgroup")?),
+            lowers_oom_scores: has_capability(&fs::read_to_string("/proc/self/status")?, CAP_SYS_RESOURCE),
+            overlays: overlays(host)?,
+            counts_storage: mounts.of("/var/lib/kubelet").is_some_and(|mount| mount.is_counted()),
+        };
+        machine.prepare(&mounts)?;
+        for concession in machine.concessions() {
+            log::info!("Stand-in concession to this machine: {concession}");
+        }
+        Ok(machine)
+    }
+
+    /// What is done otherwise than on a machine that can do everything, in words.
+    fn concessions(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        if let Cgroups::V1 { root, .. } = &self.cgroups {
+            said.push("cgroup v1, so kubelet has failCgroupV1 off and the driver cgroupfs".to_owned());
+            if let Some(root) = root {
+                said.push(format!("control groups are shared with other nodes, so all pods are below {root}"));
+            }
+        }
+        if !self.lowers_oom_scores {
+            said.push("CAP_SYS_RESOURCE is missing, so containerd has restrict_oom_score_adj on".to_owned());
+        }
+        if !self.overlays {
+            said.push("overlays are not possible in the data directory, so the snapshotter is native".to_owned());
+        }
+        if !self.counts_storage {
+            said.push("the kubelet's disk cannot be counted, so localStorageCapacityIsolation is off".to_owned());
+        }
+        said
+    }
+
+    fn prepare(&self, mounts: &Mounts) -> anyhow::Result<()> {
+        let Cgroups::V1 { root, trees } = &self.cgroups else { return Ok(()) };
+        for tree in trees {
+            if mounts.of(tree.as_str()).is_some_and(|mount| mount.read_only) {
+                mount_remount(tree.as_std_path(), MountFlags::BIND, "")
+                    .map_err(|error| anyhow::anyhow!("cannot make {tree} writable: {error}"))?;
+                log::info!("Stand-in concession to this machine: {tree} was read-only and is not any more");
+            }
+            if let Some(root) = root {
+                paths::make_dir(&tree.join(root.trim_start_matches('/')), 0o755)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Cgroups {
+    fn of(mounts: &Mounts, of_init: &str) -> Self {
+        if mounts.all().iter().any(|mount| mount.file_system == "cgroup2" && mount.point == "/sys/fs/cgroup") {
+            return Self::V2;
+        }
+        let trees = mounts.all().iter().filter(|mount| mount.file_system == "cgroup").map(|mount| mount.point.clone());
+        // The init's own group of the controller that pods are limited by: where it is not the top of the tree, the rest belongs to others.
+        let memory = of_init.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let controllers = parts.next()?;
+            controllers.split(',').any(|name| name == "memory").then(|| parts.next()).flatten()
+        });
+        let top = mounts.of("/sys/fs/cgroup/memory").map_or("/", |mount| mount.root.as_str());
+        let visible = memory.and_then(|path| path.strip_prefix(top.trim_end_matches('/'))).unwrap_or_default();
+        let root = visible.strip_suffix("/init.scope").unwrap_or(visible).trim_end_matches('/');
+        Self::V1 { root: (!root.is_empty()).then(|| root.to_owned()), trees: trees.collect() }
+    }
+}
+
+/// Whether `status` (of `/proc/self/status`) shows the capability as effective.
+fn has_capability(status: &str, number: u32) -> bool {
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:")).map(str::trim);
+    bits.and_then(|bits| u64::from_str_radix(bits, 16).ok()).is_some_and(|bits| bits >> number & 1 == 1)
+}
+
+/// Tries an overlay in the data directory: whether it works there is the file system's own affair.
+fn overlays(host: &HostPaths) -> anyhow::Result<bool> {
+    let folder = host.data("agent/overlay-probe");
+    // With the mode that it keeps: the probe may be the first that needs it.
+    paths::make_dir(&host.data("agent"), 0o755)?;
+    for part in ["lower", "upper", "work", "merged"] {
+        paths::make_dir(&folder.join(part), 0o700)?;
+    }
+    let options = format!("lowerdir={folder}/lower,upperdir={folder}/upper,workdir={folder}/work");
+    let merged = folder.join("merged");
+    let options = std::ffi::CString::new(options)?;
+    let mounted =
+        rustix::mount::mount("overlay", merged.as_std_path(), "overlay", MountFlags::empty(), options.as_c_str());
+    if mounted.is_ok() {
+        rustix::mount::unmount(merged.as_std_path(), rustix::mount::UnmountFlags::empty())?;
+    }
+    fs::remove_dir_all(&folder)?;
+    Ok(mounted.is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V1: &str = "24 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
+        30 24 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+        31 30 0:27 / /sys/fs/cgroup/memory ro,nosuid shared:9 - cgroup cgroup rw,memory\n\
+        32 30 0:28 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n";
+
+    #[test]
+    fn a_node_among_others_stays_in_its_inits_group() {
+        let cgroups = |of_init: &str| Cgroups::of(&Mounts::parse(V1), of_init);
+        let trees = vec!["/sys/fs/cgroup/memory".into(), "/sys/fs/cgroup/pids".into()];
+        let among = Cgroups::V1 { root: Some("/lab/n1".to_owned()), trees: trees.clone() };
+        assert_eq!(cgroups("5:pids:/x\n4:memory:/lab/n1/init.scope\n1:name=systemd:/y\n"), among);
+        assert_eq!(cgroups("4:cpu,memory:/lab/n1\n"), among);
+        let alone = Cgroups::V1 { root: None, trees };
+        assert_eq!(cgroups("4:memory:/init.scope\n"), alone);
+        assert_eq!(cgroups("4:memory:/\n"), alone);
+        // Only its own part of the tree is mounted: what it sees is the top.
+        let part = V1.replace("0:27 / /sys", "0:27 /lab/n1 /sys");
+        let Cgroups::V1 { root, .. } = Cgroups::of(&Mounts::parse(&part), "4:memory:/lab/n1/init.scope\n") else {
+            panic!("not v1")
+        };
+        assert_eq!(root, None);
+        let v2 = "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
+        assert_eq!(Cgroups::of(&Mounts::parse(v2), "0::/init.scope\n"), Cgroups::V2);
+    }
+
+    #[test]
+    fn a_capability_is_one_bit() {
+        let status = "Name:\trke2\nCapPrm:\t000001ffffffffff\nCapEff:\t000001fffeffffff\n";
+        assert!(!has_capability(status, CAP_SYS_RESOURCE));
+        assert!(has_capability(status, CAP_SYS_RESOURCE - 1));
+        assert!(!has_capability("", 0));
+    }
+
+    #[test]
+    fn nothing_is_conceded_to_a_machine_that_can_do_everything() {
+        let able = Machine { cgroups: Cgroups::V2, lowers_oom_scores: true, overlays: true, counts_storage: true };
+        assert_eq!(able.concessions(), Vec::<String>::new());
+        let cgroups = Cgroups::V1 { root: Some("/n1".to_owned()), trees: Vec::new() };
+        let poor = Machine { cgroups, lowers_oom_scores: false, overlays: false, counts_storage: false };
+        assert_eq!(poor.concessions().len(), 5);
+    }
+}

@@ -1,0 +1,76 @@
+//! What is mounted where, as the kernel tells it.
+
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// File systems of which the kubelet can tell how full they are.
+const COUNTED_FILE_SYSTEMS: [&str; 6] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "overlay"];
+
+/// `/proc/self/mountinfo`.
+pub(super) struct Mounts(Vec<Mount>);
+
+/// One of them.
+pub(super) struct Mount {
+    /// Which part of the file system is mounted.
+    pub(super) root: String,
+    pub(super) point: Utf8PathBuf,
+    pub(super) read_only: bool,
+    pub(super) file_system: String,
+    source: String,
+}
+
+impl Mounts {
+    /// Lines that are not understood are left out.
+    pub(super) fn parse(text: &str) -> Self {
+        Self(text.lines().filter_map(Mount::parse).collect())
+    }
+
+    /// In the order in which they were mounted.
+    pub(super) fn all(&self) -> &[Mount] {
+        &self.0
+    }
+
+    /// The mount on which `path` lies: the last one of those with the longest way in common.
+    pub(super) fn of(&self, path: &str) -> Option<&Mount> {
+        let covering = self.0.iter().filter(|mount| Utf8Path::new(path).starts_with(&mount.point));
+        covering.max_by_key(|mount| mount.point.as_str().len())
+    }
+}
+
+impl Mount {
+    fn parse(line: &str) -> Option<Self> {
+        let (left, right) = line.split_once(" - ")?;
+        let mut left = left.split(' ').skip(3);
+        let (root, point, options) = (left.next()?, left.next()?, left.next()?);
+        let mut right = right.split(' ');
+        Some(Self {
+            root: root.to_owned(),
+            point: point.into(),
+            read_only: options.split(',').any(|option| option == "ro"),
+            file_system: right.next()?.to_owned(),
+            source: right.next()?.to_owned(),
+        })
+    }
+
+    /// Whether the kubelet can tell how full it is.
+    pub(super) fn is_counted(&self) -> bool {
+        COUNTED_FILE_SYSTEMS.contains(&self.file_system.as_str())
+            && (!self.source.starts_with('/') || Utf8Path::new(&self.source).exists())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "24 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
+        31 30 0:27 / /sys/fs/cgroup/memory ro,nosuid shared:9 - cgroup cgroup rw,memory\n\
+        32 30 0:28 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n";
+
+    #[test]
+    fn a_read_only_tree_is_told_from_a_writable_one() {
+        let mounts = Mounts::parse(TEXT);
+        assert!(mounts.of("/sys/fs/cgroup/memory").unwrap().read_only);
+        assert!(!mounts.of("/sys/fs/cgroup/pids").unwrap().read_only);
+        assert_eq!(mounts.of("/var/lib/kubelet").unwrap().file_system, "ext4");
+    }
+}

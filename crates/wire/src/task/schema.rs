@@ -1,0 +1,91 @@
+//! Versions of a task's parameters: a newer one only adds fields, so that an older agent is told the same without them.
+
+use gpuaas_model::TaskType;
+use serde_json::Value;
+
+use super::{
+    ArtifactFetch, Fix, Inspect, Noop, Preflight, Residue, Rke2Configure, Rke2Install, Rke2KubeconfigRead, Rke2Observe,
+    Rke2Start, Rke2Stop, Rke2Uninstall, TaskSpec, TaskSupport,
+};
+
+/// The newest shape of a task that an agent of such support knows, not older than `oldest`, with the parameters in it: what came with a newer
+/// shape is left out. Where it knows none that fits, `oldest` as it is: the agent says no.
+pub fn shaped(task: TaskType, oldest: u32, params: Value, support: &[TaskSupport]) -> (u32, Value) {
+    let (newest, added) = schemas(task);
+    let known = support.iter().filter(|known| known.task == task.as_str()).flat_map(|known| &known.schemas);
+    let schema = known.copied().filter(|schema| (oldest..=newest).contains(schema)).max().unwrap_or(oldest);
+    (schema, without_newer(params, schema, added))
+}
+
+fn without_newer(mut params: Value, schema: u32, added: &[(u32, &str)]) -> Value {
+    if let Some(fields) = params.as_object_mut() {
+        for (_, name) in added.iter().filter(|(since, _)| *since > schema) {
+            fields.remove(*name);
+        }
+    }
+    params
+}
+
+/// The newest version of a type, and its fields that were not there from the beginning.
+fn schemas(task: TaskType) -> (u32, &'static [(u32, &'static str)]) {
+    const fn of<T: TaskSpec>() -> (u32, &'static [(u32, &'static str)]) {
+        (T::SCHEMA, T::ADDED)
+    }
+    match task {
+        TaskType::Noop => of::<Noop>(),
+        TaskType::Inspect => of::<Inspect>(),
+        TaskType::Preflight => of::<Preflight>(),
+        TaskType::Residue => of::<Residue>(),
+        TaskType::Fix => of::<Fix>(),
+        TaskType::ArtifactFetch => of::<ArtifactFetch>(),
+        TaskType::Rke2Install => of::<Rke2Install>(),
+        TaskType::Rke2Configure => of::<Rke2Configure>(),
+        TaskType::Rke2Start => of::<Rke2Start>(),
+        TaskType::Rke2Stop => of::<Rke2Stop>(),
+        TaskType::Rke2Observe => of::<Rke2Observe>(),
+        TaskType::Rke2KubeconfigRead => of::<Rke2KubeconfigRead>(),
+        TaskType::Rke2Uninstall => of::<Rke2Uninstall>(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::task::{HostWants, Measure};
+
+    fn knowing(task: TaskType, schemas: &[u32]) -> Vec<TaskSupport> {
+        vec![TaskSupport { task: task.as_str().to_owned(), schemas: schemas.to_vec() }]
+    }
+
+    #[test]
+    fn an_older_agent_is_told_the_same_without_what_it_does_not_know() {
+        let preflight = Preflight { wants: Some(HostWants::default()), ..Preflight::default() };
+        let params = serde_json::to_value(&preflight).unwrap();
+        let (schema, told) = shaped(TaskType::Preflight, 1, params.clone(), &knowing(TaskType::Preflight, &[1]));
+        assert_eq!((schema, told.get("wants")), (1, None));
+        assert!(told.get("ports").is_some(), "what was there from the beginning stays");
+        let newer = knowing(TaskType::Preflight, &[1, 2, 3]);
+        assert_eq!(shaped(TaskType::Preflight, 1, params.clone(), &newer), (2, params));
+        let inspect = Inspect { measure: Some(Measure::OwnDisk), preflight: Some(preflight) };
+        let inspect = serde_json::to_value(inspect).unwrap();
+        assert_eq!(shaped(TaskType::Inspect, 1, inspect, &knowing(TaskType::Inspect, &[1])), (1, json!({})));
+    }
+
+    #[test]
+    fn an_agent_that_knows_no_fitting_version_gets_the_oldest_and_says_no() {
+        assert_eq!(shaped(TaskType::Noop, 3, json!({}), &knowing(TaskType::Noop, &[3])).0, 3);
+        assert_eq!(shaped(TaskType::Noop, 1, json!({}), &knowing(TaskType::Noop, &[7])).0, 1);
+        assert_eq!(shaped(TaskType::Noop, 1, json!({}), &[]).0, 1);
+    }
+
+    #[test]
+    fn every_field_that_was_added_is_one_and_came_with_a_version_that_there_is() {
+        for &task in TaskType::ALL {
+            let (newest, added) = schemas(task);
+            assert!(added.iter().all(|(since, _)| (2..=newest).contains(since)), "{task}");
+            assert!((2..=newest).all(|version| added.iter().any(|(since, _)| *since == version)), "{task}");
+        }
+    }
+}

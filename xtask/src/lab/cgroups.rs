@@ -1,0 +1,270 @@
+//! The lab's subtree of every cgroup hierarchy, whichever of the two versions the machine has.
+//!
+//! Guarantees: a node's processes and the lab's own are below [`CGROUP`](super::place::CGROUP) in every hierarchy from their first instruction on;
+//! a fork cannot leave it, so that the subtree says who is left.
+
+use std::{fs, io, process::Command};
+
+use anyhow::{Context, bail};
+use camino::{Utf8Path, Utf8PathBuf};
+
+use super::{mounts, place, processes};
+
+/// Longest wait until the kernel lets a group go whose processes have ended.
+const RELEASE_TRIES_MAX: u32 = 100;
+
+/// One mounted hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hierarchy {
+    mount: Utf8PathBuf,
+    /// The unified one of version 2.
+    pub(super) is_unified: bool,
+    /// Whether it holds the controller of processors and memory nodes, without which a group of version 1 takes no process.
+    is_cpuset: bool,
+}
+
+impl Hierarchy {
+    /// What people call it.
+    pub(super) fn name(&self) -> &str {
+        self.mount.file_name().unwrap_or(self.mount.as_str())
+    }
+
+    fn group(&self, group: &str) -> Utf8PathBuf {
+        self.mount.join(group)
+    }
+}
+
+/// Every hierarchy that is mounted, each once.
+pub(super) fn hierarchies() -> anyhow::Result<Vec<Hierarchy>> {
+    let mut found: Vec<Hierarchy> = Vec::new();
+    for mount in mounts::all()? {
+        let is_unified = mount.kind == "cgroup2";
+        let of_cgroups = (is_unified || mount.kind == "cgroup") && mount.point.starts_with("/sys/fs/cgroup");
+        if of_cgroups && !found.iter().any(|other| other.mount == mount.point) {
+            let is_cpuset = !is_unified && mount.options.split(',').any(|option| option == "cpuset");
+            found.push(Hierarchy { mount: mount.point, is_unified, is_cpuset });
+        }
+    }
+    Ok(found)
+}
+
+/// Makes the group in every hierarchy, with what lies above it. The caller has said so in the state file.
+pub(super) fn make(group: &str) -> anyhow::Result<()> {
+    for hierarchy in hierarchies()? {
+        let mut folder = hierarchy.mount.clone();
+        for part in group.split('/') {
+            let parent = folder.clone();
+            folder.push(part);
+            make_one(&hierarchy, &parent, &folder)?;
+        }
+    }
+    Ok(())
+}
+
+fn make_one(hierarchy: &Hierarchy, parent: &Utf8Path, folder: &Utf8Path) -> anyhow::Result<()> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(error).with_context(|| format!("making {folder}"));
+        }
+        _ => {}
+    }
+    if hierarchy.is_cpuset {
+        for file in ["cpuset.cpus", "cpuset.mems"] {
+            let all = fs::read_to_string(parent.join(file)).with_context(|| parent.join(file).to_string())?;
+            fs::write(folder.join(file), all).with_context(|| folder.join(file).to_string())?;
+        }
+    }
+    // What the machine's root hands down goes on to the nodes; the root itself is left as it is.
+    if hierarchy.is_unified && parent != hierarchy.mount {
+        let controllers = fs::read_to_string(parent.join("cgroup.controllers"))?;
+        for controller in controllers.split_whitespace() {
+            let file = parent.join("cgroup.subtree_control");
+            fs::write(&file, format!("+{controller}")).with_context(|| format!("+{controller} into {file}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The processes in the group and below it.
+pub(super) fn members(group: &str) -> anyhow::Result<Vec<i32>> {
+    let mut members = Vec::new();
+    for hierarchy in hierarchies()? {
+        for folder in tree(&hierarchy.group(group))? {
+            // A group may be removed meanwhile; then nobody is in it.
+            let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+            // Whoever is in another PID namespace than ours has number 0.
+            members.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid != 0));
+        }
+    }
+    members.sort_unstable();
+    members.dedup();
+    Ok(members)
+}
+
+/// Kills every process of the group and waits until none is left.
+pub(super) fn end(group: &str) -> anyhow::Result<()> {
+    let remaining = || thaw(group).and_then(|()| members(group));
+    processes::end_all(remaining).with_context(|| format!("ending the processes of cgroup {group}"))
+}
+
+/// A process that version 1 has frozen does not die of any signal; version 2 lets it.
+fn thaw(group: &str) -> anyhow::Result<()> {
+    for hierarchy in hierarchies()? {
+        let states = tree(&hierarchy.group(group))?.into_iter().map(|folder| folder.join("freezer.state"));
+        for state in states.filter(|state| state.exists()) {
+            match fs::write(&state, "THAWED") {
+                // A group may be removed meanwhile; then nobody is in it.
+                Err(error) if state.exists() => return Err(error).with_context(|| format!("thawing {state}")),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes the group and all below it from every hierarchy; nothing may run in it any more.
+pub(super) fn remove(group: &str) -> anyhow::Result<()> {
+    for hierarchy in hierarchies()? {
+        for folder in tree(&hierarchy.group(group))?.iter().rev() {
+            remove_one(folder)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_one(folder: &Utf8Path) -> anyhow::Result<()> {
+    for _ in 0..RELEASE_TRIES_MAX {
+        match fs::remove_dir(folder) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            // The last process has ended and is not yet gone from the group; version 1 has no event for that.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            Err(error) => return Err(error).with_context(|| format!("removing {folder}")),
+        }
+    }
+    bail!("{folder} stays in use")
+}
+
+/// Where the lab's subtree is present.
+pub(super) fn present() -> anyhow::Result<bool> {
+    Ok(hierarchies()?.iter().any(|hierarchy| hierarchy.group(place::CGROUP).exists()))
+}
+
+/// `folder` and every group below it, parents first; nothing where it is not there.
+fn tree(folder: &Utf8Path) -> anyhow::Result<Vec<Utf8PathBuf>> {
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let mut found = vec![folder.to_owned()];
+    let mut next = 0;
+    while let Some(folder) = found.get(next).cloned() {
+        next += 1;
+        let Ok(entries) = folder.read_dir_utf8() else { continue };
+        found.extend(
+            entries
+                .flatten()
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                .map(|entry| entry.into_path()),
+        );
+    }
+    Ok(found)
+}
+
+/// Makes this process, and all that it starts from now on, members of the group.
+pub(super) fn join(group: &str) -> anyhow::Result<()> {
+    entrances(group)?.iter().try_for_each(|entrance| fs::write(entrance, "0").with_context(|| entrance.to_string()))
+}
+
+/// Puts itself where the paths before `--` say and becomes the command behind it.
+const JOIN: &str = r#"while [ "$1" != -- ]; do echo 0 >"$1" || exit 125; shift; done; shift; exec "$@""#;
+/// The same, and leaves every descriptor behind that it inherited: whoever waits for the end of a pipe or holds a lock by one of them would wait
+/// for the end of the lab.
+const JOIN_ALONE: &str = r#"while [ "$1" != -- ]; do echo 0 >"$1" || exit 125; shift; done; shift
+for fd in /proc/self/fd/*; do fd=${fd##*/}; if [ "$fd" -gt 2 ]; then eval "exec $fd>&-"; fi; done; exec "$@""#;
+
+/// The command as a member of `group` from its first instruction on.
+pub(super) fn joined(group: &str, command: &[&str]) -> anyhow::Result<Command> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", JOIN, "sh"]).args(entrances(group)?).arg("--").args(command);
+    Ok(shell)
+}
+
+/// The same in a session of its own, with no descriptor but the first three: it outlives whoever starts it.
+pub(super) fn detached(group: &str, command: &[&str]) -> anyhow::Result<Command> {
+    let mut shell = Command::new("setsid");
+    // Not sh: Debian's knows no descriptor above 9.
+    shell.args(["bash", "-c", JOIN_ALONE, "bash"]).args(entrances(group)?).arg("--").args(command);
+    Ok(shell)
+}
+
+/// The command in the very groups that the process `leader` is in.
+pub(super) fn beside(leader: i32, command: &[&str]) -> anyhow::Result<Command> {
+    let path = format!("/proc/{leader}/cgroup");
+    let groups = fs::read_to_string(&path).with_context(|| path.clone())?;
+    let hierarchies = hierarchies()?;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", JOIN, "sh"]);
+    for line in groups.lines() {
+        if let Some(folder) = entrance_of(line, &hierarchies) {
+            shell.arg(folder.join("cgroup.procs"));
+        }
+    }
+    shell.arg("--").args(command);
+    Ok(shell)
+}
+
+fn entrances(group: &str) -> anyhow::Result<Vec<Utf8PathBuf>> {
+    Ok(hierarchies()?.iter().map(|hierarchy| hierarchy.group(group).join("cgroup.procs")).collect())
+}
+
+/// The folder of the group that a line of `/proc/PID/cgroup` (`id:controllers:/path`) names, where its hierarchy is mounted.
+fn entrance_of(line: &str, hierarchies: &[Hierarchy]) -> Option<Utf8PathBuf> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (controllers, path) = (parts.next()?, parts.next()?);
+    let hierarchy = hierarchies.iter().find(|hierarchy| match controllers {
+        "" => hierarchy.is_unified,
+        named => {
+            let first = named.split(',').next().unwrap_or_default();
+            !hierarchy.is_unified && hierarchy.name().split(',').any(|name| name == first.trim_start_matches("name="))
+        }
+    })?;
+    Some(hierarchy.group(path.trim_start_matches('/')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hierarchy(name: &str, is_unified: bool) -> Hierarchy {
+        Hierarchy { mount: Utf8Path::new("/sys/fs/cgroup").join(name), is_unified, is_cpuset: false }
+    }
+
+    #[test]
+    fn a_process_is_found_in_either_version() {
+        let all = [hierarchy("cpu,cpuacct", false), hierarchy("systemd", false), hierarchy("unified", true)];
+        let of = |line| entrance_of(line, &all).map(Utf8PathBuf::into_string);
+        assert_eq!(of("4:cpu,cpuacct:/gpuaas-lab/a"), Some("/sys/fs/cgroup/cpu,cpuacct/gpuaas-lab/a".to_owned()));
+        assert_eq!(of("9:name=systemd:/x/init.scope"), Some("/sys/fs/cgroup/systemd/x/init.scope".to_owned()));
+        assert_eq!(of("0::/"), Some("/sys/fs/cgroup/unified/".to_owned()));
+        assert_eq!(of("3:net_cls:/"), None);
+    }
+
+    #[test]
+    fn a_joined_command_keeps_its_words_and_a_closed_door_stops_it() {
+        let shell = |script, words: &[&str]| Command::new("bash").args(["-c", script, "bash"]).args(words).output();
+        let out = shell(JOIN, &["/dev/null", "--", "printf", "%s|", "a b", "--"]).expect("bash runs");
+        assert_eq!(String::from_utf8_lossy(&out.stdout), "a b|--|");
+        let out = shell(JOIN_ALONE, &["/nowhere/cgroup.procs", "--", "true"]).expect("bash runs");
+        assert_eq!(out.status.code(), Some(125));
+    }
+
+    #[test]
+    fn a_detached_command_inherits_three_descriptors() {
+        let script = format!("exec 7</dev/null 12</dev/null; exec bash -c '{JOIN_ALONE}' bash -- ls /proc/self/fd");
+        let out = Command::new("bash").args(["-c", &script]).output().expect("bash runs");
+        // The fourth is its own, of the folder that it lists.
+        assert_eq!(String::from_utf8_lossy(&out.stdout), "0\n1\n2\n3\n", "{}", String::from_utf8_lossy(&out.stderr));
+    }
+}

@@ -1,0 +1,79 @@
+//! `lab down`: nothing of a lab stays, however it ended.
+//!
+//! Guarantees: removes what the state file says was begun and what is found in the world by the lab's names, in an order in which nothing is used any
+//! more; goes on behind what it cannot remove, and says what that is; may be repeated. The state file goes last, with its folder.
+
+use std::{collections::BTreeSet, time::Instant};
+
+use super::{
+    place,
+    refusal::Refusal,
+    state::State,
+    thing::{self, Thing},
+};
+
+/// The chore; the caller has the turn.
+pub(super) fn run() -> anyhow::Result<()> {
+    let began = Instant::now();
+    let mut things = thing::found()?;
+    match State::read() {
+        Ok(Some(state)) => things.extend(state.things),
+        Ok(None) => {}
+        // Names alone must do then.
+        Err(error) => eprintln!("the state file cannot be read: {error:#}"),
+    }
+    if things.is_empty() {
+        println!("  there is no lab");
+        return Ok(());
+    }
+    let mut left = Vec::new();
+    for thing in in_order(things) {
+        if let Err(error) = thing.remove() {
+            left.push(format!("{}: {error:#}", thing.describe()));
+        }
+    }
+    left.extend(thing::found()?.iter().map(|thing| format!("{} is still there", thing.describe())));
+    if left.is_empty() {
+        println!("  the lab is gone, in {:.1} s", began.elapsed().as_secs_f64());
+        Ok(())
+    } else {
+        Err(Refusal::Left(left).into())
+    }
+}
+
+/// In the order of their kinds; folders within folders first, and the one with the state file last.
+fn in_order(things: BTreeSet<Thing>) -> Vec<Thing> {
+    let state = Thing::Tree(place::RUN.into());
+    let is_folder = |thing: &Thing| matches!(thing, Thing::Folder(_));
+    let mut order: Vec<Thing> = things.iter().filter(|thing| !is_folder(thing) && **thing != state).cloned().collect();
+    order.extend(things.iter().rev().filter(|thing| is_folder(thing)).cloned());
+    order.extend(things.contains(&state).then_some(state));
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_go_from_the_innermost_and_the_state_file_last() {
+        let folder = |path: &str| Thing::Folder(path.into());
+        let things = BTreeSet::from([
+            folder("/run/systemd"),
+            folder("/run/systemd/nspawn/propagate"),
+            folder("/run/systemd/nspawn"),
+            Thing::Tree(place::RUN.into()),
+            Thing::Tree(place::DATA.into()),
+            Thing::Link("gpulab0".to_owned()),
+        ]);
+        let order = [
+            Thing::Link("gpulab0".to_owned()),
+            Thing::Tree(place::DATA.into()),
+            folder("/run/systemd/nspawn/propagate"),
+            folder("/run/systemd/nspawn"),
+            folder("/run/systemd"),
+            Thing::Tree(place::RUN.into()),
+        ];
+        assert_eq!(in_order(things), order);
+    }
+}

@@ -1,0 +1,84 @@
+//! The lab's lines in this machine's `/etc/hosts`.
+//!
+//! Guarantees: every other line stays as it is, and a death in the middle loses none: lines are added by one write at the end, and the file is cut
+//! only behind what stays.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    os::unix::fs::FileExt,
+};
+
+use anyhow::Context;
+
+use super::place::MARK;
+
+const PATH: &str = "/etc/hosts";
+
+/// Adds a line each.
+pub(super) fn add(lines: &[String]) -> anyhow::Result<()> {
+    let before = fs::read_to_string(PATH).context(PATH)?;
+    let mut file = OpenOptions::new().append(true).open(PATH).context(PATH)?;
+    file.write_all(addition(&before, lines).as_bytes()).context(PATH)
+}
+
+/// What comes behind `before`. Where its last line has no end, ours has none either: so the end that was missing can be taken away again.
+fn addition(before: &str, lines: &[String]) -> String {
+    let marked: Vec<String> = lines.iter().map(|line| format!("{line} # {MARK}")).collect();
+    let whole = before.is_empty() || before.ends_with('\n');
+    if whole { marked.join("\n") + "\n" } else { format!("\n{}", marked.join("\n")) }
+}
+
+/// Whether there are lines of the lab.
+pub(super) fn is_marked() -> anyhow::Result<bool> {
+    Ok(fs::read_to_string(PATH).context(PATH)?.lines().any(is_ours))
+}
+
+/// Removes them.
+pub(super) fn remove() -> anyhow::Result<()> {
+    let before = fs::read_to_string(PATH).context(PATH)?;
+    let after = without(&before);
+    if after == before {
+        return Ok(());
+    }
+    // In place: the file may be a mount of its own, which cannot be replaced.
+    let file = OpenOptions::new().write(true).open(PATH).context(PATH)?;
+    file.write_all_at(after.as_bytes(), 0).and_then(|()| file.set_len(after.len() as u64)).context(PATH)
+}
+
+fn is_ours(line: &str) -> bool {
+    line.split_once('#').is_some_and(|(_, comment)| comment.trim() == MARK)
+}
+
+fn without(text: &str) -> String {
+    let others: String = text.split_inclusive('\n').filter(|line| !is_ours(line)).collect();
+    let last_is_ours = text.lines().next_back().is_some_and(is_ours);
+    match others.strip_suffix('\n') {
+        Some(unended) if last_is_ours && !text.ends_with('\n') => unended.to_owned(),
+        _ => others,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_lines_go_and_others_stay_as_they_are() {
+        let lines = ["10.0.0.2 node-1.gpuaas-lab.test".to_owned(), "10.0.0.3 node-2".to_owned()];
+        for others in
+            ["127.0.0.1\tlocalhost # gpuaas-lab is not here\n\n::1 ip6-localhost\n", "127.0.0.1 localhost", ""]
+        {
+            let text = others.to_owned() + &addition(others, &lines);
+            assert_eq!(text.lines().filter(|line| is_ours(line)).count(), 2, "{text}");
+            assert_eq!(without(&text), others);
+            assert_eq!(without(others), others);
+        }
+    }
+
+    #[test]
+    fn lines_that_others_wrote_behind_ours_stay() {
+        let ours = addition("a\n", &["10.0.0.2 node-1".to_owned()]);
+        assert_eq!(without(&format!("a\n{ours}b\n")), "a\nb\n");
+    }
+}

@@ -1,0 +1,182 @@
+//! What there is on this machine of all that a lab makes, as the kernel and its tools tell it.
+//!
+//! Guarantees: knows nothing of the lab: no state file, no list of what was made; whoever leaves something behind is not asked. Two inventories tell
+//! what came and what went in between.
+//!
+//! Others live on the machine too. A process is the lab's if it carries [`MARK`] in its environment (whoever is started by somebody who has it, has
+//! it), if it lives in a namespace that was not there before, or if its command names the lab; a cgroup with somebody else's process in it is
+//! theirs. What was left to others is counted and said.
+
+mod listed;
+mod processes;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context;
+use camino::Utf8Path;
+use serde::{Deserialize, Serialize};
+
+use super::refusal::Refusal;
+use processes::Process;
+
+/// The variable that marks what a test starts.
+pub(super) const MARK: &str = "GPUAAS_LAB_TEST";
+
+/// Things by kind and name, with what can be said of each.
+type Things = BTreeMap<String, BTreeMap<String, String>>;
+
+/// All of it, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Inventory {
+    processes: BTreeMap<String, Process>,
+    /// Each with the processes in it.
+    cgroups: BTreeMap<String, BTreeSet<String>>,
+    things: Things,
+}
+
+/// What came, went or changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Difference {
+    /// What nobody else can have done, a line each.
+    pub(super) lines: Vec<String>,
+    /// What others did meanwhile.
+    pub(super) others: usize,
+}
+
+/// The hidden command: prints the inventory, or what is new since another.
+pub(super) fn run(since: Option<&Utf8Path>) -> anyhow::Result<()> {
+    let now = Inventory::take()?;
+    let Some(file) = since else {
+        println!("{}", serde_json::to_string_pretty(&now)?);
+        return Ok(());
+    };
+    let text = std::fs::read(file).with_context(|| file.to_string())?;
+    let before: Inventory = serde_json::from_slice(&text).with_context(|| file.to_string())?;
+    let difference = before.until(&now);
+    println!("  {}; left to others: {}", now.counts(), difference.others);
+    if difference.lines.is_empty() { Ok(()) } else { Err(Refusal::Left(difference.lines).into()) }
+}
+
+impl Inventory {
+    /// Looks at everything.
+    pub(super) fn take() -> anyhow::Result<Self> {
+        let processes = processes::all()?;
+        let cgroups = processes::by_cgroup(&processes)?;
+        Ok(Self { processes, cgroups, things: listed::all()? })
+    }
+
+    /// How much there is of each kind, for people.
+    pub(super) fn counts(&self) -> String {
+        let namespaces = namespaces(self.processes.values());
+        let of =
+            [("processes", self.processes.len()), ("namespaces", namespaces.len()), ("cgroups", self.cgroups.len())];
+        let things = self.things.iter().map(|(kind, things)| (kind.as_str(), things.len()));
+        of.into_iter().chain(things).map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What is different at a later moment.
+    pub(super) fn until(&self, later: &Self) -> Difference {
+        let mut difference = Difference::default();
+        let old = namespaces(self.processes.values());
+        let (new, ours): (Vec<_>, BTreeSet<&String>) = {
+            let new: Vec<_> = later.processes.iter().filter(|(id, _)| !self.processes.contains_key(*id)).collect();
+            let ours = new.iter().filter(|(_, process)| process.is_of_a_lab(&old)).map(|(id, _)| *id).collect();
+            (new, ours)
+        };
+        for (id, process) in new {
+            if ours.contains(id) {
+                difference.lines.push(format!("+ process {id}: {}", process.command));
+            } else {
+                difference.others += 1;
+            }
+        }
+        difference.lines.extend(self.namespaces_until(later, &ours));
+        for (group, members) in later.cgroups.iter().filter(|(group, _)| !self.cgroups.contains_key(*group)) {
+            if members.iter().any(|member| !ours.contains(member)) {
+                difference.others += 1;
+            } else {
+                difference.lines.push(format!("+ cgroup {group}"));
+            }
+        }
+        for (kind, things) in &later.things {
+            let before = self.things.get(kind).cloned().unwrap_or_default();
+            difference.lines.extend(changes(kind, &before, things));
+        }
+        difference
+    }
+
+    /// New namespaces that a process of the lab's lives in; a namespace without any is a mount, and is listed as one.
+    fn namespaces_until(&self, later: &Self, ours: &BTreeSet<&String>) -> Vec<String> {
+        let old = namespaces(self.processes.values());
+        let held = later.processes.iter().filter(|(id, _)| ours.contains(id)).map(|(_, process)| process);
+        namespaces(held).difference(&old).map(|namespace| format!("+ namespace {namespace}")).collect()
+    }
+}
+
+fn namespaces<'a>(processes: impl Iterator<Item = &'a Process>) -> BTreeSet<String> {
+    processes.flat_map(|process| process.namespaces.iter().cloned()).collect()
+}
+
+fn changes(kind: &str, before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
+    let came = after.iter().filter_map(|(name, detail)| match before.get(name) {
+        None => Some(format!("+ {kind} {name} {detail}")),
+        Some(earlier) if earlier != detail => Some(format!("~ {kind} {name}: {earlier} -> {detail}")),
+        Some(_) => None,
+    });
+    let went = before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("- {kind} {name}"));
+    came.chain(went).map(|line| line.trim_end().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(command: &str, namespace: &str) -> Process {
+        Process { command: command.to_owned(), is_marked: false, namespaces: BTreeSet::from([namespace.to_owned()]) }
+    }
+
+    fn inventory(processes: &[(&str, Process)]) -> Inventory {
+        let processes = processes.iter().map(|(id, process)| ((*id).to_owned(), process.clone())).collect();
+        Inventory { processes, ..Inventory::default() }
+    }
+
+    #[test]
+    fn what_a_lab_leaves_is_told_from_what_others_do() {
+        let mut before = inventory(&[("1", process("init", "net:[1]"))]);
+        let mut after = inventory(&[
+            ("1", process("init", "net:[1]")),
+            ("2", process("make", "net:[1]")),
+            ("3", Process { is_marked: true, ..process("dnsmasq", "net:[1]") }),
+            ("4", process("/sbin/init", "net:[2]")),
+            ("5", process("nspawn --machine=gpuaas-lab-node-1", "net:[1]")),
+        ]);
+        after.cgroups = [("cpu/theirs", "2"), ("cpu/ours", "4")]
+            .map(|(group, member)| (group.to_owned(), BTreeSet::from([member.to_owned()])))
+            .into_iter()
+            .chain([("cpu/empty".to_owned(), BTreeSet::new())])
+            .collect();
+        let link = |name: &str, detail: &str| BTreeMap::from([(name.to_owned(), detail.to_owned())]);
+        before.things =
+            BTreeMap::from([("link".to_owned(), link("eth0", "up")), ("mount".to_owned(), link("/mnt", "tmpfs"))]);
+        after.things =
+            BTreeMap::from([("link".to_owned(), link("eth0", "down")), ("mount".to_owned(), BTreeMap::new())]);
+        let difference = before.until(&after);
+        let expected = [
+            "+ process 3: dnsmasq",
+            "+ process 4: /sbin/init",
+            "+ process 5: nspawn --machine=gpuaas-lab-node-1",
+            "+ namespace net:[2]",
+            "+ cgroup cpu/empty",
+            "+ cgroup cpu/ours",
+            "~ link eth0: up -> down",
+            "- mount /mnt",
+        ];
+        assert_eq!((difference.lines, difference.others), (expected.map(str::to_owned).to_vec(), 2));
+    }
+
+    #[test]
+    fn one_moment_does_not_differ_from_itself() {
+        let now = inventory(&[("4", process("/sbin/init", "net:[2]"))]);
+        assert_eq!(now.until(&now), Difference::default());
+    }
+}

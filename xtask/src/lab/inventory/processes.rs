@@ -1,0 +1,134 @@
+//! Processes, the namespaces that they live in, and the cgroups that they are in.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use super::MARK;
+
+/// Every kind of namespace.
+const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
+/// The parent of the kernel's own threads.
+const KERNEL_THREADS: &str = "2";
+/// The state of a process that holds nothing any more but its number.
+const ZOMBIE: &str = "Z";
+/// Where hierarchies are mounted.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Process {
+    /// With its arguments.
+    pub(super) command: String,
+    /// Whether it was started by a test of the lab.
+    pub(super) is_marked: bool,
+    /// `kind:[inode]`.
+    pub(super) namespaces: BTreeSet<String>,
+}
+
+impl Process {
+    /// Whether nobody but a lab can have started it, where these namespaces were there before.
+    pub(super) fn is_of_a_lab(&self, before: &BTreeSet<String>) -> bool {
+        self.is_marked || self.command.contains("gpuaas-lab") || !self.namespaces.is_subset(before)
+    }
+}
+
+/// Every process but the kernel's threads and this one, by its number and the time of its start.
+pub(super) fn all() -> anyhow::Result<BTreeMap<String, Process>> {
+    let own = std::process::id().to_string();
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir("/proc").context("/proc")?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name != own && name.bytes().all(|byte| byte.is_ascii_digit()) {
+            found.extend(read(&name, &entry.path()));
+        }
+    }
+    Ok(found)
+}
+
+/// None of one that has ended, also where its parent has not taken note of it yet, and none of the kernel's.
+fn read(pid: &str, folder: &Path) -> Option<(String, Process)> {
+    let stat = fs::read_to_string(folder.join("stat")).ok()?;
+    let (state, parent, started) = state_parent_and_start(&stat)?;
+    if state == ZOMBIE || pid == KERNEL_THREADS || parent == KERNEL_THREADS {
+        return None;
+    }
+    let words = |file: &str| fs::read(folder.join(file)).unwrap_or_default();
+    let command = String::from_utf8_lossy(&words("cmdline")).trim_end_matches('\0').replace('\0', " ");
+    let command = if command.is_empty() { stat.split(' ').nth(1)?.to_owned() } else { command };
+    let mark = format!("{MARK}=");
+    let is_marked = words("environ").split(|byte| *byte == 0).any(|word| word.starts_with(mark.as_bytes()));
+    let namespaces = NAMESPACES
+        .iter()
+        .filter_map(|kind| Some(fs::read_link(folder.join("ns").join(kind)).ok()?.to_string_lossy().into_owned()))
+        .collect();
+    Some((format!("{pid}@{started}"), Process { command, is_marked, namespaces }))
+}
+
+/// `pid (name) state parent … start …`, where the name may hold anything and the start is the 22nd.
+fn state_parent_and_start(stat: &str) -> Option<(&str, &str, &str)> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
+    Some((fields.next()?, fields.next()?, fields.nth(17)?))
+}
+
+/// Every cgroup of every hierarchy, with the processes in it that are named so above.
+pub(super) fn by_cgroup(processes: &BTreeMap<String, Process>) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
+    let by_pid: BTreeMap<&str, &String> = processes.keys().filter_map(|id| Some((id.split('@').next()?, id))).collect();
+    let mut found = BTreeMap::new();
+    let mut folders = vec![CGROUPS.to_owned()];
+    while let Some(folder) = folders.pop() {
+        // A group of others may go while it is looked at.
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        let inner = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        folders.extend(inner.map(|entry| entry.path().to_string_lossy().into_owned()));
+        let Ok(members) = fs::read_to_string(format!("{folder}/cgroup.procs")) else { continue };
+        let members = members.lines().filter_map(|pid| by_pid.get(pid).map(|id| (*id).clone())).collect();
+        found.insert(folder.trim_start_matches(CGROUPS).trim_start_matches('/').to_owned(), members);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+    use super::*;
+
+    #[test]
+    fn a_processs_name_may_hold_anything() {
+        let stat = "812 (a) b (c) S 1 812 812 0 -1 4194560 100 0 0 0 1 2 3 4 20 0 1 0 99887 1000 50";
+        assert_eq!(state_parent_and_start(stat), Some(("S", "1", "99887")));
+    }
+
+    #[test]
+    fn a_child_that_has_ended_is_none() {
+        let mut child = std::process::Command::new("true").spawn().expect("true runs");
+        let id = format!("{}@", child.id());
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a pid");
+        waitid(WaitId::Pid(pid), ended).expect("it ends");
+        let is_listed = all().expect("they can be listed").keys().any(|name| name.starts_with(&id));
+        child.wait().expect("it has ended");
+        assert!(!is_listed);
+    }
+
+    #[test]
+    fn a_child_that_is_marked_is_known_by_it() {
+        let mut child = std::process::Command::new("sleep").arg("300").env(MARK, "1").spawn().expect("sleep runs");
+        let id = format!("{}@", child.id());
+        let all = all().expect("they can be listed");
+        let found = all.iter().find(|(name, _)| name.starts_with(&id)).map(|(_, process)| process.clone());
+        child.kill().and_then(|()| child.wait()).expect("it ends");
+        let found = found.expect("it was there");
+        // Between fork and exec it may still be called as we are.
+        assert!(found.namespaces.iter().any(|namespace| namespace.starts_with("net:[")), "{found:?}");
+        let others: BTreeSet<String> = all.values().flat_map(|process| process.namespaces.clone()).collect();
+        assert_eq!(found.is_of_a_lab(&others), found.is_marked || found.command.contains("gpuaas-lab"));
+    }
+}

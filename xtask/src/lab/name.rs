@@ -1,0 +1,100 @@
+//! Names of nodes.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use super::place::LINKS;
+
+/// A link's name, `gpulab-NAME`, has fifteen characters at most.
+const LENGTH_MAX: usize = 15 - LINKS.len() - 1;
+
+/// A node's name: a DNS label of lowercase letters, digits and inner hyphens, short enough for the name of a link.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct NodeName(String);
+
+/// Why a text names no node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadName {
+    /// No character, or more than fit.
+    #[error("a node's name has 1 to {LENGTH_MAX} characters, and `{0}` has {len}", len = .0.chars().count())]
+    Length(String),
+    /// Something else than a DNS label.
+    #[error(
+        "a node's name begins with a lowercase letter, goes on with lowercase letters, digits and hyphens, and ends \
+         with no hyphen: `{0}` does not"
+    )]
+    Label(String),
+}
+
+impl NodeName {
+    /// The name of the node that `up` makes as its `number`th, from 1 on.
+    pub(super) fn numbered(number: u8) -> Self {
+        Self(format!("node-{number}"))
+    }
+
+    /// As text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for NodeName {
+    type Err = BadName;
+
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        if !(1..=LENGTH_MAX).contains(&text.chars().count()) {
+            return Err(BadName::Length(text.to_owned()));
+        }
+        let is_label = text.starts_with(|c: char| c.is_ascii_lowercase())
+            && !text.ends_with('-')
+            && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+        if is_label { Ok(Self(text.to_owned())) } else { Err(BadName::Label(text.to_owned())) }
+    }
+}
+
+impl TryFrom<String> for NodeName {
+    type Error = BadName;
+
+    fn try_from(text: String) -> Result<Self, BadName> {
+        text.parse()
+    }
+}
+
+impl From<NodeName> for String {
+    fn from(name: NodeName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_numbered_nodes_are_names() {
+        for number in [1, 9, 99] {
+            let name = NodeName::numbered(number);
+            assert_eq!(name.as_str().parse(), Ok(name));
+        }
+    }
+
+    #[test]
+    fn what_is_no_short_dns_label_is_refused() {
+        for text in ["Node", "1st", "-a", "a-", "a_b", "a.b", "a b", "ä", "../x", "a\n"] {
+            assert_eq!(text.parse::<NodeName>(), Err(BadName::Label(text.to_owned())));
+        }
+        for text in ["", "ninechars"] {
+            assert_eq!(text.parse::<NodeName>(), Err(BadName::Length(text.to_owned())));
+        }
+        assert_eq!("gpulab-".len() + "eightch8".len(), 15);
+        assert!("eightch8".parse::<NodeName>().is_ok());
+    }
+}

@@ -1,0 +1,92 @@
+//! Rules that let the lab's traffic through where this machine's firewall would not.
+//!
+//! Guarantees: a machine whose firewall lets everything through gets no rule. Each rule carries the lab's mark.
+//!
+//! Deliberately absent: firewalls that drop in nftables of their own; an accepting rule elsewhere does not overrule them.
+
+use anyhow::Context;
+
+use crate::{
+    lab::{
+        packages,
+        place::{BRIDGE, MARK},
+    },
+    shell,
+};
+
+const IPTABLES: &str = "iptables";
+
+/// The words that add the rules which are needed: one for what crosses the bridge, one for what comes from nodes to this machine.
+pub(crate) fn needed() -> anyhow::Result<Vec<Vec<String>>> {
+    // What crosses a bridge passes this machine's rules only where the kernel is told so.
+    let bridged = std::fs::read_to_string("/proc/sys/net/bridge/bridge-nf-call-iptables").unwrap_or_default();
+    let mut needed = Vec::new();
+    if bridged.trim() == "1" && is_closed("FORWARD")? {
+        needed.push(words(&["FORWARD", "-i", BRIDGE, "-o", BRIDGE]));
+    }
+    if is_closed("INPUT")? {
+        needed.push(words(&["INPUT", "-i", BRIDGE]));
+    }
+    Ok(needed)
+}
+
+fn words(rule: &[&str]) -> Vec<String> {
+    let accepted = ["-m", "comment", "--comment", MARK, "-j", "ACCEPT"];
+    rule.iter().chain(&accepted).map(|word| (*word).to_owned()).collect()
+}
+
+/// Puts a rule before all others of its chain.
+pub(crate) fn insert(words: &[String]) -> anyhow::Result<()> {
+    iptables("-I", words)
+}
+
+/// Makes sure that there is no such rule.
+pub(crate) fn delete(words: &[String]) -> anyhow::Result<()> {
+    while found()?.iter().any(|rule| rule == words) {
+        iptables("-D", words)?;
+    }
+    Ok(())
+}
+
+/// Every rule of the lab.
+pub(crate) fn found() -> anyhow::Result<Vec<Vec<String>>> {
+    if !packages::is_there(IPTABLES) {
+        return Ok(Vec::new());
+    }
+    let rules = shell::capture(packages::program(IPTABLES).args(["-w", "-S"]))?;
+    Ok(marked(&rules))
+}
+
+fn marked(rules: &str) -> Vec<Vec<String>> {
+    let added = rules.lines().filter_map(|line| line.strip_prefix("-A "));
+    added
+        .map(|rule| rule.split(' ').map(|word| word.trim_matches('"').to_owned()).collect::<Vec<_>>())
+        .filter(|words| words.windows(2).any(|pair| pair == ["--comment", MARK]))
+        .collect()
+}
+
+/// Whether a chain does anything but let everything through.
+fn is_closed(chain: &str) -> anyhow::Result<bool> {
+    let rules =
+        shell::capture(packages::program(IPTABLES).args(["-w", "-S", chain])).context("reading the firewall")?;
+    Ok(rules.lines().any(|line| line.trim() != format!("-P {chain} ACCEPT")))
+}
+
+fn iptables(action: &str, words: &[String]) -> anyhow::Result<()> {
+    shell::capture(packages::program(IPTABLES).args(["-w", action]).args(words)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_rules_are_found_among_others_in_the_words_that_made_them() {
+        let rule = words(&["FORWARD", "-i", BRIDGE, "-o", BRIDGE]);
+        let text = format!(
+            "-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n-A {}\n-A INPUT -m comment --comment \"a gpuaas-lab b\" -j DROP\n",
+            rule.join(" ")
+        );
+        assert_eq!(marked(&text), [rule]);
+    }
+}

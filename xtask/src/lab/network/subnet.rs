@@ -1,0 +1,85 @@
+//! The lab's subnet and who has which address in it.
+
+use std::{fmt, net::Ipv4Addr};
+
+use serde::{Deserialize, Serialize};
+
+/// A private network of 256 addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Subnet(Ipv4Addr);
+
+impl Subnet {
+    /// Bits that all its addresses share.
+    pub(crate) const PREFIX: u8 = 24;
+    /// Nodes that have an address in it; the first host is this machine.
+    pub(crate) const NODES_MAX: u8 = 250;
+
+    /// Those that a lab may have, none of them one of Kubernetes' defaults.
+    pub(crate) fn candidates() -> impl Iterator<Item = Self> {
+        (77..=92).map(|third| Self(Ipv4Addr::new(10, 213, third, 0)))
+    }
+
+    /// This machine's address, and the nodes' way to it.
+    pub(crate) fn gateway(self) -> Ipv4Addr {
+        self.host(1)
+    }
+
+    /// The address of the node with this index, from 0 on.
+    pub(crate) fn node(self, index: usize) -> Ipv4Addr {
+        let index = u8::try_from(index).unwrap_or(u8::MAX);
+        assert!(index < Self::NODES_MAX, "a lab has fewer nodes");
+        self.host(index + 2)
+    }
+
+    fn host(self, number: u8) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.0.to_bits() | u32::from(number))
+    }
+
+    /// Whether a route's destination and this network have an address in common. The default route leads everywhere and counts nowhere.
+    pub(crate) fn overlaps(self, destination: &str) -> bool {
+        let (address, length) = destination.split_once('/').unwrap_or((destination, "32"));
+        let (Ok(address), Ok(length)) = (address.parse::<Ipv4Addr>(), length.parse::<u32>()) else { return false };
+        let shared = length.min(u32::from(Self::PREFIX));
+        shared > 0 && (address.to_bits() ^ self.0.to_bits()).leading_zeros() >= shared
+    }
+}
+
+impl fmt::Display for Subnet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.0, Self::PREFIX)
+    }
+}
+
+/// The hardware address that goes with an address: the same at every boot, or the neighbours would know the old one for a while.
+pub(super) fn mac(address: Ipv4Addr) -> String {
+    let [_, b, c, d] = address.octets();
+    // Locally administered, of one station.
+    format!("02:6c:61:{b:02x}:{c:02x}:{d:02x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_routes_into_the_subnet_overlap_it() {
+        let subnet = Subnet(Ipv4Addr::new(10, 213, 77, 0));
+        for destination in ["10.213.77.0/24", "10.213.77.9", "10.0.0.0/8", "10.213.77.128/25", "8.0.0.0/5"] {
+            assert!(subnet.overlaps(destination), "{destination}");
+        }
+        for destination in ["default", "0.0.0.0/0", "10.213.78.0/24", "10.213.76.255", "192.0.2.0/24", "fe80::/64"] {
+            assert!(!subnet.overlaps(destination), "{destination}");
+        }
+    }
+
+    #[test]
+    fn every_node_has_its_own_address_and_none_is_the_gateways() {
+        let subnet = Subnet(Ipv4Addr::new(10, 213, 77, 0));
+        assert_eq!(subnet.to_string(), "10.213.77.0/24");
+        assert_eq!(subnet.gateway().to_string(), "10.213.77.1");
+        assert_eq!(subnet.node(0).to_string(), "10.213.77.2");
+        assert_eq!(subnet.node(249).to_string(), "10.213.77.251");
+        assert_eq!(mac(subnet.node(0)), "02:6c:61:d5:4d:02");
+    }
+}

@@ -1,0 +1,208 @@
+//! A node as whoever tests on it sees it.
+
+use std::{
+    net::Ipv4Addr,
+    os::unix::process::CommandExt,
+    process::{Command, Output},
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use camino::Utf8PathBuf;
+
+use super::{
+    control::{Condition, Power, Request, Supervisor},
+    kind::{self, Kind, Plan},
+    name::NodeName,
+    place::{self, DOMAIN},
+    refusal::Refusal,
+    state::{Journal, State},
+    supervisor::console_of,
+};
+
+/// Longest boot.
+const BOOT_MAX: Duration = Duration::from_secs(120);
+/// Longest end of a node, in order or not.
+const OFF_MAX: Duration = Duration::from_secs(120);
+/// Longest command of [`Node::run`].
+const RUN_MAX: Duration = Duration::from_secs(600);
+
+/// A lab that is up.
+pub(crate) struct Lab {
+    state: State,
+}
+
+impl Lab {
+    /// The one of this machine.
+    pub(crate) fn there() -> anyhow::Result<Self> {
+        Ok(Self { state: State::up()? })
+    }
+
+    /// Its nodes, in order.
+    pub(crate) fn nodes(&self) -> anyhow::Result<Vec<Node>> {
+        self.state.shape.nodes.iter().map(|name| Node::of(&self.state, name)).collect()
+    }
+
+    /// The node of that name.
+    pub(crate) fn node(&self, name: &NodeName) -> anyhow::Result<Node> {
+        Node::of(&self.state, name)
+    }
+
+    /// This machine's address in the nodes' network: where nodes find what runs here.
+    pub(crate) fn gateway(&self) -> Ipv4Addr {
+        self.state.shape.subnet.gateway()
+    }
+}
+
+/// One node.
+pub(crate) struct Node {
+    plan: Plan,
+    kind: Box<dyn Kind>,
+}
+
+impl Node {
+    /// Also of a lab that is still being made.
+    pub(super) fn of(state: &State, name: &NodeName) -> anyhow::Result<Self> {
+        Ok(Self { plan: Plan::of(state, name)?, kind: kind::named(&state.shape.kind)? })
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &NodeName {
+        &self.plan.name
+    }
+
+    /// Its name in the DNS of the lab.
+    pub(crate) fn dns_name(&self) -> String {
+        format!("{}.{DOMAIN}", self.plan.name)
+    }
+
+    /// Its address, the same at every boot.
+    pub(crate) fn address(&self) -> Ipv4Addr {
+        self.plan.address
+    }
+
+    /// Its tree on this machine, also while it is off. What it keeps in memory (`/run`, `/dev`, `/proc`) is not in it.
+    pub(crate) fn root(&self) -> Utf8PathBuf {
+        place::root_of(&self.plan.name)
+    }
+
+    /// How it fares.
+    pub(crate) fn condition(&self) -> anyhow::Result<Condition> {
+        Supervisor::of(&self.plan.name).condition()
+    }
+
+    /// Runs a command inside as root, within [`RUN_MAX`], and returns how it ended and what it wrote.
+    pub(crate) fn run(&self, words: &[&str]) -> anyhow::Result<Output> {
+        self.run_within(RUN_MAX, words)
+    }
+
+    /// The same within this time; beyond it the command is killed, and its exit code is 124 or 137.
+    pub(crate) fn run_within(&self, longest: Duration, words: &[&str]) -> anyhow::Result<Output> {
+        let seconds = longest.as_secs().max(1).to_string();
+        let limited = [&["timeout", "--kill-after=5", &seconds][..], words].concat();
+        let mut command = self.command(&limited)?;
+        command.stdin(std::process::Stdio::null());
+        command.output().with_context(|| format!("running {words:?} in {}", self.plan.name))
+    }
+
+    /// Runs a command inside that must succeed; returns what it wrote to stdout, without white space at its ends.
+    pub(crate) fn says(&self, words: &[&str]) -> anyhow::Result<String> {
+        let output = self.run(words)?;
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        ensure!(
+            output.status.success(),
+            "{}: {words:?}: {}: {}{}",
+            self.plan.name,
+            output.status,
+            out.trim(),
+            err.trim()
+        );
+        Ok(out.trim().to_owned())
+    }
+
+    /// A command inside, for whoever needs its streams.
+    pub(crate) fn command(&self, words: &[&str]) -> anyhow::Result<Command> {
+        let condition = self.condition()?;
+        let not_on = |next: &str| Refusal::NotOn {
+            node: self.plan.name.clone(),
+            state: condition.words(),
+            next: next.to_owned(),
+        };
+        let leader = match (&condition.power, condition.leader) {
+            (Power::On, Some(leader)) => leader,
+            (Power::Booting | Power::On, _) => return Err(not_on("wait a moment").into()),
+            (Power::Off(_), _) => return Err(not_on("`cargo xtask lab up` starts it").into()),
+        };
+        self.kind.inside(&self.plan, leader, words)
+    }
+
+    /// Becomes a command inside, or a shell.
+    pub(super) fn become_shell(&self, words: &[String]) -> anyhow::Error {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let words = if words.is_empty() { vec!["bash", "--login"] } else { words };
+        match self.command(&words) {
+            Ok(mut command) => {
+                command.env("TERM", std::env::var_os("TERM").unwrap_or_else(|| "dumb".into()));
+                anyhow::Error::new(command.exec()).context("entering the node")
+            }
+            Err(error) => error,
+        }
+    }
+
+    /// Reboots it from inside, in order, and waits until it has booted.
+    pub(crate) fn reboot(&self) -> anyhow::Result<Condition> {
+        let before = self.condition()?.boots;
+        // It may be gone before it has answered.
+        let _ = self.run(&["systemctl", "reboot"])?;
+        self.await_boot_after(before)
+    }
+
+    /// Switches it off from inside, in order, and waits until it is off.
+    pub(crate) fn switch_off(&self) -> anyhow::Result<()> {
+        let _ = self.run(&["systemctl", "poweroff"])?;
+        Supervisor::of(&self.plan.name).watch(OFF_MAX, |now| matches!(now.power, Power::Off(_)))?;
+        Ok(())
+    }
+
+    /// Ends every process of it at once; what they had not written is lost. The disk's own caches are not.
+    pub(crate) fn power_cut(&self) -> anyhow::Result<()> {
+        Supervisor::of(&self.plan.name).ask(Request::Cut)?;
+        Supervisor::of(&self.plan.name).watch(OFF_MAX, |now| matches!(now.power, Power::Off(_)))?;
+        Ok(())
+    }
+
+    /// Switches it off if it is on, makes it anew with nothing of what it had, as another machine of the same name and address, and boots it.
+    pub(crate) fn reimage(&self) -> anyhow::Result<Condition> {
+        if !matches!(self.condition()?.power, Power::Off(_)) {
+            self.switch_off()?;
+        }
+        self.kind.wipe(&self.plan).with_context(|| format!("wiping {}", self.plan.name))?;
+        self.kind.lay(&self.plan, &mut Journal::go_on()?)?;
+        self.start()
+    }
+
+    /// Boots it if it is off, and waits until it has booted.
+    pub(crate) fn start(&self) -> anyhow::Result<Condition> {
+        let before = self.condition()?;
+        if before.power == Power::On {
+            return Ok(before);
+        }
+        Supervisor::of(&self.plan.name).ask(Request::Start)?;
+        self.await_boot_after(if before.power == Power::Booting { before.boots - 1 } else { before.boots })
+    }
+
+    /// Waits until a boot with a higher number than this has come to its end.
+    pub(super) fn await_boot_after(&self, number: u32) -> anyhow::Result<Condition> {
+        let is_done = |now: &Condition| now.boots > number && now.power != Power::Booting;
+        let not_booted = |why: String| Refusal::NotBooted {
+            node: self.plan.name.clone(),
+            why,
+            console: console_of(&self.plan.name).into_string(),
+        };
+        match Supervisor::of(&self.plan.name).watch(BOOT_MAX, is_done) {
+            Ok(now) if now.power == Power::On => Ok(now),
+            Ok(now) => Err(not_booted(now.words()).into()),
+            Err(error) => Err(not_booted(format!("{error:#}")).into()),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Nodes as containers of systemd-nspawn: a booted systemd each, with its own processes, network, host name and cgroups, on this machine's kernel.
+//!
+//! Guarantees: neither machined nor a systemd of this machine is asked for anything.
+//!
+//! Deliberately absent: isolation. Whoever is root in a node is root of this machine (every capability, no system call filter), as a kubelet needs it.
+
+use std::process::{Command, ExitStatus};
+
+use camino::Utf8Path;
+
+use super::{
+    cgroups,
+    kind::{Ended, Kind, Plan},
+    name::NodeName,
+    packages,
+    place::{self, MARK, group},
+    rootfs,
+    state::{self, Journal},
+    thing::Thing,
+    tree,
+};
+
+/// What systemd-nspawn exits with when the container asked to be booted again.
+const REBOOT: i32 = 133;
+/// What systemd-nspawn makes outside of its container, and where.
+const TRACES: &str = "/run/systemd/nspawn";
+
+/// The kind.
+pub(super) struct Nspawn;
+
+impl Nspawn {
+    /// The name of its containers.
+    pub(super) const NAME: &'static str = "nspawn";
+}
+
+impl Kind for Nspawn {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn lay(&self, plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
+        let shared = rootfs::ensure(journal)?;
+        for folder in ["propagate", "unix-export"] {
+            state::new_folder(journal, &Utf8Path::new(TRACES).join(folder))?;
+        }
+        traces_of(&machine_of(&plan.name)).into_iter().try_for_each(|trace| journal.making(trace))?;
+        tree::lay(plan, &shared, journal)
+    }
+
+    fn wipe(&self, plan: &Plan) -> anyhow::Result<()> {
+        Thing::Mounts(place::root_of(&plan.name)).remove()?;
+        Thing::Tree(place::data_of(&plan.name)).remove()
+    }
+
+    fn boot(&self, plan: &Plan, notify: &Utf8Path) -> anyhow::Result<Command> {
+        let words = words(plan);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut command = cgroups::joined(&group(plan.name.as_str()), &words)?;
+        command
+            .env("PATH", packages::path())
+            .env("NOTIFY_SOCKET", notify)
+            // Of /proc/sys only what belongs to the node's own network is writable: the rest is the whole machine's.
+            .env("SYSTEMD_NSPAWN_API_VFS_WRITABLE", "network")
+            // No filter of system calls: runc needs what it leaves out, and a real machine has none.
+            .env("SYSTEMD_SECCOMP", "0")
+            // /tmp lies on the disk, as Debian has it.
+            .env("SYSTEMD_NSPAWN_TMPFS_TMP", "0")
+            // No lock file beside the tree: two labs are kept apart by their turn.
+            .env("SYSTEMD_NSPAWN_LOCK", "0");
+        Ok(command)
+    }
+
+    fn ended(&self, status: ExitStatus) -> Ended {
+        match status.code() {
+            Some(REBOOT) => Ended::Reboot,
+            Some(0) => Ended::Off,
+            _ => Ended::Failed(format!("systemd-nspawn ended with {status}")),
+        }
+    }
+
+    fn inside(&self, plan: &Plan, leader: i32, words: &[&str]) -> anyhow::Result<Command> {
+        let target = format!("--target={leader}");
+        let namespaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"];
+        let enter = [&["nsenter", &target][..], &namespaces, &["--root", "--wd", "--"]].concat();
+        let mut command = cgroups::beside(leader, &[&enter[..], words].concat())?;
+        // What this machine's environment says means nothing inside.
+        command.env_clear().envs([
+            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+            ("HOME", "/root"),
+            ("USER", "root"),
+            ("LANG", "C.UTF-8"),
+            ("HOSTNAME", plan.name.as_str()),
+        ]);
+        Ok(command)
+    }
+}
+
+/// The name of a node's container.
+fn machine_of(name: &NodeName) -> String {
+    format!("{MARK}-{name}")
+}
+
+/// What systemd-nspawn, whichever version, leaves outside of a container that is killed: a folder or two, one of them with a mount.
+fn traces_of(machine: &str) -> Vec<Thing> {
+    let traces = Utf8Path::new(TRACES);
+    let folders = [
+        traces.join("propagate").join(machine),
+        traces.join("unix-export").join(machine),
+        traces.join(machine).join("unix-export"),
+        traces.join(machine),
+    ];
+    let mounts = [traces.join("unix-export").join(machine), traces.join(machine)];
+    mounts.into_iter().map(Thing::Mounts).chain(folders.into_iter().map(Thing::Folder)).collect()
+}
+
+/// The same of whatever node, where it is found.
+pub(super) fn traces() -> Vec<Thing> {
+    let traces = Utf8Path::new(TRACES);
+    let folders = [traces.to_owned(), traces.join("propagate"), traces.join("unix-export")];
+    let entries = folders.iter().filter_map(|folder| folder.read_dir_utf8().ok()).flatten().flatten();
+    let machines = entries.filter(|entry| entry.file_name().starts_with(&format!("{MARK}-")));
+    machines.flat_map(|machine| traces_of(machine.file_name())).filter(Thing::is_there).collect()
+}
+
+fn words(plan: &Plan) -> Vec<String> {
+    let name = &plan.name;
+    let mut words: Vec<String> =
+        ["systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--notify-ready=yes"]
+            .map(str::to_owned)
+            .to_vec();
+    words.extend([
+        format!("--machine={}", machine_of(name)),
+        format!("--hostname={name}"),
+        format!("--directory={}", place::root_of(name)),
+        format!("--network-namespace-path={}", place::netns_of(name)),
+    ]);
+    // Kubelets read the kernel's log.
+    let rest = [
+        "--capability=all",
+        "--bind=/dev/kmsg",
+        "--resolv-conf=off",
+        "--timezone=off",
+        "--link-journal=no",
+        "--console=read-only",
+    ];
+    words.extend(rest.map(str::to_owned));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_container_says_what_comes_next() {
+        let ended = |code: i32| Nspawn.ended(ExitStatus::from_raw(code << 8));
+        assert_eq!((ended(133), ended(0)), (Ended::Reboot, Ended::Off));
+        assert!(matches!(ended(1), Ended::Failed(why) if why.contains("1")));
+        assert!(matches!(Nspawn.ended(ExitStatus::from_raw(9)), Ended::Failed(_)));
+    }
+}

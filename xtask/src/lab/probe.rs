@@ -1,0 +1,187 @@
+//! What this machine has and lacks, and what the lab does about it.
+//!
+//! Guarantees: looks and changes nothing. What cannot be made up for is a refusal, everything else a finding that is shown.
+
+use std::fs;
+
+use anyhow::Context;
+
+use super::{cgroups, network, packages, place, refusal::Refusal};
+use crate::shell;
+
+/// What systemd-nspawn must be able to do: `--notify-ready`, `--network-namespace-path`, cgroup namespaces.
+const NSPAWN_MIN: u32 = 247;
+/// The first that starts no node on cgroups of version 1.
+const NSPAWN_WITHOUT_V1: u32 = 258;
+/// What Kubernetes and systemd use, by its bit.
+const CAPABILITIES: [(u32, &str, bool); 12] = [
+    (0, "chown", true),
+    (1, "dac_override", true),
+    (5, "kill", true),
+    (7, "setuid", true),
+    (8, "setpcap", true),
+    (12, "net_admin", true),
+    (18, "sys_chroot", true),
+    (19, "sys_ptrace", true),
+    (21, "sys_admin", true),
+    (24, "sys_resource", false),
+    (27, "mknod", true),
+    (31, "setfcap", true),
+];
+
+/// Something of this machine that matters to a lab.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// What was found.
+    pub(super) found: String,
+    /// What the lab does about it.
+    pub(super) done: String,
+}
+
+impl Finding {
+    fn new(found: impl Into<String>, done: impl Into<String>) -> Self {
+        Self { found: found.into(), done: done.into() }
+    }
+
+    /// A line for people.
+    pub(super) fn line(&self) -> String {
+        format!("{:<46} {}", self.found, self.done)
+    }
+}
+
+/// Looks at everything; the packages are there.
+pub(super) fn machine() -> anyhow::Result<Vec<Finding>> {
+    let nspawn = nspawn_version()?;
+    let hierarchies = cgroups::hierarchies()?;
+    Ok(vec![
+        first_process(&fs::read_to_string("/proc/1/comm").unwrap_or_default()),
+        nspawn_finding(nspawn, hierarchies.iter().any(|hierarchy| !hierarchy.is_unified))?,
+        cgroup_finding(&hierarchies)?,
+        capability_finding(&fs::read_to_string("/proc/self/status")?, &hard_limit()?)?,
+        tree_finding(),
+        bridge_finding()?,
+    ])
+}
+
+fn first_process(name: &str) -> Finding {
+    match name.trim() {
+        "systemd" => Finding::new(
+            "PID 1 is systemd",
+            "nodes are no units of it: no machined, no slices (--register=no --keep-unit)",
+        ),
+        other => Finding::new(
+            format!("PID 1 is {other}, not systemd"),
+            "nodes start without machined (--register=no --keep-unit)",
+        ),
+    }
+}
+
+fn nspawn_version() -> anyhow::Result<u32> {
+    let said = shell::capture(packages::program("systemd-nspawn").arg("--version"))?;
+    // `systemd 252 (252.39-1~deb12u1)`
+    let version = said.split_whitespace().nth(1).and_then(|word| word.split('.').next()?.parse().ok());
+    version.with_context(|| format!("systemd-nspawn says: {}", said.lines().next().unwrap_or_default()))
+}
+
+fn nspawn_finding(version: u32, has_v1: bool) -> Result<Finding, Refusal> {
+    if version < NSPAWN_MIN {
+        return Err(Refusal::Machine(format!(
+            "systemd-nspawn {version} is too old; {NSPAWN_MIN} is the first that fits"
+        )));
+    }
+    if has_v1 && version >= NSPAWN_WITHOUT_V1 {
+        return Err(Refusal::Machine(format!("systemd-nspawn {version} knows no cgroups of version 1, which it has")));
+    }
+    Ok(Finding::new(format!("systemd-nspawn {version}"), "boots the nodes and tells when each has booted"))
+}
+
+fn cgroup_finding(hierarchies: &[cgroups::Hierarchy]) -> Result<Finding, Refusal> {
+    let names = |unified: bool| {
+        let of = hierarchies.iter().filter(|hierarchy| hierarchy.is_unified == unified);
+        of.map(cgroups::Hierarchy::name).collect::<Vec<_>>().join(", ")
+    };
+    match (names(false), names(true)) {
+        (v1, v2) if v1.is_empty() && v2.is_empty() => Err(Refusal::Machine("no cgroups are mounted".to_owned())),
+        (v1, _) if v1.is_empty() => {
+            Ok(Finding::new("cgroups of version 2", "each node has its own subtree, and is root in it"))
+        }
+        (v1, _) => Ok(Finding::new(
+            "cgroups of version 1",
+            format!("each node has its own subtree of {v1}, mounted writable inside"),
+        )),
+    }
+}
+
+fn capability_finding(status: &str, files: &str) -> anyhow::Result<Finding> {
+    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:")).context("no capabilities are told")?;
+    let held = u64::from_str_radix(held.trim(), 16).context("capabilities")?;
+    let lacking = |vital: bool| {
+        let of = CAPABILITIES.iter().filter(|(bit, _, is_vital)| *is_vital == vital && held & (1 << *bit) == 0);
+        of.map(|(_, name, _)| format!("cap_{name}")).collect::<Vec<_>>().join(", ")
+    };
+    match (lacking(true), lacking(false)) {
+        (vital, _) if !vital.is_empty() => Err(Refusal::Machine(format!("root has no {vital} here")).into()),
+        (_, lacking) if lacking.is_empty() => Ok(Finding::new("every capability is here", "nodes have them all")),
+        (_, lacking) => Ok(Finding::new(
+            format!("{lacking} is missing"),
+            format!(
+                "nodes have the others; units get {files} open files where they ask for more, and no lower OOM score"
+            ),
+        )),
+    }
+}
+
+fn hard_limit() -> anyhow::Result<String> {
+    let limits = fs::read_to_string("/proc/self/limits").context("/proc/self/limits")?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).context("no limit of open files")?;
+    Ok(line.split_whitespace().nth(1).unwrap_or_default().to_owned())
+}
+
+fn tree_finding() -> Finding {
+    let overlay =
+        fs::read_to_string("/proc/filesystems").is_ok_and(|text| text.lines().any(|line| line.ends_with("\toverlay")));
+    let data = place::DATA;
+    if overlay {
+        Finding::new("overlayfs", format!("nodes share one tree and write to {data}; their /var/lib is a plain folder"))
+    } else {
+        Finding::new(
+            "no overlayfs (or its module is not loaded)",
+            format!("it is tried; else each node gets a copy in {data}"),
+        )
+    }
+}
+
+fn bridge_finding() -> anyhow::Result<Finding> {
+    Ok(match network::firewall::needed()?.len() {
+        0 => Finding::new("the firewall lets nodes through", "no rule is made"),
+        count => Finding::new(
+            "the firewall may stop nodes",
+            format!("{count} rules let through what comes over {}", place::BRIDGE),
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_capability_is_made_up_for_or_refused() {
+        let finding = |held: &str| capability_finding(&format!("Name:\tx\nCapEff:\t{held}\n"), "20000");
+        assert_eq!(finding("000001ffffffffff").expect("all").found, "every capability is here");
+        assert_eq!(finding("000001fffeffffff").expect("enough").found, "cap_sys_resource is missing");
+        let error = finding("00000000a80425fb").expect_err("an unprivileged container's");
+        assert!(
+            matches!(error.downcast_ref(), Some(Refusal::Machine(why)) if why.contains("cap_net_admin, cap_sys_ptrace, cap_sys_admin")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_nspawn_that_cannot_boot_nodes_here_is_refused() {
+        assert!(nspawn_finding(246, false).is_err());
+        assert!(nspawn_finding(252, true).is_ok());
+        assert!(nspawn_finding(258, true).is_err());
+        assert!(nspawn_finding(258, false).is_ok());
+    }
+}

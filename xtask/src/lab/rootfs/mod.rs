@@ -1,0 +1,94 @@
+//! The root file system of all nodes: Debian by debootstrap, made once per recipe and kept in the user's cache.
+//!
+//! Guarantees: what lies in the cache under its name is whole, for it gets that name last. Nothing of it is ever written to: nodes have copies.
+
+mod recipe;
+
+use std::{fs, process::Stdio, time::Instant};
+
+use anyhow::{Context, ensure};
+use camino::{Utf8Path, Utf8PathBuf};
+
+use super::{
+    cgroups, mounts, packages,
+    place::{SERVICES, group},
+    state::Journal,
+    thing::Thing,
+};
+use crate::tools;
+
+/// How a folder is named while it is being filled.
+const UNFINISHED: &str = ".building-";
+/// Within the folder: the tree itself.
+const TREE: &str = "tree";
+/// Beside the tree: what is in it.
+const MANIFEST: &str = "packages";
+/// What debootstrap says meanwhile.
+const LOG: &str = "debootstrap.log";
+
+/// The lab's folder in the user's cache.
+pub(super) fn cache() -> anyhow::Result<Utf8PathBuf> {
+    let cache = tools::cache()?.join("lab");
+    Utf8PathBuf::from_path_buf(cache).ok().context("the cache folder's path is no text")
+}
+
+/// Folders that a death left half filled. The caller has the lab's turn: nobody is filling one.
+pub(super) fn unfinished() -> anyhow::Result<Vec<Utf8PathBuf>> {
+    let cache = cache()?;
+    if !cache.exists() {
+        return Ok(Vec::new());
+    }
+    let entries = cache.read_dir_utf8().with_context(|| cache.to_string())?.flatten();
+    Ok(entries.filter(|entry| entry.file_name().starts_with(UNFINISHED)).map(|entry| entry.into_path()).collect())
+}
+
+/// Whether a folder is one of those, in whoever's cache.
+pub(super) fn is_unfinished(folder: &Utf8Path) -> bool {
+    folder.file_name().is_some_and(|name| name.starts_with(UNFINISHED))
+        && folder.parent().is_some_and(|cache| cache.ends_with("gpuaas/lab"))
+}
+
+/// The tree, made now if it is not in the cache.
+pub(super) fn ensure(journal: &mut Journal) -> anyhow::Result<Utf8PathBuf> {
+    let cache = cache()?;
+    let whole = cache.join(format!("{}-{}", recipe::SUITE, &recipe::digest()[..16]));
+    if !whole.exists() {
+        fs::create_dir_all(&cache).with_context(|| cache.to_string())?;
+        let folder = cache.join(format!("{UNFINISHED}{}", std::process::id()));
+        for thing in [Thing::Mounts(folder.clone()), Thing::Tree(folder.clone())] {
+            journal.making(thing)?;
+        }
+        fs::create_dir(&folder).with_context(|| folder.to_string())?;
+        build(&folder)?;
+        fs::rename(&folder, &whole).with_context(|| format!("naming {whole}"))?;
+    }
+    Ok(whole.join(TREE))
+}
+
+fn build(folder: &Utf8Path) -> anyhow::Result<()> {
+    let (tree, log) = (folder.join(TREE), folder.join(LOG));
+    eprintln!("==> a root file system of Debian {} (first time only, about a minute)", recipe::SUITE);
+    let began = Instant::now();
+    let words = recipe::debootstrap(&tree);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let file = fs::File::create(&log).with_context(|| log.to_string())?;
+    let status = cgroups::joined(&group(SERVICES), &words)?
+        .env("PATH", packages::path())
+        .stdin(Stdio::null())
+        .stdout(file.try_clone()?)
+        .stderr(file)
+        .status()
+        .context("debootstrap")?;
+    ensure!(status.success(), "debootstrap: {status}; the end of what it said:\n{}", tail(&log));
+    ensure!(mounts::below(folder)?.is_empty(), "debootstrap left mounts below {folder}");
+    recipe::finish(&tree)?;
+    fs::copy(tree.join("var/lib/dpkg/status"), folder.join(MANIFEST)).context("what was installed")?;
+    eprintln!("    {:.1} s", began.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn tail(log: &Utf8Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(15)..].join("\n")
+}

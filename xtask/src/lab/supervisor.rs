@@ -1,0 +1,192 @@
+//! A node's supervisor: a process of its own that boots the node, boots it again when it reboots, and says how it fares.
+//!
+//! Guarantees: every boot has a new network namespace and an empty cgroup, and nothing of it is left when the next one begins. It outlives the
+//! command that started it, and ends when it is killed: `down` does that, and cleans up behind it as behind one that died.
+
+use std::{
+    fs, io,
+    process::{ExitStatus, Stdio},
+    time::Instant,
+};
+
+use anyhow::Context;
+use camino::Utf8Path;
+use tokio::{
+    net::{UnixDatagram, UnixListener},
+    process::Child,
+    sync::{mpsc, watch},
+};
+
+use super::{
+    cgroups,
+    control::{self, Condition, Power, Request},
+    kind::{self, Ended, Kind, LEADER, Plan},
+    name::NodeName,
+    network, place,
+    state::State,
+};
+
+/// A node that so often in a row has not booted stays off.
+const FAILED_BOOTS_MAX: u32 = 5;
+/// What it writes when it can be spoken to.
+pub(super) const LISTENING: &str = "listening";
+
+/// The hidden command: supervises a node of the lab that the state file describes.
+pub(super) fn run(name: &NodeName) -> anyhow::Result<()> {
+    let state = State::read()?.context("there is no lab to supervise")?;
+    let (kind, plan) = (kind::named(&state.shape.kind)?, Plan::of(&state, name)?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(supervise(kind.as_ref(), &plan))
+}
+
+async fn supervise(kind: &dyn Kind, plan: &Plan) -> anyhow::Result<()> {
+    let off = Condition { power: Power::Off("not started".to_owned()), boots: 0, leader: None, boot_ms: None };
+    let (condition, watched) = watch::channel(off);
+    let (sender, requests) = mpsc::channel(8);
+    let control = control::socket_of(&plan.name);
+    let listener = UnixListener::bind(&control).with_context(|| control.to_string())?;
+    let serving = tokio::spawn(control::serve(listener, watched, sender));
+    println!("{LISTENING}");
+    let mut node = Supervised { kind, plan, condition, requests };
+    tokio::select! {
+        biased;
+        served = serving => Ok(served??),
+        () = node.run() => Ok(()),
+    }
+}
+
+/// Everything about one node.
+struct Supervised<'a> {
+    kind: &'a dyn Kind,
+    plan: &'a Plan,
+    condition: watch::Sender<Condition>,
+    requests: mpsc::Receiver<Request>,
+}
+
+impl Supervised<'_> {
+    /// Boots, and waits while the node is off; as long as anybody can ask for something.
+    async fn run(&mut self) {
+        let mut failed = 0;
+        loop {
+            let ended = self.boot().await.unwrap_or_else(|error| Ended::Failed(format!("{error:#}")));
+            let has_booted = self.condition.borrow().power == Power::On;
+            failed = if has_booted { 0 } else { failed + 1 };
+            let why = match ended {
+                Ended::Reboot if failed < FAILED_BOOTS_MAX => continue,
+                Ended::Reboot => format!("{failed} boots in a row came to nothing"),
+                Ended::Off => "switched off".to_owned(),
+                Ended::Failed(why) => why,
+            };
+            eprintln!("{}: {why}", self.plan.name);
+            self.condition.send_modify(|condition| (condition.power, condition.leader) = (Power::Off(why), None));
+            failed = 0;
+            loop {
+                match self.requests.recv().await {
+                    Some(Request::Start) => break,
+                    Some(_) => {}
+                    None => return,
+                }
+            }
+        }
+    }
+
+    /// One boot, from nothing to nothing.
+    async fn boot(&mut self) -> anyhow::Result<Ended> {
+        self.condition.send_modify(|condition| {
+            *condition = Condition { power: Power::Booting, boots: condition.boots + 1, leader: None, boot_ms: None };
+        });
+        let plan = self.plan;
+        let name = &plan.name;
+        let group = place::group(name.as_str());
+        clear(name, &group)?;
+        cgroups::make(&group)?;
+        network::attach(name, &plan.subnet, plan.address)?;
+        let console = fs::File::create(console_of(name))?;
+        let notify = place::run_of(name).join("notify");
+        let notices = listen(&notify)?;
+        let mut command = tokio::process::Command::from(self.kind.boot(plan, &notify)?);
+        command.stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console);
+        let mut child = command.spawn().context("the boot's process")?;
+        let followed = self.follow(&mut child, &notices, &group).await;
+        clear(name, &group)?;
+        let (status, was_cut) = followed?;
+        Ok(if was_cut { Ended::Failed("power cut".to_owned()) } else { self.kind.ended(status) })
+    }
+
+    /// Listens to the boot until it ends.
+    async fn follow(
+        &mut self,
+        child: &mut Child,
+        notices: &UnixDatagram,
+        group: &str,
+    ) -> anyhow::Result<(ExitStatus, bool)> {
+        let (began, mut was_cut) = (Instant::now(), false);
+        let mut notice = [0; 4096];
+        loop {
+            tokio::select! {
+                biased;
+                status = child.wait() => return Ok((status?, was_cut)),
+                request = self.requests.recv() => if request == Some(Request::Cut) {
+                    was_cut = true;
+                    cgroups::end(group)?;
+                },
+                length = notices.recv(&mut notice) => {
+                    let text = String::from_utf8_lossy(&notice[..length?]).into_owned();
+                    self.condition.send_if_modified(|condition| note(condition, &text, began));
+                }
+            }
+        }
+    }
+}
+
+/// Ends what is left of a boot, and takes its network away.
+fn clear(name: &NodeName, group: &str) -> anyhow::Result<()> {
+    cgroups::end(group)?;
+    cgroups::remove(group)?;
+    network::detach(name)
+}
+
+/// A socket for what one boot tells: what the boot before said last is not in it.
+fn listen(notify: &Utf8Path) -> anyhow::Result<UnixDatagram> {
+    match fs::remove_file(notify) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).with_context(|| notify.to_string()),
+        _ => {}
+    }
+    UnixDatagram::bind(notify).with_context(|| notify.to_string())
+}
+
+/// Takes what a boot tells by `sd_notify`; whether anything has changed.
+fn note(condition: &mut Condition, text: &str, began: Instant) -> bool {
+    let before = condition.clone();
+    for line in text.lines() {
+        if let Some(leader) = line.strip_prefix(LEADER) {
+            condition.leader = leader.parse().ok();
+        } else if line == "READY=1" && condition.power == Power::Booting {
+            condition.power = Power::On;
+            condition.boot_ms = u64::try_from(began.elapsed().as_millis()).ok();
+        }
+    }
+    *condition != before
+}
+
+/// What a node prints while it boots.
+pub(super) fn console_of(name: &NodeName) -> camino::Utf8PathBuf {
+    place::run_of(name).join("console.log")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_on_when_its_init_says_so_and_not_before() {
+        let mut condition = Condition { power: Power::Booting, boots: 1, leader: None, boot_ms: None };
+        let began = Instant::now();
+        assert!(note(&mut condition, "STATUS=Container running.\nX_NSPAWN_LEADER_PID=4711", began));
+        assert_eq!((&condition.power, condition.leader), (&Power::Booting, Some(4711)));
+        assert!(!note(&mut condition, "STATUS=Starting units\nREADY=0", began));
+        assert!(note(&mut condition, "READY=1\n", began));
+        assert_eq!((&condition.power, condition.boot_ms.is_some()), (&Power::On, true));
+        assert!(!note(&mut condition, "READY=1", began));
+    }
+}

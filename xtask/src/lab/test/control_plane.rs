@@ -1,0 +1,225 @@
+//! A control plane beside the lab: `gpuaas server` on this machine, found by nodes at the lab's gateway, and commands against it.
+//!
+//! Guarantees: its rows lie in the lab's own place and its process is one of the lab's, so that both go with the lab; the process ends before that
+//! with whoever holds it. Killed and started again, it has the same rows and the same addresses. What it says is kept where the story leaves its
+//! evidence.
+//!
+//! Deliberately absent: what it is asked for. `machines.rs` brings machines in by it, `operations.rs` has workloads changed, `following.rs` waits for
+//! what comes of it, `cluster.rs` speaks to the clusters that it delivers.
+
+use std::{
+    fs::{self, OpenOptions},
+    io,
+    net::Ipv4Addr,
+    os::unix::net::UnixDatagram,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+use camino::{Utf8Path, Utf8PathBuf};
+use gpuaas_api_types::Project;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    prepare::{Part, Prepared},
+    said::Said,
+    site::Site,
+};
+use crate::lab::{inventory, node::Lab, place};
+
+/// The project of everything.
+pub(crate) const PROJECT: &str = "lab";
+/// Longest start.
+const START_MAX: Duration = Duration::from_secs(60);
+/// How often a start looks whether the process is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A control plane that runs, or was killed.
+pub(crate) struct ControlPlane {
+    process: Option<Child>,
+    programs: Utf8PathBuf,
+    packages: Utf8PathBuf,
+    kubectl: Option<Utf8PathBuf>,
+    gateway: Ipv4Addr,
+    site: Site,
+    folder: Utf8PathBuf,
+    evidence: Utf8PathBuf,
+}
+
+impl ControlPlane {
+    /// Starts one without rows and makes [`PROJECT`]. Needs [`Part::Programs`] and [`Part::Packages`].
+    pub(crate) fn start(lab: &Lab, given: &Prepared) -> anyhow::Result<Self> {
+        Self::at(lab, given, Site::OWN)
+    }
+
+    /// The same at another site, beside the story's own, which must have been started.
+    pub(crate) fn at(lab: &Lab, given: &Prepared, site: Site) -> anyhow::Result<Self> {
+        let own = place::control_plane();
+        let folder = if site.is_own() { own } else { own.join(site.file("beside")) };
+        fs::create_dir(&folder).with_context(|| folder.to_string())?;
+        let mut control_plane = Self {
+            process: None,
+            programs: given.path(Part::Programs)?.to_owned(),
+            packages: given.path(Part::Packages)?.to_owned(),
+            kubectl: given.path(Part::Kubectl).ok().map(Utf8Path::to_owned),
+            gateway: lab.gateway(),
+            site,
+            folder,
+            evidence: given.evidence().to_owned(),
+        };
+        control_plane.again()?;
+        control_plane.gpuaas::<Project>(&["project", "create", PROJECT])?;
+        Ok(control_plane)
+    }
+
+    /// Starts it on the rows that it had; returns when it serves.
+    pub(crate) fn again(&mut self) -> anyhow::Result<()> {
+        self.again_with(&[])
+    }
+
+    /// The same, with more in its environment.
+    pub(crate) fn again_with(&mut self, environment: &[(&str, String)]) -> anyhow::Result<()> {
+        self.kill()?;
+        let socket = self.folder.join("notify");
+        match fs::remove_file(&socket) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("its notify socket"),
+            _ => {}
+        }
+        let notices = UnixDatagram::bind(&socket).with_context(|| socket.to_string())?;
+        notices.set_read_timeout(Some(LOOK_EVERY))?;
+        let log = OpenOptions::new().append(true).create(true).open(self.log())?;
+        let (data, began) = (self.folder.join("data"), Instant::now());
+        let mut server = alone(&self.programs.join("gpuaas"), &self.folder);
+        server
+            .args(["server", "--data-dir", data.as_str(), "--ready-file", self.ready_file().as_str()])
+            .args(self.site.arguments(self.gateway))
+            .args(["--packages-dir", self.packages.as_str()])
+            .env("NOTIFY_SOCKET", &socket)
+            .envs(environment.iter().map(|(name, value)| (*name, value)))
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let process = self.process.insert(server.spawn().context("starting gpuaas server")?);
+        let mut notice = [0; 4096];
+        loop {
+            match notices.recv(&mut notice) {
+                Ok(length) if String::from_utf8_lossy(&notice[..length]).lines().any(|line| line == "READY=1") => {
+                    return Ok(());
+                }
+                Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    return Err(error).context("its notices");
+                }
+                _ => {}
+            }
+            if let Some(status) = process.try_wait()? {
+                bail!("gpuaas server ended with {status}; its log: {}", self.log());
+            }
+            ensure!(began.elapsed() < START_MAX, "gpuaas server does not become ready; its log: {}", self.log());
+        }
+    }
+
+    /// Ends it by SIGKILL, if it runs.
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+        if let Some(mut process) = self.process.take() {
+            process.kill().and_then(|()| process.wait()).context("killing gpuaas server")?;
+        }
+        Ok(())
+    }
+
+    /// Its process, while it runs.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
+    /// Where its API is.
+    pub(crate) fn url(&self) -> String {
+        self.site.url(self.gateway)
+    }
+
+    /// What it said, over all its lives.
+    pub(crate) fn log(&self) -> Utf8PathBuf {
+        self.evidence.join(self.site.file("control-plane.log"))
+    }
+
+    /// A folder of its own that goes with it.
+    pub(super) fn folder(&self) -> &Utf8Path {
+        &self.folder
+    }
+
+    pub(super) fn kubectl(&self) -> anyhow::Result<&Utf8Path> {
+        self.kubectl.as_deref().context("the story names no need of kubectl")
+    }
+
+    fn ready_file(&self) -> Utf8PathBuf {
+        self.folder.join("ready.json")
+    }
+
+    /// A command of `gpuaas` as the platform's admin, in [`PROJECT`], that prints JSON.
+    pub(super) fn gpuaas_command(&self, words: &[&str]) -> Command {
+        let mut command = alone(&self.programs.join("gpuaas"), &self.folder);
+        command
+            .args(words)
+            .args(["--output", "json"])
+            .env("GPUAAS_READY_FILE", self.ready_file())
+            // Who calls it by a name of its own need not be able to reach it by that.
+            .env("GPUAAS_SERVER", self.site.address(self.gateway))
+            .env("GPUAAS_PROJECT", PROJECT);
+        command
+    }
+
+    /// Runs a command of `gpuaas`, however it ends.
+    pub(super) fn run(&self, words: &[&str]) -> anyhow::Result<Output> {
+        self.gpuaas_command(words).output().with_context(|| format!("running gpuaas {}", words.join(" ")))
+    }
+
+    /// Runs a command of `gpuaas` that must succeed; returns what it prints.
+    pub(crate) fn gpuaas<T: DeserializeOwned>(&self, words: &[&str]) -> anyhow::Result<T> {
+        let output = self.run(words)?;
+        ensure!(output.status.success(), told(words, &output));
+        printed(words, &output)
+    }
+
+    /// Runs a command of `gpuaas` that must be refused.
+    pub(crate) fn refused(&self, words: &[&str]) -> anyhow::Result<Said> {
+        let output = self.run(words)?;
+        ensure!(!output.status.success(), "gpuaas {} was not refused", words.join(" "));
+        Ok(output.into())
+    }
+
+    /// Imports a folder that is laid out as a release of RKE2.
+    pub(crate) fn import(&self, release: &Utf8Path) -> anyhow::Result<()> {
+        self.gpuaas::<Value>(&["artifact", "import", "rke2", release.as_str()]).map(drop)
+    }
+}
+
+/// A program to which nothing of this process' environment says which control plane, cluster or proxy to speak to.
+pub(super) fn alone(program: &Utf8Path, home: &Utf8Path) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy().to_ascii_lowercase();
+        let ours = text.starts_with("gpuaas_") && name != inventory::MARK;
+        if ours || text.ends_with("_proxy") || text == "kubeconfig" {
+            command.env_remove(&name);
+        }
+    }
+    command.env("HOME", home).env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
+    command
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
+/// What a command printed as JSON.
+pub(super) fn printed<T: DeserializeOwned>(words: &[&str], output: &Output) -> anyhow::Result<T> {
+    serde_json::from_slice(&output.stdout).with_context(|| format!("gpuaas {} printed something else", words.join(" ")))
+}
+
+/// How a command ended, with all that it said.
+pub(super) fn told(words: &[&str], output: &Output) -> String {
+    let (said, shown) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    format!("gpuaas {} ended with {}:\n{said}{shown}", words.join(" "), output.status)
+}

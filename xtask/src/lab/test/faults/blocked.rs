@@ -1,0 +1,154 @@
+//! Nodes on which a deployment finds something in its way before it has touched anything: it says what, and goes on where it was once that is gone.
+
+use std::fs;
+
+use anyhow::ensure;
+
+use super::{
+    said::{fault, in_shell, says},
+    table::Told,
+    world::World,
+};
+use crate::lab::node::Node;
+
+/// Something in the way.
+struct Block {
+    /// What nodes and workloads with it are called.
+    tag: &'static str,
+    /// Puts it there.
+    plant: fn(&Node) -> anyhow::Result<()>,
+    /// How the node's own tools show it, and a whole word that they must say.
+    seen: (&'static str, &'static str),
+    /// The finding.
+    check: &'static str,
+    /// What the evidence says.
+    evidence: &'static str,
+    /// What the next action says.
+    next: &'static str,
+    /// Does that.
+    fix: &'static str,
+}
+
+/// Something listens where the Kubernetes API is to listen.
+pub(super) fn port_taken(world: &mut World<'_>) -> anyhow::Result<Told> {
+    block(
+        world,
+        &Block {
+            tag: "port-taken",
+            plant: listen,
+            seen: ("ss --no-header -ltnp 'sport = :6443'", "6443"),
+            check: "port_taken",
+            evidence: "something listens on port 6443 (tcp) already",
+            next: "stop it",
+            fix: "systemctl stop squatter.socket && rm /run/systemd/system/squatter.socket /run/systemd/system/squatter@.service",
+        },
+    )
+}
+
+/// A socket of the node's own systemd.
+fn listen(node: &Node) -> anyhow::Result<()> {
+    let text = "printf '[Socket]\\nListenStream=6443\\nAccept=yes\\n' >/run/systemd/system/squatter.socket
+        printf '[Service]\\nExecStart=-/bin/cat\\nStandardInput=socket\\n' >/run/systemd/system/squatter@.service
+        systemctl daemon-reload && systemctl start squatter.socket";
+    says(node, text).map(drop)
+}
+
+/// An older cluster's database is still there.
+pub(super) fn leftovers(world: &mut World<'_>) -> anyhow::Result<Told> {
+    block(
+        world,
+        &Block {
+            tag: "leftovers",
+            plant: |node| Ok(fs::create_dir_all(node.root().join("var/lib/rancher/rke2/server/db/etcd/member/wal"))?),
+            seen: ("find /var/lib/rancher -mindepth 3", "/var/lib/rancher/rke2/server/db/etcd"),
+            check: "leftover",
+            evidence: "/var/lib/rancher/rke2/server/db is left from an earlier installation",
+            next: "uninstall script, or have the machine reimaged",
+            fix: "rm -r /var/lib/rancher",
+        },
+    )
+}
+
+/// Somebody forbade the distribution's unit to start, before it was there.
+pub(super) fn unit_masked(world: &mut World<'_>) -> anyhow::Result<Told> {
+    block(
+        world,
+        &Block {
+            tag: "rke2-masked",
+            plant: |node| says(node, "systemctl mask rke2-server.service").map(drop),
+            seen: ("systemctl is-enabled rke2-server.service", "masked"),
+            check: "unit_masked",
+            evidence: "rke2-server.service is masked",
+            next: "systemctl unmask rke2-server.service",
+            fix: "systemctl unmask rke2-server.service",
+        },
+    )
+}
+
+/// Programs may not run where the distribution's lie.
+pub(super) fn folder_noexec(world: &mut World<'_>) -> anyhow::Result<Told> {
+    block(
+        world,
+        &Block {
+            tag: "data-noexec",
+            plant: |node| {
+                says(node, "mkdir -p /var/lib/rancher && mount -t tmpfs -o noexec,size=8g tmpfs /var/lib/rancher")
+                    .map(drop)
+            },
+            seen: ("findmnt --noheadings --output TARGET,OPTIONS /var/lib/rancher", "noexec"),
+            check: "noexec",
+            evidence: "/var/lib/rancher is mounted noexec",
+            next: "without noexec",
+            fix: "mount -o remount,exec /var/lib/rancher",
+        },
+    )
+}
+
+/// Nothing can be written where the distribution's programs go.
+pub(super) fn folder_read_only(world: &mut World<'_>) -> anyhow::Result<Told> {
+    block(
+        world,
+        &Block {
+            tag: "program-ro",
+            plant: |node| {
+                says(node, "mount --bind /usr/local/bin /usr/local/bin && mount -o remount,bind,ro /usr/local/bin")
+                    .map(drop)
+            },
+            seen: ("findmnt --noheadings --output TARGET,OPTIONS /usr/local/bin", "ro"),
+            check: "read_only",
+            evidence: "/usr/local/bin is mounted ro",
+            next: "mount /usr/local/bin writable",
+            fix: "umount /usr/local/bin",
+        },
+    )
+}
+
+fn block(world: &mut World<'_>, of: &Block) -> anyhow::Result<Told> {
+    let member = world.allocated(of.tag)?;
+    (of.plant)(&member.node)?;
+    let seen = in_shell(&member.node, of.seen.0)?.out;
+    let mut words = seen.split(|c: char| c.is_whitespace() || ",:=".contains(c));
+    ensure!(words.any(|word| word == of.seen.1), "the node does not show it: {seen}");
+    let workload = member.name.clone();
+    let stopped = world.platform.needs_attention(&world.deploy(&workload, &member, &[])?)?;
+    let told = stopped.operation.fault.as_ref();
+    let outcome = fault(told, "rke2_preflight_blocked", of.next)?;
+    let said = |text: Option<&String>| text.cloned().unwrap_or_default();
+    let (source, evidence) =
+        told.map(|told| (said(told.evidence_source.as_ref()), said(told.evidence.as_ref()))).unwrap_or_default();
+    ensure!(source == format!("preflight {}", of.check) && evidence.contains(of.evidence), "{source}: {evidence}");
+    let resume = format!("gpuaas workload resume {workload}");
+    ensure!(
+        told.is_some_and(|told| told.command.as_deref() == Some(resume.as_str())),
+        "it does not say how to go on: {told:?}"
+    );
+    let installed =
+        in_shell(&member.node, "ls /usr/local/bin/rke2 /usr/local/lib/systemd/system/rke2-server.service 2>/dev/null")?
+            .out;
+    ensure!(installed.is_empty(), "something was installed: {installed}");
+    says(&member.node, of.fix)?;
+    world.platform.succeeds(&world.platform.begin(&["workload", "resume", &workload])?)?;
+    let outcome = format!("{}: {outcome}; gone, resumed to its end", of.check);
+    world.leave_running(workload, member);
+    Told::new(outcome, [format!("{}: {seen}", of.seen.0.split(' ').next().unwrap_or_default())])
+}

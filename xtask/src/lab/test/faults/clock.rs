@@ -1,0 +1,57 @@
+//! Another time for single programs: a node has this machine's clock and cannot set it, so libfaketime is preloaded into what should be off.
+//!
+//! Guarantees: nobody's clock is changed; what is not started under it has the machine's own time.
+
+use std::fs;
+
+use anyhow::Context;
+use camino::Utf8PathBuf;
+
+use super::said::Said;
+use crate::lab::{node::Node, packages};
+
+/// Where the library lies on a node.
+const IN_NODE: &str = "/usr/local/lib/libfaketime.so.1";
+
+/// A clock that is off by so much.
+pub(super) struct OtherClock {
+    library: Utf8PathBuf,
+    offset: &'static str,
+}
+
+impl OtherClock {
+    /// For example `+10m`.
+    pub(super) fn at(offset: &'static str) -> anyhow::Result<Self> {
+        Ok(Self { library: packages::faketime()?, offset })
+    }
+
+    /// For programs of this machine.
+    pub(super) fn environment(&self) -> [(&'static str, String); 4] {
+        self.of(self.library.as_str())
+    }
+
+    fn of(&self, library: &str) -> [(&'static str, String); 4] {
+        [
+            ("LD_PRELOAD", library.to_owned()),
+            ("FAKETIME", self.offset.to_owned()),
+            // Timeouts last as long as they last.
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ("FAKETIME_DISABLE_SHM", "1".to_owned()),
+        ]
+    }
+
+    /// Lays the library down on a node.
+    pub(super) fn bring_to(&self, node: &Node) -> anyhow::Result<()> {
+        let path = node.root().join(IN_NODE.trim_start_matches('/'));
+        fs::copy(&self.library, &path).with_context(|| format!("{} to {path}", self.library)).map(drop)
+    }
+
+    /// Runs a text in a node's shell by this clock.
+    pub(super) fn in_shell(&self, node: &Node, text: &str) -> anyhow::Result<Said> {
+        self.bring_to(node)?;
+        let set: Vec<String> = self.of(IN_NODE).iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let words: Vec<&str> =
+            std::iter::once("env").chain(set.iter().map(String::as_str)).chain(["sh", "-c", text]).collect();
+        Ok(node.run(&words)?.into())
+    }
+}

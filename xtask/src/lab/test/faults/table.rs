@@ -1,0 +1,89 @@
+//! The table: a row per cell, printed as soon as the cell is over.
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+
+/// What a cell has to say when it ended well.
+pub(super) struct Told {
+    /// How the fault was met.
+    pub(super) outcome: String,
+    /// What the node's own tools or files say of the fault; one each.
+    pub(super) proof: Vec<String>,
+}
+
+impl Told {
+    pub(super) fn new(outcome: impl Into<String>, proof: impl IntoIterator<Item = String>) -> anyhow::Result<Self> {
+        let proof: Vec<String> = proof.into_iter().map(|line| one_line(&line)).collect();
+        // What nobody saw may never have been there.
+        anyhow::ensure!(
+            !proof.is_empty() && proof.iter().all(|line| !line.is_empty()),
+            "the fault was not seen: {proof:?}"
+        );
+        Ok(Self { outcome: one_line(&outcome.into()), proof })
+    }
+}
+
+/// Words on one line, whatever they were before.
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The rows so far.
+pub(super) struct Table {
+    began: Instant,
+    failed: Vec<&'static str>,
+    rows: usize,
+}
+
+impl Table {
+    pub(super) fn begin() -> Self {
+        println!("    {:<26} {:>7}  {:<70} PROOF", "CELL", "SECONDS", "OUTCOME");
+        Self { began: Instant::now(), failed: Vec::new(), rows: 0 }
+    }
+
+    /// Adds a row.
+    pub(super) fn row(&mut self, name: &'static str, took: Duration, told: &anyhow::Result<Told>) {
+        self.rows += 1;
+        let seconds = took.as_secs_f64();
+        match told {
+            Ok(told) => println!("  ✓ {name:<26} {seconds:>7.1}  {:<70} {}", told.outcome, told.proof.join("; ")),
+            Err(error) => {
+                self.failed.push(name);
+                println!("  ✗ {name:<26} {seconds:>7.1}  {error:#}");
+            }
+        }
+    }
+
+    /// Ends it: every cell must have ended well.
+    pub(super) fn end(self) -> anyhow::Result<()> {
+        let seconds = self.began.elapsed().as_secs_f64();
+        println!("  {} cells, {} failed, {seconds:.0} s", self.rows, self.failed.len());
+        if self.failed.is_empty() {
+            return Ok(());
+        }
+        bail!("these cells failed: {}", self.failed.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_that_nobody_saw_is_none() {
+        assert!(Told::new("refused", []).is_err());
+        assert!(Told::new("refused", [" \n".to_owned()]).is_err());
+        let told = Told::new("refused\n  next", ["ro,\n noexec".to_owned()]).expect("it was seen");
+        assert_eq!((told.outcome.as_str(), told.proof[0].as_str()), ("refused next", "ro, noexec"));
+    }
+
+    #[test]
+    fn a_table_with_a_failed_row_names_it() {
+        let mut table = Table::begin();
+        table.row("one", Duration::ZERO, &Told::new("well", ["seen".to_owned()]));
+        table.row("two", Duration::ZERO, &Err(anyhow::anyhow!("no")));
+        let error = table.end().expect_err("one failed").to_string();
+        assert_eq!(error, "these cells failed: two");
+    }
+}

@@ -1,0 +1,91 @@
+//! What the agent takes: memory after many tasks, and processor time while nothing is asked of it.
+
+use std::{thread, time::Duration};
+
+use anyhow::Context;
+use gpuaas_api_types::Ping;
+
+use super::Figure;
+use crate::lab::{
+    node::Node,
+    test::{control_plane::ControlPlane, machines::agent_of},
+};
+
+/// Tasks before memory is looked at.
+const TASKS: u32 = 10_000;
+/// How long nothing happens.
+const IDLE: Duration = Duration::from_secs(60);
+/// Time before: what was begun by the enrollment has ended.
+const SETTLING: Duration = Duration::from_secs(5);
+const MEMORY_MB: f64 = 12.0;
+const IDLE_PERCENT: f64 = 0.2;
+
+/// Processor time while the agent is connected and nobody asks anything.
+pub(super) fn idle(node: &Node) -> anyhow::Result<[Figure; 2]> {
+    let agent = agent_of(node)?;
+    // What is measured is time that passes.
+    thread::sleep(SETTLING);
+    let ticks_per_second: f64 = node.says(&["getconf", "CLK_TCK"])?.parse()?;
+    let before = ticks(node, agent)?;
+    thread::sleep(IDLE);
+    let used = ticks(node, agent)?.saturating_sub(before) as f64 / ticks_per_second;
+    Ok([
+        Figure::of("agent, idle, of one processor", "%", IDLE_PERCENT, vec![used / IDLE.as_secs_f64() * 100.0]),
+        Figure::of("agent, idle", "MB", None, vec![resident_mb(node, agent)?]),
+    ])
+}
+
+/// Memory after many no-ops, each signed, sent, written down and answered.
+pub(super) fn after_tasks(platform: &ControlPlane, node: &Node) -> anyhow::Result<[Figure; 2]> {
+    let agent = agent_of(node)?;
+    let count = TASKS.to_string();
+    let pings: Vec<Ping> = platform.gpuaas(&["node", "ping", node.name().as_str(), "--count", &count])?;
+    anyhow::ensure!(pings.len() == TASKS as usize, "{} of {TASKS} were answered", pings.len());
+    let trips = pings.iter().map(|ping| ping.round_trip_us as f64 / 1_000.0).collect();
+    anyhow::ensure!(agent_of(node)? == agent, "the agent was started again meanwhile");
+    Ok([
+        Figure::of("agent, after 10,000 tasks", "MB", MEMORY_MB, vec![resident_mb(node, agent)?]),
+        Figure::of("no-op task, there and back", "ms", None, trips),
+    ])
+}
+
+/// Resident memory as the kernel counts it, in millions of bytes.
+pub(super) fn resident_mb(node: &Node, pid: u32) -> anyhow::Result<f64> {
+    of_status(&node.says(&["cat", &format!("/proc/{pid}/status")])?, "VmRSS:")
+}
+
+/// A size in `/proc/PID/status`, in millions of bytes.
+pub(super) fn of_status(status: &str, name: &str) -> anyhow::Result<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
+    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().context("a number of KiB")?;
+    Ok(kib * 1_024.0 / 1e6)
+}
+
+/// Processor time of a process so far, its own and the kernel's for it.
+fn ticks(node: &Node, pid: u32) -> anyhow::Result<u64> {
+    ticks_in(&node.says(&["cat", &format!("/proc/{pid}/stat")])?)
+}
+
+fn ticks_in(stat: &str) -> anyhow::Result<u64> {
+    // The name, in parentheses, may hold blanks.
+    let behind_name = stat.rsplit_once(')').context("no name")?.1;
+    let fields: Vec<&str> = behind_name.split_whitespace().collect();
+    let field = |at: usize| fields.get(at).and_then(|text| text.parse::<u64>().ok()).context("a time");
+    // Fields 14 and 15, counted from 1; the first behind the name is the third.
+    Ok(field(11)? + field(12)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_sizes_are_read_as_the_kernel_writes_them() {
+        let stat = "812 (gpuaas (agent)) S 1 812 812 0 -1 4194560 900 0 0 0 37 5 0 0 20 0 1 0 1234 9000000 2000 18446744073709551615";
+        assert_eq!(ticks_in(stat).expect("it is one"), 42);
+        assert!(ticks_in("812").is_err());
+        let status = "Name:\tgpuaas-agent\nVmHWM:\t   12000 kB\nVmRSS:\t   10000 kB\n";
+        assert!((of_status(status, "VmRSS:").expect("it is there") - 10.24).abs() < 1e-9);
+        assert!(of_status(status, "VmSwap:").is_err());
+    }
+}

@@ -1,0 +1,38 @@
+//! How long it takes to bring a booted node in: from the moment at which the line is entered until the control plane calls the node active.
+
+use anyhow::{Context, ensure};
+use jiff::Timestamp;
+
+use super::Figure;
+use crate::lab::{
+    node::Node,
+    test::{control_plane::ControlPlane, following::Stream, said::says},
+};
+
+/// At most.
+const TARGET_S: f64 = 3.0;
+/// What takes an agent away as if it had never been there.
+const REMOVE: &str = "sh /usr/share/gpuaas-agent/install.sh --uninstall";
+
+/// Brings the node in and takes the agent away again, that often.
+pub(super) fn measure(platform: &ControlPlane, node: &Node, runs: usize) -> anyhow::Result<[Figure; 2]> {
+    let (mut until_active, mut whole_line) = (Vec::new(), Vec::new());
+    for run in 1..=runs {
+        let name = format!("enrolled-{run}");
+        let command = platform.register(&name)?.command;
+        let entered = Timestamp::now();
+        let said = says(node, &command)?;
+        let ended = Timestamp::now();
+        ensure!(said.contains("installed gpuaas-agent"), "the agent was there already: {said}");
+        let events = platform.events(Stream::Platform)?;
+        let activated = events.iter().rev().find(|event| event.kind == "node.activated" && event.data["name"] == name);
+        let active: Timestamp = activated.with_context(|| format!("{name} is not active"))?.at.parse()?;
+        until_active.push(active.duration_since(entered).as_secs_f64());
+        whole_line.push(ended.duration_since(entered).as_secs_f64());
+        says(node, REMOVE)?;
+    }
+    Ok([
+        Figure::of("line entered until the node is active", "s", TARGET_S, until_active),
+        Figure::of("line entered until its prompt is back", "s", None, whole_line),
+    ])
+}

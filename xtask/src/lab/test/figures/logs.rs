@@ -1,0 +1,134 @@
+//! A journal that is written at ten thousand lines a second and followed through the platform: what is lost, and what the agent takes meanwhile.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+
+use super::{Figure, WORKLOAD, agent::of_status};
+use crate::lab::{
+    node::Node,
+    test::{control_plane::ControlPlane, machines::agent_of, said::says},
+};
+
+/// The member whose unit is written for, and the unit.
+const MEMBER: &str = "agent-1";
+const UNIT: &str = "rke2-agent.service";
+/// Lines, and how many in a second.
+const LINES: u64 = 200_000;
+const RATE: u64 = 10_000;
+/// What every line begins with.
+const MARK: &str = "gpuaas-figures ";
+const MEMORY_MB: f64 = 30.0;
+/// Longest way of the last line.
+const LATE_MAX: Duration = Duration::from_secs(60);
+
+/// Writes numbered lines as a process of the unit: journald says of each line whose it is by the cgroup of who writes it.
+const WRITER: &str = r#"set -eu
+    group=$(systemctl show --property ControlGroup --value "$1")
+    for tree in /sys/fs/cgroup/systemd /sys/fs/cgroup/unified /sys/fs/cgroup; do
+        if [ -e "$tree$group/cgroup.procs" ]; then echo $$ >"$tree$group/cgroup.procs"; fi
+    done
+    write() {
+        began=${EPOCHREALTIME/./} done=0 batch=$(($2 / 20))
+        while [ $done -lt $1 ]; do
+            seq --format="$3%.0f of a journal that somebody follows, as long as such lines are" $((done + 1)) $((done + batch))
+            done=$((done + batch))
+            left=$((began + done * 1000000 / $2 - ${EPOCHREALTIME/./}))
+            if [ $left -gt 0 ]; then sleep 0.$(printf %06d $((left % 1000000))); fi
+        done
+        echo "$((${EPOCHREALTIME/./} - began))" >&2
+    }
+    write "$2" "$3" "$4" | systemd-cat --identifier=figures"#;
+
+/// journald itself lets a unit write that much.
+const UNLIMITED: &str = "mkdir -p /etc/systemd/journald.conf.d
+    printf '[Journal]\\nRateLimitIntervalSec=0\\n' >/etc/systemd/journald.conf.d/figures.conf
+    systemctl restart systemd-journald";
+
+/// Follows through the platform what is written on the node.
+pub(super) fn measure(platform: &ControlPlane, node: &Node) -> anyhow::Result<[Figure; 4]> {
+    says(node, UNLIMITED)?;
+    let agent = agent_of(node)?;
+    // The peak is counted anew.
+    says(node, &format!("echo 5 >/proc/{agent}/clear_refs"))?;
+    let words = ["workload", "logs", WORKLOAD, "--member", MEMBER, "--follow", "--tail", "1"];
+    let mut follow = platform.gpuaas_command(&words);
+    let mut follower = follow.stdout(Stdio::piped()).spawn().context("gpuaas workload logs")?;
+    let mut lines = BufReader::new(follower.stdout.take().context("its output")?).lines();
+    // It follows when the line is here that was there before.
+    lines.next().context("the journal is silent")??;
+    let (sender, ended) = mpsc::channel();
+    thread::spawn(move || {
+        let mut seen = Seen::default();
+        lines.map_while(Result::ok).take_while(|line| seen.take(line) < LINES).for_each(drop);
+        sender.send(seen)
+    });
+    let began = Instant::now();
+    let mut writer =
+        node.command(&["bash", "-c", WRITER, "writer", UNIT, &LINES.to_string(), &RATE.to_string(), MARK])?;
+    let written = writer.stdin(Stdio::null()).output().context("the writer")?;
+    let wrote_us = String::from_utf8_lossy(&written.stderr).trim().to_owned();
+    let wrote_us: f64 = wrote_us.parse().with_context(|| format!("how long the writer took: {wrote_us}"))?;
+    let on_time = ended.recv_timeout(LATE_MAX);
+    let took = began.elapsed();
+    follower.kill().and_then(|()| follower.wait()).context("ending gpuaas workload logs")?;
+    // Without its output the follower's end is that of the thread too.
+    let seen = on_time.or_else(|_| ended.recv()).context("the lines that came")?;
+    ensure!(agent_of(node)? == agent, "the agent was started again meanwhile");
+    let status = node.says(&["cat", &format!("/proc/{agent}/status")])?;
+    let lost = LINES - seen.lines.min(LINES) + seen.astray;
+    Ok([
+        Figure::of("journal written, lines a second", "", None, vec![LINES as f64 / wrote_us * 1e6]),
+        Figure::of("journal followed, lines a second", "", None, vec![seen.lines as f64 / took.as_secs_f64()]),
+        Figure::of("journal followed, lines lost or out of order", "", 0.0, vec![lost as f64]),
+        Figure::of(
+            "agent, while its journal is followed, at most",
+            "MB",
+            MEMORY_MB,
+            vec![of_status(&status, "VmHWM:")?],
+        ),
+    ])
+}
+
+/// Numbered lines as they came.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    lines: u64,
+    last: u64,
+    /// Lines that did not come behind their predecessor.
+    astray: u64,
+}
+
+impl Seen {
+    /// Takes a line; returns the highest number so far.
+    fn take(&mut self, line: &str) -> u64 {
+        let number = line.split_once(MARK).and_then(|(_, rest)| rest.split(' ').next()?.parse::<u64>().ok());
+        match number {
+            Some(number) if number > self.last => (self.lines, self.last) = (self.lines + 1, number),
+            Some(_) => self.astray += 1,
+            None => {}
+        }
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_missing_twice_there_or_late_are_counted() {
+        let mut seen = Seen::default();
+        for number in [1, 2, 4, 3, 4, 5] {
+            seen.take(&format!("{MARK}{number} of a journal"));
+        }
+        seen.take("something else");
+        assert_eq!(seen, Seen { lines: 4, last: 5, astray: 2 });
+    }
+}

@@ -1,0 +1,96 @@
+//! What is measured on booted nodes: printed beside its target, never a failure. A machine that is busy makes no figure wrong, only large.
+//!
+//! Guarantees: times are one clock's: nodes share this machine's. Memory and processor time are the kernel's words about the agent's process.
+
+mod agent;
+mod bootstrap;
+mod enroll;
+mod logs;
+
+use std::fmt::Write;
+
+use anyhow::Context;
+
+use super::{
+    control_plane::ControlPlane,
+    prepare::{Part, Prepared},
+};
+use crate::lab::node::Lab;
+
+/// One server and two agents.
+pub(super) const NODES: u8 = 3;
+/// What must be there.
+pub(super) const NEEDS: &[Part] = &[Part::Programs, Part::Packages, Part::Release];
+/// The workload.
+const WORKLOAD: &str = "measured";
+
+/// Something that was measured.
+struct Figure {
+    what: &'static str,
+    unit: &'static str,
+    /// What it should be at most.
+    target: Option<f64>,
+    values: Vec<f64>,
+}
+
+impl Figure {
+    fn of(what: &'static str, unit: &'static str, target: impl Into<Option<f64>>, mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        Self { what, unit, target: target.into(), values }
+    }
+
+    fn line(&self) -> String {
+        let (first, last) =
+            (self.values.first().copied().unwrap_or(f64::NAN), self.values.last().copied().unwrap_or(f64::NAN));
+        let middle = self.values.get(self.values.len() / 2).copied().unwrap_or(f64::NAN);
+        let mut line = format!("  {:<52}", self.what);
+        // Writing into a text does not fail.
+        let _ = match self.values.len() {
+            0 | 1 => write!(line, "{middle:>31.2} {:<8}", self.unit),
+            many => write!(line, "{first:>9.2} ·{middle:>9.2} ·{last:>9.2} {:<8}({many} values)", self.unit),
+        };
+        let _ = self.target.map(|target| write!(line, "   (target {target} {})", self.unit));
+        line
+    }
+}
+
+/// Measures everything.
+pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
+    let platform = ControlPlane::start(lab, given)?;
+    platform.import(given.path(Part::Release)?)?;
+    let nodes = lab.nodes()?;
+    let [server, agents @ ..] = nodes.as_slice() else { anyhow::bail!("there is no node") };
+    let measured = agents.first().context("a node for an agent")?;
+    println!("  {:<52}{:>9} ·{:>9} ·{:>9}", "", "least", "median", "most");
+    let runs: usize = given.wanted().first().and_then(|runs| runs.parse().ok()).unwrap_or(1);
+    print(&enroll::measure(&platform, server, runs)?);
+    for node in &nodes {
+        platform.bring_in(node)?;
+        platform.allocate(node.name().as_str())?;
+    }
+    print(&agent::idle(measured)?);
+    print(&agent::after_tasks(&platform, measured)?);
+    print(&bootstrap::measure(&platform, server, agents)?);
+    print(&logs::measure(&platform, measured)?);
+    Ok(())
+}
+
+fn print(figures: &[Figure]) {
+    figures.iter().for_each(|figure| println!("{}", figure.line()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_tells_its_spread_and_its_target() {
+        let several = Figure::of("enrolling", "s", 3.0, vec![2.0, 1.0, 4.0]).line();
+        assert!(
+            several.contains("1.00 ·     2.00 ·     4.00 s") && several.ends_with("(3 values)   (target 3 s)"),
+            "{several}"
+        );
+        let one = Figure::of("memory", "MB", None, vec![9.5]).line();
+        assert!(one.trim_end().ends_with("9.50 MB"), "{one}");
+    }
+}

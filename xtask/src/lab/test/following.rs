@@ -1,0 +1,87 @@
+//! Waiting for what a control plane tells by events.
+//!
+//! Guarantees: nothing is missed between a look and the wait behind it, and nothing is looked at without a reason: an event came. Who waits too long
+//! is told what for.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+use gpuaas_api_types::Event;
+
+use super::control_plane::ControlPlane;
+
+/// Whose events.
+#[derive(Clone, Copy)]
+pub(super) enum Stream {
+    /// Nodes and allocations: the platform's.
+    Platform,
+    /// Workloads and operations: the project's.
+    Project,
+}
+
+impl ControlPlane {
+    /// What `look` finds, now or behind one of the events that come. It should fail where waiting longer is of no use.
+    pub(crate) fn until<T>(
+        &self,
+        what: &str,
+        longest: Duration,
+        mut look: impl FnMut() -> anyhow::Result<Option<T>>,
+    ) -> anyhow::Result<T> {
+        let began = Instant::now();
+        let (sender, events) = mpsc::channel();
+        let _platform = self.follow(Stream::Platform, sender.clone())?;
+        let _project = self.follow(Stream::Project, sender)?;
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            let left = longest.saturating_sub(began.elapsed());
+            match events.recv_timeout(left) {
+                // Many at once are one reason.
+                Ok(()) => while events.try_recv().is_ok() {},
+                Err(RecvTimeoutError::Timeout) => bail!("{what}: not within {} s", longest.as_secs()),
+                Err(RecvTimeoutError::Disconnected) => bail!("{what}: the control plane tells no more events"),
+            }
+        }
+    }
+
+    /// The events of a stream that there are.
+    pub(super) fn events(&self, stream: Stream) -> anyhow::Result<Vec<Event>> {
+        let output = self.of(stream, &["event", "list"]).output().context("gpuaas event list")?;
+        ensure!(output.status.success(), "gpuaas event list: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).context("gpuaas event list printed something else")
+    }
+
+    fn of(&self, stream: Stream, words: &[&str]) -> Command {
+        let mut command = self.gpuaas_command(words);
+        if let Stream::Platform = stream {
+            command.env_remove("GPUAAS_PROJECT");
+        }
+        command
+    }
+
+    fn follow(&self, stream: Stream, sender: Sender<()>) -> anyhow::Result<Follower> {
+        let after = self.events(stream)?.last().map_or(0, |event| event.sequence).to_string();
+        let mut command = self.of(stream, &["event", "watch", "--after", &after]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("gpuaas event watch")?;
+        let output = BufReader::new(child.stdout.take().context("its output")?);
+        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|_| sender.send(())));
+        Ok(Follower(child))
+    }
+}
+
+/// A command that follows events; ends with the wait.
+struct Follower(Child);
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,199 @@
+//! The story of the lab itself: nodes are machines of their own, and machines that a kubelet takes.
+
+use std::{
+    fs,
+    process::{Command, Output, Stdio},
+};
+
+use anyhow::{Context, ensure};
+
+use super::{check::check, prepare::Prepared};
+use crate::{
+    lab::{
+        node::{Lab, Node},
+        place::DOMAIN,
+    },
+    shell,
+};
+
+/// What no file of the system is called.
+const PLANTED: &str = "/var/lib/gpuaas-lab-planted";
+
+/// Tells it.
+pub(super) fn tell(lab: &Lab, _: &Prepared) -> anyhow::Result<()> {
+    let nodes = lab.nodes()?;
+    let [first, second, ..] = nodes.as_slice() else { anyhow::bail!("two nodes are needed") };
+    check("every node's systemd runs without a failed unit", || each(&nodes, is_whole))?;
+    check("everybody reaches everybody by address", || reach(lab, &nodes))?;
+    check("names are known to every node and to this machine", || names(&nodes))?;
+    check("what is written in a node lies in its tree, and in no other's", || trees(first, second))?;
+    check("overlays can be mounted where containerd keeps them", || each(&nodes, overlays))?;
+    check("groups can be made in every cgroup hierarchy, below the node's own", || each(&nodes, groups))?;
+    check("a kubelet's sysctls are the node's own", || sysctls(first, second))?;
+    check("the kernel's log can be opened", || {
+        each(&nodes, |node| node.says(&["sh", "-c", ": < /dev/kmsg"]).map(drop))
+    })?;
+    check("a reboot is a new boot of the same machine", || reboot(first))?;
+    check("a power cut leaves nothing running, and the node boots again", || power_cut(second))?;
+    check("a node that switched itself off stays off until it is started", || switched_off(first))?;
+    check("a node that is off, or not there, is told so", || refusals(first))?;
+    check("everybody reaches everybody as before", || reach(lab, &nodes))
+}
+
+fn each(nodes: &[Node], holds: impl Fn(&Node) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    nodes.iter().try_for_each(|node| holds(node).with_context(|| node.name().to_string()))
+}
+
+fn is_whole(node: &Node) -> anyhow::Result<()> {
+    let state = node.says(&["systemctl", "is-system-running", "--wait"])?;
+    ensure!(state == "running", "it is {state}");
+    ensure!(node.says(&["cat", "/proc/1/comm"])? == "systemd", "its first process is another");
+    Ok(())
+}
+
+fn reach(lab: &Lab, nodes: &[Node]) -> anyhow::Result<()> {
+    for from in nodes {
+        from.says(&["ping", "-n", "-q", "-c", "1", "-W", "5", &lab.gateway().to_string()])?;
+        for to in nodes {
+            from.says(&["ping", "-n", "-q", "-c", "1", "-W", "5", &to.address().to_string()])?;
+        }
+    }
+    // From this machine over TCP: nobody listens there, and the node's own kernel says so at once.
+    each(nodes, |node| {
+        let refused =
+            std::net::TcpStream::connect_timeout(&(node.address(), 9).into(), std::time::Duration::from_secs(5));
+        let kind = refused.err().map(|error| error.kind());
+        ensure!(kind == Some(std::io::ErrorKind::ConnectionRefused), "a connection: {kind:?}");
+        Ok(())
+    })
+}
+
+fn names(nodes: &[Node]) -> anyhow::Result<()> {
+    let knows = |said: &str, node: &Node| {
+        let address = node.address().to_string();
+        ensure!(said.split_whitespace().next() == Some(&address), "{}: {said}", node.dns_name());
+        Ok(())
+    };
+    each(nodes, |node| {
+        knows(&shell::capture(Command::new("getent").args(["ahostsv4", &node.dns_name()]))?, node)?;
+        for other in nodes.iter().filter(|other| other.name() != node.name()) {
+            knows(&node.says(&["getent", "ahostsv4", &other.dns_name()])?, other)?;
+            knows(&node.says(&["getent", "ahostsv4", other.name().as_str()])?, other)?;
+        }
+        let unknown = node.run(&["getent", "hosts", &format!("nobody.{DOMAIN}")])?;
+        ensure!(!unknown.status.success(), "a name that nobody has is known");
+        Ok(())
+    })
+}
+
+fn trees(first: &Node, second: &Node) -> anyhow::Result<()> {
+    for path in ["/etc/planted", PLANTED] {
+        first.says(&["sh", "-c", "echo here >$0", path])?;
+        let seen = |node: &Node| fs::read_to_string(node.root().join(path.trim_start_matches('/'))).ok();
+        ensure!(seen(first).as_deref() == Some("here\n"), "{path} is not in its tree");
+        ensure!(seen(second).is_none(), "{path} is in another's tree");
+    }
+    let id = |node: &Node| node.says(&["cat", "/etc/machine-id"]);
+    ensure!(id(first)?.len() == 32 && id(first)? != id(second)?, "two machines have one id");
+    Ok(())
+}
+
+fn overlays(node: &Node) -> anyhow::Result<()> {
+    let script = "set -e; d=/var/lib/rancher/overlay; mkdir -p $d/a $d/b $d/work $d/merged
+        mount -t overlay overlay -o lowerdir=$d/a,upperdir=$d/b,workdir=$d/work $d/merged
+        echo there >$d/merged/file; umount $d/merged; cat $d/b/file; rm -r /var/lib/rancher";
+    ensure!(node.says(&["sh", "-c", script])? == "there", "it holds something else");
+    Ok(())
+}
+
+fn groups(node: &Node) -> anyhow::Result<()> {
+    let script = "set -e; n=0; while read -r _ point kind _; do
+        case $kind in cgroup | cgroup2) mkdir $point/planted; echo $point; esac
+        done </proc/self/mounts";
+    let made = node.says(&["sh", "-c", script])?;
+    ensure!(!made.is_empty(), "it has no hierarchy");
+    for point in made.lines() {
+        let own = format!("gpuaas-lab/{}", node.name());
+        // systemd-nspawn may put a level of its own between.
+        let found = [format!("{point}/{own}/planted"), format!("{point}/{own}/payload/planted")];
+        ensure!(found.iter().any(|folder| fs::exists(folder).unwrap_or(false)), "{point}/planted is not below {own}");
+        node.says(&["rmdir", &format!("{point}/planted")])?;
+    }
+    Ok(())
+}
+
+fn sysctls(first: &Node, second: &Node) -> anyhow::Result<()> {
+    for name in ["kernel/panic", "kernel/keys/root_maxkeys", "fs/inotify/max_user_instances"] {
+        let path = format!("/proc/sys/{name}");
+        let before = fs::read_to_string(&path)?;
+        let value = (before.trim().parse::<u64>().with_context(|| path.clone())? + 1).to_string();
+        first.says(&["sysctl", "-w", &format!("{}={value}", name.replace('/', "."))])?;
+        ensure!(first.says(&["cat", &path])? == value, "{name} was not kept");
+        ensure!(fs::read_to_string(&path)? == before, "{name} of this machine was changed");
+        ensure!(second.says(&["cat", &path])? == before.trim(), "{name} of another node was changed");
+    }
+    // What belongs to a network namespace is real.
+    first.says(&["sysctl", "-w", "net.ipv4.ip_forward=1"])?;
+    ensure!(second.says(&["cat", "/proc/sys/net/ipv4/ip_forward"])? == "0", "forwarding of another node was changed");
+    Ok(())
+}
+
+fn reboot(node: &Node) -> anyhow::Result<()> {
+    let boot_id = || node.says(&["cat", "/proc/sys/kernel/random/boot_id"]);
+    let (before, boot, machine) = (node.condition()?, boot_id()?, node.says(&["cat", "/etc/machine-id"])?);
+    node.says(&["sh", "-c", "ip link add planted type dummy; iptables -A INPUT -j ACCEPT; touch /run/planted"])?;
+    let after = node.reboot()?;
+    ensure!(after.boots == before.boots + 1 && after.leader != before.leader, "{before:?} became {after:?}");
+    ensure!(boot_id()? != boot, "it is the same boot");
+    ensure!(node.says(&["cat", "/etc/machine-id", PLANTED])? == format!("{machine}\nhere"), "its disk is another");
+    let lost = "ip link show planted || iptables -C INPUT -j ACCEPT || test -e /run/planted";
+    ensure!(
+        !node.run(&["sh", "-c", lost])?.status.success(),
+        "something outlived the boot that a boot does not outlive"
+    );
+    is_whole(node)
+}
+
+fn power_cut(node: &Node) -> anyhow::Result<()> {
+    let group = format!("gpuaas-lab/{}", node.name());
+    node.says(&["sh", "-c", "sync; setsid sleep 4711 >/dev/null 2>&1 &"])?;
+    node.power_cut()?;
+    for hierarchy in fs::read_dir("/sys/fs/cgroup")? {
+        let group = hierarchy?.path().join(&group);
+        ensure!(!group.exists(), "{} is still there", group.display());
+    }
+    let sleeps = shell::capture(Command::new("ps").args(["-eo", "args"]))?;
+    ensure!(!sleeps.lines().any(|line| line.trim() == "sleep 4711"), "a process outlived the power cut");
+    ensure!(node.condition()?.words() == "off (power cut)", "it is {}", node.condition()?.words());
+    node.start()?;
+    is_whole(node)
+}
+
+fn switched_off(node: &Node) -> anyhow::Result<()> {
+    node.switch_off()?;
+    ensure!(node.condition()?.words() == "off (switched off)", "it is {}", node.condition()?.words());
+    Ok(())
+}
+
+/// Leaves the node running.
+fn refusals(off: &Node) -> anyhow::Result<()> {
+    let lab = |words: &[&str]| -> anyhow::Result<Output> {
+        Ok(Command::new(shell::own_program()).arg("lab").args(words).stdin(Stdio::null()).output()?)
+    };
+    for (words, code, says) in [
+        (&["shell", off.name().as_str(), "--", "true"][..], 6, "switched off"),
+        (&["shell", "nobody", "--", "true"][..], 6, "has no node nobody"),
+        (&["shell", "No_Body", "--", "true"][..], 2, "lowercase"),
+        // The test has the turn.
+        (&["up"][..], 4, "is at work"),
+        (&["down"][..], 4, "is at work"),
+    ] {
+        let output = lab(words)?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.code() == Some(code) && said.contains(says), "{words:?}: {}: {said}", output.status);
+    }
+    off.start()?;
+    let output = lab(&["shell", off.name().as_str(), "--", "sh", "-c", "echo inside; exit 7"])?;
+    ensure!(output.status.code() == Some(7) && output.stdout == b"inside\n", "a command's own exit code: {output:?}");
+    is_whole(off)
+}

@@ -1,0 +1,255 @@
+//! What a machine has, as its own tools list it: what anybody says of residue is held against this.
+//!
+//! Guarantees: knows nothing of the platform's own looking, and asks other programs than it does. What a machine changes by itself while it runs is left
+//! out by name, here and by whoever looks.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use anyhow::{Context, ensure};
+
+use crate::lab::node::Node;
+
+/// What is there by kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Left(BTreeMap<String, BTreeSet<String>>);
+
+/// What lives in memory, and what systemd, journald and the timers of Debian write while it runs.
+const RUNNING: [&str; 10] = [
+    "/proc",
+    "/sys",
+    "/dev",
+    "/run",
+    "/tmp",
+    "/var/tmp",
+    "/var/log/journal",
+    "/var/lib/systemd/timers",
+    "/var/lib/apt",
+    "/var/backups",
+];
+
+/// Lists everything, a line each: the kind, and what. Its words are folders that are left out.
+const LIST: &str = r#"
+set -e
+first=$1; shift
+leave_out="-path $first"
+for folder; do leave_out="$leave_out -o -path $folder"; done
+for top in / /var/lib; do
+    find "$top" -xdev \( $leave_out \) -prune -o -print | sed 's/^/path /'
+done
+findmnt --raw --noheadings --output TARGET | grep -v -e '^/proc' -e '^/sys' -e '^/dev' -e '^/run/credentials' | sed 's/^/mount /'
+ip -oneline link show | sed 's/^[0-9]*: \([^:@]*\).*/link \1/'
+ss --no-header --listening --numeric --tcp --udp | awk '{ print "listener " $1 " " $5 }'
+systemctl list-unit-files --plain --no-legend | awk '{ print "unit " $1 }'
+for program in iptables-save ip6tables-save; do
+    $program | sed -n -e 's/^\(:[^ ]* -\).*/rule \1/p' -e 's/^-A/rule -A/p'
+done
+getent passwd | sed 's/:.*//; s/^/user /'
+getent group | sed 's/:.*//; s/^/group /'
+for exe in /proc/[0-9]*/exe; do
+    readlink "$exe" || true
+done | sed -n -e 's#^/var/lib/rancher#process &#p' -e 's#^/usr/local#process &#p' -e 's#^/usr/bin/gpuaas#process &#p'
+"#;
+
+impl Left {
+    /// Looks at a machine, but not into these folders.
+    pub(crate) fn look(node: &Node, leave_out: &[&str]) -> anyhow::Result<Self> {
+        let said = node.says(&[&["sh", "-c", LIST, "sh"][..], &RUNNING, leave_out].concat())?;
+        let left = Self::parse(&said);
+        for kind in ["path", "mount", "link", "unit", "user"] {
+            ensure!(left.0.contains_key(kind), "{} lists no {kind}", node.name());
+        }
+        Ok(left)
+    }
+
+    fn parse(said: &str) -> Self {
+        let mut left = Self::default();
+        for (kind, what) in said.lines().filter_map(|line| line.split_once(' ')) {
+            left.0.entry(kind.to_owned()).or_default().insert(what.to_owned());
+        }
+        left
+    }
+
+    /// What is there and was not before.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let mut new = Self::default();
+        for (kind, things) in &self.0 {
+            let known = before.of(kind);
+            let things: BTreeSet<String> = things.iter().filter(|what| !known.contains(*what)).cloned().collect();
+            if !things.is_empty() {
+                new.0.insert(kind.clone(), things);
+            }
+        }
+        new
+    }
+
+    /// What there is of a kind.
+    pub(crate) fn of(&self, kind: &str) -> BTreeSet<String> {
+        self.0.get(kind).cloned().unwrap_or_default()
+    }
+
+    /// Holds that this is what there was before: no more and no less.
+    pub(crate) fn is(&self, before: &Self, node: &Node) -> anyhow::Result<()> {
+        let (left, lost) = (self.since(before), before.since(self));
+        ensure!(left.is_empty(), "left on {}:\n{left}", node.name());
+        ensure!(lost.is_empty(), "lost on {}:\n{lost}", node.name());
+        Ok(())
+    }
+
+    /// Whether there is nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Holds that residue as the platform tells it, each by kind and name, is this and nothing else.
+    pub(crate) fn is_told_by(&self, told: &BTreeSet<(String, String)>) -> anyhow::Result<()> {
+        let told_of = |kind: &str| -> BTreeSet<&String> {
+            told.iter().filter(|(of, _)| of == kind).map(|(_, what)| what).collect()
+        };
+        for (kind, what) in told {
+            ensure!(self.has(kind, what), "{kind} {what} is told, and the machine's own tools list only:\n{self}");
+        }
+        for (kind, things) in &self.0 {
+            for what in things {
+                let kind = if kind == "rule" { "firewall rule" } else { kind };
+                let is_told = told_of(kind).into_iter().any(|told| is_same(kind, what, told))
+                    || kind == "path" && told_of("unit").into_iter().any(|unit| is_file_of(what, unit));
+                ensure!(is_told, "the machine's own tools list {kind} {what}, and that is not told: {told:?}");
+            }
+        }
+        Ok(())
+    }
+
+    fn has(&self, kind: &str, told: &str) -> bool {
+        let own = if kind == "firewall rule" { "rule" } else { kind };
+        self.of(own).iter().any(|what| is_same(kind, what, told))
+    }
+}
+
+/// Whether a thing as the machine's tools list it is the one that is told, or of one with it.
+fn is_same(kind: &str, listed: &str, told: &str) -> bool {
+    let below = |path: &str, folder: &str| path == folder || path.starts_with(&format!("{folder}/"));
+    match kind {
+        // Told is the topmost of what an uninstall should have removed.
+        "path" => below(listed, told) || below(told, listed),
+        // `tcp 0.0.0.0:9345` and `9345/tcp at 0.0.0.0 (/usr/bin/socat, 812)`.
+        "listener" => {
+            let parts = listed.split_once(' ').and_then(|(protocol, at)| Some((protocol, at.rsplit_once(':')?)));
+            parts.is_some_and(|(protocol, (address, port))| {
+                let address = if address == "*" { "::" } else { address.trim_matches(['[', ']']) };
+                format!("{told} ").starts_with(&format!("{port}/{protocol} at {address} "))
+            })
+        }
+        // Told by nftables' words, listed by those of iptables; chains are called the same.
+        "firewall rule" => {
+            let chains = chains(listed);
+            !chains.is_empty() && chains == self::chains(told)
+        }
+        _ => listed == told,
+    }
+}
+
+/// Whether a path is where systemd looks for a unit: who is told of the one is told of the other.
+fn is_file_of(path: &str, unit: &str) -> bool {
+    path.rsplit_once('/').is_some_and(|(folder, name)| name == unit && folder.ends_with("/systemd/system"))
+}
+
+/// Names of chains that are somebody's own: capitals with a hyphen between them.
+fn chains(text: &str) -> BTreeSet<&str> {
+    let is_of_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-';
+    let words = text.split(|c: char| !is_of_name(c));
+    words.filter(|word| word.trim_matches('-').contains('-')).map(|word| word.trim_matches('-')).collect()
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (kind, things) in &self.0 {
+            for what in things {
+                writeln!(f, "    {kind} {what}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Items of a residue fault's evidence: `path /a, mount /b, listener 9345/tcp at 0.0.0.0 (/usr/bin/socat, 812)`.
+pub(crate) fn told(evidence: &str) -> anyhow::Result<BTreeSet<(String, String)>> {
+    const KINDS: [&str; 7] = ["path", "mount", "listener", "unit", "process", "link", "firewall rule"];
+    let mut items: Vec<String> = Vec::new();
+    for part in evidence.split(", ") {
+        let begins = KINDS.iter().any(|kind| part.starts_with(&format!("{kind} ")));
+        match items.last_mut() {
+            // What is told may hold a comma itself.
+            Some(item) if !begins => item.push_str(&format!(", {part}")),
+            _ => items.push(part.to_owned()),
+        }
+    }
+    let item = |item: &String| {
+        let kind = KINDS.iter().find(|kind| item.starts_with(&format!("{kind} ")));
+        let kind = kind.with_context(|| format!("`{item}` is of no known kind"))?;
+        Ok(((*kind).to_owned(), item[kind.len() + 1..].to_owned()))
+    };
+    items.iter().map(item).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LISTED: &str = "path /var/lib/rancher\npath /var/lib/rancher/rke2\npath /var/lib/rancher/rke2/planted\nmount /var/lib/kubelet/p\n\
+                          link cali0p\nlistener tcp 0.0.0.0:9345\nunit rke2-server.service\npath /etc/systemd/system/rke2-server.service\n\
+                          rule :FLANNEL-P -\nrule -A INPUT -j FLANNEL-P";
+    const TOLD: &str = "path /var/lib/rancher/rke2, mount /var/lib/kubelet/p, listener 9345/tcp at 0.0.0.0 (/usr/bin/socat1, 812), \
+                        unit rke2-server.service, link cali0p, firewall rule ip filter FLANNEL-P, firewall rule ip filter INPUT: jump FLANNEL-P";
+
+    fn held(listed: &str, evidence: &str) -> Result<(), String> {
+        let told = told(evidence).expect("it can be read");
+        Left::parse(listed).is_told_by(&told).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn residue_is_told_by_either_in_its_own_words() {
+        assert_eq!(held(LISTED, TOLD), Ok(()));
+    }
+
+    #[test]
+    fn what_one_of_them_does_not_know_is_named() {
+        // A path below one that is told is of one with it, and rules are told by their chain.
+        let is_of_one =
+            |line: &str| line.ends_with("/rancher") || line.ends_with("/planted") || line.contains("FLANNEL");
+        for line in LISTED.lines().filter(|line| !is_of_one(line)) {
+            let (kind, what) = line.split_once(' ').expect("a line");
+            let without: Vec<&str> = LISTED
+                .lines()
+                .filter(|of| !(of.starts_with(line) || kind == "path" && of.starts_with("path")))
+                .collect();
+            let why = held(&without.join("\n"), TOLD).expect_err("it is told and not listed");
+            assert!(why.contains(kind) && why.contains("is told"), "{why}");
+            let more = format!(
+                "{LISTED}\n{kind} {}",
+                what.replace("9345", "9346") + if kind == "listener" { "" } else { "-more" }
+            );
+            let why = held(&more, TOLD).expect_err("it is listed and not told");
+            assert!(why.contains("is not told"), "{kind}: {why}");
+        }
+        assert!(
+            held(
+                LISTED,
+                &TOLD.replace(
+                    "firewall rule ip filter FLANNEL-P, firewall rule ip filter INPUT: jump FLANNEL-P",
+                    "path /var/lib/rancher/rke2"
+                )
+            )
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn what_was_there_before_does_not_count() {
+        let (before, after) = (Left::parse("path /a\nlink eth0"), Left::parse("path /a\npath /b\nlink eth0"));
+        assert_eq!(after.since(&before), Left::parse("path /b"));
+        assert!(before.since(&after).is_empty());
+    }
+}

@@ -1,0 +1,66 @@
+//! Machines that a control plane brings in: registered under a name, enrolled by the line that this printed, given to the project.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use gpuaas_api_types::{Allocation, Enrollment, Node as Shown, RegisteredNode};
+
+use super::{control_plane::ControlPlane, said};
+use crate::lab::node::Node;
+
+/// Longest wait for what takes seconds.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+impl ControlPlane {
+    /// Registers a node; returns what brings a machine in as that.
+    pub(crate) fn register(&self, name: &str) -> anyhow::Result<Enrollment> {
+        Ok(self.gpuaas::<RegisteredNode>(&["node", "register", name])?.enrollment)
+    }
+
+    /// Runs on a machine what an operator runs there; behind it the node is active and connected. Returns what the line said.
+    pub(crate) fn enroll(&self, machine: &Node, name: &str, enrollment: &Enrollment) -> anyhow::Result<String> {
+        let said = said::in_shell(machine, &enrollment.command)?;
+        let said = said.well_with(&["connected to "])?.to_owned();
+        self.connects(name)?;
+        Ok(said)
+    }
+
+    /// Registers a machine under its own name and brings it in.
+    pub(crate) fn bring_in(&self, machine: &Node) -> anyhow::Result<()> {
+        let name = machine.name().as_str();
+        self.enroll(machine, name, &self.register(name)?).map(drop)
+    }
+
+    /// A node as the control plane shows it.
+    pub(crate) fn shown(&self, name: &str) -> anyhow::Result<Shown> {
+        self.gpuaas(&["node", "show", name])
+    }
+
+    /// Waits until a node is active and connected: its agent knows a moment before the rows do.
+    pub(crate) fn connects(&self, name: &str) -> anyhow::Result<()> {
+        let look = || {
+            let now = self.shown(name)?;
+            Ok((now.state == "active" && now.connectivity == "connected").then_some(()))
+        };
+        // Mostly it is there, and nothing is followed.
+        match look()? {
+            Some(()) => Ok(()),
+            None => self.until(&format!("{name} is active and connected"), PATIENCE, look),
+        }
+    }
+
+    /// Gives a node to the project.
+    pub(crate) fn allocate(&self, name: &str) -> anyhow::Result<Allocation> {
+        let words = ["allocation", "create", "--node", name, "--wait", "--timeout", "60s"];
+        let allocation: Allocation = self.gpuaas(&words)?;
+        let Allocation { state, detail, .. } = &allocation;
+        ensure!(state == "active", "the allocation of {name} is {state}: {}", detail.as_deref().unwrap_or_default());
+        Ok(allocation)
+    }
+}
+
+/// The agent's process on a machine, as the machine numbers it.
+pub(crate) fn agent_of(machine: &Node) -> anyhow::Result<u32> {
+    let pid = machine.says(&["systemctl", "show", "--property", "MainPID", "--value", "gpuaas-agent"])?;
+    pid.parse().ok().filter(|pid| *pid != 0).with_context(|| format!("the agent of {} does not run", machine.name()))
+}

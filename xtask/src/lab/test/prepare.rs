@@ -1,0 +1,201 @@
+//! What stories need and what takes its time to make: programs, packages, a release. It is there before the first node boots.
+//!
+//! Guarantees: behind this, nothing tells the stand-in's release from a real one: both are a folder.
+//!
+//! Deliberately absent: how any of it is made. Each part is a chore of its own, which prints where it put it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    process::{Command, Stdio},
+    time::SystemTime,
+};
+
+use anyhow::{Context, ensure};
+use camino::{Utf8Path, Utf8PathBuf};
+use serde::{Deserialize, Serialize};
+
+use super::contract;
+use crate::{release, shell};
+
+/// Where the release comes from; the stand-in's is built where nothing is said.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Sources {
+    /// Test with this release of RKE2 itself, downloaded into the cache and checked against its sums.
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) release: Option<String>,
+    /// Test with the release that lies in this folder, named like its version. `--release` goes first.
+    #[arg(long, value_name = "DIR", env = "GPUAAS_RKE2_ARTIFACTS")]
+    pub(crate) artifacts: Option<Utf8PathBuf>,
+    /// The cargo profile of programs and packages, where it is not `dev`.
+    #[arg(skip)]
+    pub(crate) profile: Option<String>,
+}
+
+impl Sources {
+    fn profile(&self) -> &str {
+        self.profile.as_deref().unwrap_or("dev")
+    }
+}
+
+/// Something that a story needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Part {
+    /// A folder with `gpuaas` and `gpuaas-agent`.
+    Programs,
+    /// A folder of packages that machines are brought in with.
+    Packages,
+    /// The same of a later build.
+    PackagesNewer,
+    /// A folder laid out as a release of RKE2.
+    Release,
+    /// The program.
+    Kubectl,
+    /// A folder with the host contract's test and its helper program.
+    Contract,
+}
+
+/// Where each part is, and where a story leaves what tells of its failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Prepared {
+    paths: BTreeMap<Part, Utf8PathBuf>,
+    evidence: Utf8PathBuf,
+    wanted: Vec<String>,
+}
+
+impl Prepared {
+    /// Makes all of these.
+    pub(super) fn make(parts: &BTreeSet<Part>, sources: &Sources) -> anyhow::Result<Self> {
+        let mut paths = BTreeMap::new();
+        for part in parts {
+            paths.insert(*part, part.make(sources).with_context(|| format!("{part:?}"))?);
+        }
+        Ok(Self { paths, evidence: Utf8PathBuf::new(), wanted: Vec::new() })
+    }
+
+    /// The same with words for the story.
+    pub(super) fn wanting(self, wanted: Vec<String>) -> Self {
+        Self { wanted, ..self }
+    }
+
+    /// What is wanted of the story, in its own words.
+    pub(crate) fn wanted(&self) -> &[String] {
+        &self.wanted
+    }
+
+    /// The same for a story that leaves its evidence there.
+    pub(super) fn for_story(&self, evidence: &Utf8Path) -> Self {
+        Self { evidence: evidence.to_owned(), ..self.clone() }
+    }
+
+    /// The story's folder of evidence.
+    pub(crate) fn evidence(&self) -> &Utf8Path {
+        &self.evidence
+    }
+
+    /// Where a part is that the story named as needed.
+    pub(crate) fn path(&self, part: Part) -> anyhow::Result<&Utf8Path> {
+        self.paths.get(&part).map(Utf8PathBuf::as_path).with_context(|| format!("the story names no need of {part:?}"))
+    }
+}
+
+impl Part {
+    fn make(self, sources: &Sources) -> anyhow::Result<Utf8PathBuf> {
+        match self {
+            Self::Programs => text(shell::build_programs(sources.profile())?),
+            Self::Packages => packages("packages", &["--build", "1"], sources.profile()),
+            Self::PackagesNewer => packages("packages-newer", &["--build", "2", "--unchecked"], sources.profile()),
+            Self::Release => match sources {
+                Sources { release: Some(version), .. } => release::official::ensure(version),
+                Sources { artifacts: Some(folder), .. } => {
+                    folder.canonicalize_utf8().with_context(|| folder.to_string())
+                }
+                Sources { release: None, artifacts: None, .. } => printed_by(&["release"]),
+            },
+            Self::Kubectl => Ok(printed_by(&["components"])?.join("kubectl")),
+            Self::Contract => contract::build(),
+        }
+    }
+}
+
+/// A folder of the lab's tests below cargo's own.
+pub(super) fn folder() -> anyhow::Result<Utf8PathBuf> {
+    let folder = text(shell::target())?.join("lab");
+    fs::create_dir_all(&folder).with_context(|| folder.to_string())?;
+    Ok(folder)
+}
+
+/// Packages of the programs as the tests have them, unless the profile is another. Nothing is packaged that was.
+fn packages(name: &str, how: &[&str], profile: &str) -> anyhow::Result<Utf8PathBuf> {
+    let programs = text(shell::build_programs(profile)?)?;
+    let out = folder()?.join(if profile == "dev" { name.to_owned() } else { format!("{name}-{profile}") });
+    // What goes into a package is said in the crates' own manifests.
+    let sources =
+        ["packaging", "crates/api/src", "crates/agent/Cargo.toml", "crates/cli/Cargo.toml", "xtask/src/package"];
+    let mut inputs = vec![programs.join("gpuaas"), programs.join("gpuaas-agent")];
+    inputs.extend(sources.map(root).into_iter().collect::<anyhow::Result<Vec<_>>>()?);
+    let made = newest(&out.join("SHA256SUMS")).ok();
+    let changed = inputs.iter().map(|input| newest(input)).collect::<anyhow::Result<Vec<_>>>()?;
+    if made.is_some_and(|made| changed.iter().all(|changed| *changed < made)) {
+        return Ok(out);
+    }
+    printed_by(&[&["package", "--profile", profile, "--out", out.as_str()], how].concat())
+}
+
+fn root(path: &str) -> anyhow::Result<Utf8PathBuf> {
+    Ok(text(shell::root().to_owned())?.join(path))
+}
+
+/// When a file, or anything below a folder, was last changed.
+fn newest(path: &Utf8Path) -> anyhow::Result<SystemTime> {
+    let about = fs::symlink_metadata(path).with_context(|| path.to_string())?;
+    let mut newest_of_all = about.modified()?;
+    if about.is_dir() {
+        for entry in path.read_dir_utf8()? {
+            newest_of_all = newest_of_all.max(newest(entry?.path())?);
+        }
+    }
+    Ok(newest_of_all)
+}
+
+/// Runs another chore of this program, and takes the path that it prints.
+fn printed_by(chore: &[&str]) -> anyhow::Result<Utf8PathBuf> {
+    eprintln!("==> cargo xtask {}", chore.join(" "));
+    let output =
+        Command::new(shell::own_program()).args(chore).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "cargo xtask {}: {}", chore.join(" "), output.status);
+    let said = String::from_utf8(output.stdout).context("it printed no text")?;
+    Ok(said.trim().into())
+}
+
+fn text(path: std::path::PathBuf) -> anyhow::Result<Utf8PathBuf> {
+    Utf8PathBuf::from_path_buf(path).ok().context("a path that is no text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_was_not_asked_for_is_told() {
+        let paths = BTreeMap::from([(Part::Kubectl, "/bin/kubectl".into())]);
+        let given = Prepared { paths, ..Prepared::default() }.for_story("/evidence".into());
+        assert_eq!(given.path(Part::Kubectl).expect("it is there"), "/bin/kubectl");
+        assert!(given.path(Part::Release).expect_err("it is not").to_string().contains("Release"));
+        let text = serde_json::to_string(&given).expect("it has a form");
+        assert_eq!(serde_json::from_str::<Prepared>(&text).expect("it is one"), given);
+    }
+
+    #[test]
+    fn a_folder_is_as_new_as_the_newest_below_it() {
+        let kept = tempfile::tempdir().expect("a folder");
+        let folder = Utf8Path::from_path(kept.path()).expect("a text");
+        fs::create_dir(folder.join("inner")).expect("made");
+        let file = fs::File::create(folder.join("inner/file")).expect("made");
+        let later = SystemTime::now() + std::time::Duration::from_secs(1_000);
+        file.set_modified(later).expect("set");
+        assert_eq!(newest(folder).expect("it is there"), later);
+        assert!(newest(&folder.join("nothing")).is_err());
+    }
+}

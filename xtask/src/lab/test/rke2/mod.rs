@@ -1,0 +1,123 @@
+//! The story of the main path: three machines come in by one line each, a cluster is deployed onto them and used as a tenant uses one, grows,
+//! lives through a reboot, is removed to its last trace, and a machine is handed back.
+//!
+//! Guarantees: everything is asked of the platform by its own command line and of the cluster by kubectl; what the platform says of a machine is held
+//! against what the machine's own tools say.
+//!
+//! Deliberately absent: which release it is (behind its import nothing here knows), and faults.
+
+mod handback;
+mod planted;
+mod prober;
+mod reboot;
+mod removal;
+mod used;
+
+use anyhow::{Context, bail, ensure};
+use gpuaas_api_types::{Allocation, WorkloadDetail};
+use serde_json::Value;
+
+use super::{
+    check::check,
+    cluster::Cluster,
+    control_plane::ControlPlane,
+    prepare::{Part, Prepared},
+};
+use crate::lab::node::{Lab, Node};
+use used::Answers;
+
+/// The workload.
+const WORKLOAD: &str = "train";
+
+/// Tells it.
+pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
+    let nodes = lab.nodes()?;
+    let [server, agent, third] = nodes.as_slice() else { bail!("three nodes are needed") };
+    let release = given.path(Part::Release)?;
+    let answers = Answers::of_release(release)?;
+    let control_plane = check("a control plane serves beside the lab", || ControlPlane::start(lab, given))?;
+    check("a release is imported", || control_plane.import(release))?;
+    for node in &nodes {
+        check(&format!("{} comes in by the line that its registration printed", node.name()), || {
+            control_plane.bring_in(node)
+        })?;
+    }
+    let before = check("what every machine has is written down by its own tools", || {
+        nodes.iter().map(removal::look).collect::<anyhow::Result<Vec<_>>>()
+    })?;
+    let allocations = check("the project is given all three, each fit", || {
+        nodes
+            .iter()
+            .map(|node| control_plane.allocate(node.name().as_str()))
+            .collect::<anyhow::Result<Vec<Allocation>>>()
+    })?;
+
+    check("a server and an agent are deployed, the agent by the server's registration name", || {
+        deploy(&control_plane, server, agent)
+    })?;
+    let cluster = control_plane.cluster(WORKLOAD)?;
+    check("both are Ready, with kubelets of their own", || ready(&control_plane, &cluster, &[server, agent]))?;
+    used::tell(&cluster, &answers, &[server, agent])?;
+    check("an agent is added, and no answer fails meanwhile", || {
+        used::grows(&control_plane, &cluster, &answers, &[server, agent, third])
+    })?;
+    check("all three are Ready", || ready(&control_plane, &cluster, &[server, agent, third]))?;
+    check("pods on all three answer each other by address and by the service's name", || {
+        used::answer_each_other(&cluster, &[server, agent, third])
+    })?;
+    check("a machine is rebooted and comes back Ready, with its pods", || {
+        reboot::comes_back(&control_plane, &cluster, agent)
+    })?;
+    check("pods on all three answer each other as before", || {
+        used::answer_each_other(&cluster, &[server, agent, third])
+    })?;
+
+    removal::tell(&control_plane, &nodes, &before, agent)?;
+    let allocation = allocations.iter().find(|allocation| allocation.node_name == agent.name().as_str());
+    handback::tell(&control_plane, agent, allocation.context("it was allocated")?)
+}
+
+/// By a name that the lab's DNS knows: the agent finds the server wherever that name leads.
+fn deploy(control_plane: &ControlPlane, server: &Node, agent: &Node) -> anyhow::Result<()> {
+    let config = serde_json::json!({ "registration_address": server.dns_name() }).to_string();
+    let placed = ["--name", WORKLOAD, "--server", server.name().as_str(), "--agent", agent.name().as_str()];
+    control_plane.succeeded(&[&["workload", "deploy", "rke2", "--config", &config][..], &placed].concat())?;
+    let written = agent.says(&["cat", "/etc/rancher/rke2/config.yaml"])?;
+    let line = format!("server: \"https://{}:9345\"", server.dns_name());
+    ensure!(written.lines().any(|of| of == line), "the agent's configuration does not say {line}:\n{written}");
+    Ok(())
+}
+
+/// Holds that these and no others are the cluster's nodes, Ready, each with the address of its machine and a kubelet that this machine runs.
+fn ready(control_plane: &ControlPlane, cluster: &Cluster, nodes: &[&Node]) -> anyhow::Result<()> {
+    let detail: WorkloadDetail = control_plane.gpuaas(&["workload", "show", WORKLOAD])?;
+    let version = &detail.workload.version;
+    let list: Value = cluster.json(&["get", "nodes"])?;
+    let kube_nodes = list["items"].as_array().context("kubectl lists no nodes")?;
+    ensure!(kube_nodes.len() == nodes.len(), "the cluster has {} nodes and not {}", kube_nodes.len(), nodes.len());
+    for node in nodes {
+        let found = kube_nodes.iter().find(|kube_node| kube_node["metadata"]["name"] == node.name().as_str());
+        let kube_node = found.with_context(|| format!("{} is no node of the cluster", node.name()))?;
+        is_real(kube_node, version, node).with_context(|| format!("{}: {}", node.name(), kube_node["status"]))?;
+    }
+    Ok(())
+}
+
+fn is_real(kube_node: &Value, version: &str, node: &Node) -> anyhow::Result<()> {
+    let listed = |name: &str| kube_node["status"][name].as_array().cloned().unwrap_or_default();
+    let is_ready = listed("conditions").iter().any(|of| of["type"] == "Ready" && of["status"] == "True");
+    ensure!(is_ready, "it is not Ready");
+    let address = node.address().to_string();
+    let has_address = listed("addresses").iter().any(|of| of["type"] == "InternalIP" && of["address"] == address);
+    ensure!(has_address, "its address is not {address}");
+    let info = &kube_node["status"]["nodeInfo"];
+    let runtime = info["containerRuntimeVersion"].as_str().unwrap_or_default();
+    ensure!(runtime.starts_with("containerd://"), "its containers are run by {runtime}");
+    ensure!(info["kubeletVersion"] == version, "its kubelet is {}, and {version} was deployed", info["kubeletVersion"]);
+    let machine = node.says(&["cat", "/etc/machine-id"])?;
+    ensure!(info["machineID"] == machine.as_str(), "its machine is {}, and not {machine}", info["machineID"]);
+    let listens =
+        node.says(&["ss", "--no-header", "--listening", "--numeric", "--tcp", "--processes", "sport = :10250"])?;
+    ensure!(listens.contains("\"kubelet\""), "no kubelet listens on it: {listens}");
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! What somebody leaves on a machine so that an uninstall does not take it along, one of every kind.
+
+use std::{collections::BTreeSet, fs};
+
+use anyhow::{Context, ensure};
+use camino::Utf8PathBuf;
+use rustix::fs::{IFlags, Mode, OFlags, ioctl_getflags, ioctl_setflags, open};
+
+use crate::lab::{node::Node, test::said::says};
+
+/// A file that no `rm` removes: it may not be changed.
+const FILE: &str = "/var/lib/rancher/rke2/planted";
+/// What is then left of all that was to be removed.
+const FOLDER: &str = "/var/lib/rancher/rke2";
+/// Something mounted where an uninstall removes files and unmounts nothing.
+const MOUNT: &str = "/var/lib/kubelet/planted";
+const MOUNT_FOLDER: &str = "/var/lib/kubelet";
+/// A unit under the name of RKE2's other one, where an administrator's units lie.
+const UNIT: &str = "rke2-server.service";
+const LINK: &str = "cali0planted";
+/// The supervisor's port, at which no agent listens.
+const PORT: u16 = 9_345;
+/// A chain of a name that the removal of flannel's rules does not find.
+const CHAIN: &str = "FLANNEL-PLANTED";
+
+const PLANT: &str = r#"
+set -e
+mkdir -p /var/lib/kubelet/planted && mount -t tmpfs planted /var/lib/kubelet/planted
+printf '[Unit]\nDescription=Planted\n[Service]\nExecStart=/bin/true\n' >/etc/systemd/system/rke2-server.service
+ip link add cali0planted type bridge
+setsid --fork sh -c 'echo $$ >/run/planted.pid; exec socat TCP-LISTEN:9345,fork,reuseaddr /dev/null' </dev/null >/dev/null 2>&1
+iptables --new-chain FLANNEL-PLANTED && iptables --append INPUT --protocol udp --dport 9 --jump FLANNEL-PLANTED
+"#;
+
+const REMOVE: &str = r#"
+set -e
+umount /var/lib/kubelet/planted && rm -r /var/lib/kubelet
+rm /etc/systemd/system/rke2-server.service && systemctl daemon-reload
+ip link delete cali0planted
+kill "$(cat /run/planted.pid)" && rm /run/planted.pid
+iptables --delete INPUT --protocol udp --dport 9 --jump FLANNEL-PLANTED && iptables --delete-chain FLANNEL-PLANTED
+rm -r /var/lib/rancher
+"#;
+
+/// Planted things on a machine.
+pub(super) struct Planted<'a> {
+    node: &'a Node,
+    file: Utf8PathBuf,
+}
+
+impl<'a> Planted<'a> {
+    /// Plants all of it on a machine that is an agent.
+    pub(super) fn plant(node: &'a Node) -> anyhow::Result<Self> {
+        says(node, PLANT)?;
+        let file = node.root().join(FILE.trim_start_matches('/'));
+        fs::write(&file, "planted\n").with_context(|| file.to_string())?;
+        let planted = Self { node, file };
+        planted.set_immutable(true)?;
+        Ok(planted)
+    }
+
+    /// What residue a platform that sees everything tells, by kind and the beginning of its name.
+    pub(super) fn expected() -> BTreeSet<(&'static str, String)> {
+        let owned = |(kind, what): (&'static str, &str)| (kind, what.to_owned());
+        let named = [("path", FOLDER), ("path", MOUNT_FOLDER), ("mount", MOUNT), ("unit", UNIT), ("link", LINK)];
+        named.into_iter().map(owned).chain([("listener", format!("{PORT}/tcp at 0.0.0.0 "))]).collect()
+    }
+
+    /// Holds that residue as the platform tells it is what was planted and nothing else.
+    pub(super) fn is_all_of(told: &BTreeSet<(String, String)>) -> anyhow::Result<()> {
+        let is = |(kind, what): &(String, String), (of, named): &(&str, String)| {
+            kind == of && (what == named || kind == "listener" && what.starts_with(named.as_str()))
+        };
+        let expected = Self::expected();
+        for item in &expected {
+            ensure!(
+                told.iter().any(|one| is(one, item)),
+                "{} {} was planted, and is not told: {told:?}",
+                item.0,
+                item.1
+            );
+        }
+        let of_chain = |(kind, what): &(String, String)| kind == "firewall rule" && what.contains(CHAIN);
+        ensure!(told.iter().any(of_chain), "the firewall rule {CHAIN} was planted, and is not told: {told:?}");
+        for item in told {
+            let is_planted = of_chain(item) || expected.iter().any(|one| is(item, one));
+            ensure!(is_planted, "{} {} is told, and was not planted", item.0, item.1);
+        }
+        Ok(())
+    }
+
+    /// Removes all of it, as an administrator who was told does.
+    pub(super) fn remove(self) -> anyhow::Result<()> {
+        self.set_immutable(false)?;
+        says(self.node, REMOVE).map(drop)
+    }
+
+    fn set_immutable(&self, is_immutable: bool) -> anyhow::Result<()> {
+        let file = open(self.file.as_str(), OFlags::RDONLY, Mode::empty()).with_context(|| self.file.to_string())?;
+        let mut flags = ioctl_getflags(&file).context("the file's attributes")?;
+        flags.set(IFlags::IMMUTABLE, is_immutable);
+        ioctl_setflags(&file, flags).context("making a file immutable")
+    }
+}
+
+impl Drop for Planted<'_> {
+    fn drop(&mut self) {
+        // It may be gone, which is what is wanted.
+        let _ = self.set_immutable(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_planted_is_told_whole_and_nothing_else() {
+        let pair = |kind: &str, what: &str| (kind.to_owned(), what.to_owned());
+        let mut told: BTreeSet<_> = Planted::expected()
+            .into_iter()
+            .map(|(kind, what)| {
+                if kind == "listener" { pair(kind, &format!("{what}(/usr/bin/socat1, 7)")) } else { pair(kind, &what) }
+            })
+            .collect();
+        assert!(Planted::is_all_of(&told).is_err(), "the rule is missing");
+        told.insert(pair("firewall rule", "ip filter FLANNEL-PLANTED"));
+        Planted::is_all_of(&told).expect("it is all of it");
+        for item in told.clone() {
+            let without = told.iter().filter(|one| **one != item).cloned().collect();
+            assert!(Planted::is_all_of(&without).is_err(), "without {item:?}");
+        }
+        told.insert(pair("path", "/etc/cni"));
+        assert!(Planted::is_all_of(&told).expect_err("too much").to_string().contains("/etc/cni"));
+    }
+
+    #[test]
+    fn what_is_planted_is_what_is_looked_for() {
+        for what in [MOUNT, UNIT, LINK, CHAIN, &PORT.to_string()] {
+            assert!(PLANT.contains(what), "{what}");
+        }
+    }
+}

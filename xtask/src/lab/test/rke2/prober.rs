@@ -1,0 +1,124 @@
+//! Asks for an answer again and again beside everything else, and counts what failed.
+
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+
+/// Longest connection and longest silence of an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// Between two questions.
+const PACE: Duration = Duration::from_millis(20);
+/// Longest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 4_096;
+
+/// The body of what a web server answers that must be content; HTTP as small as it can be.
+pub(super) fn ask(address: SocketAddr) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX).context("connecting")?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    stream.write_all(format!("GET / HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).context("asking")?;
+    let mut answer = String::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer).context("reading")?;
+    let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("half an answer: {answer:?}"))?;
+    let status = head.split(' ').nth(1).unwrap_or_default();
+    ensure!(status == "200", "the answer is {status}");
+    Ok(body.trim().to_owned())
+}
+
+/// At work until it is told to end.
+pub(super) struct Prober {
+    stop: Sender<()>,
+    thread: JoinHandle<Tried>,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Tried {
+    /// Each answer, and how often it came.
+    pub(super) answers: BTreeMap<String, u32>,
+    /// Each failure, and how long after the beginning.
+    pub(super) failures: Vec<String>,
+    /// The longest that a question took.
+    pub(super) longest: Duration,
+}
+
+impl Prober {
+    /// Asks at these addresses in turn, each time by a new connection.
+    pub(super) fn begin(addresses: Vec<SocketAddr>) -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let (began, mut tried) = (Instant::now(), Tried::default());
+            for address in addresses.iter().cycle() {
+                let asked = Instant::now();
+                match ask(*address) {
+                    Ok(answer) => *tried.answers.entry(answer).or_default() += 1,
+                    Err(error) => {
+                        let after = began.elapsed().as_secs_f64();
+                        tried.failures.push(format!("{address} after {after:.2} s: {error:#}"));
+                    }
+                }
+                tried.longest = tried.longest.max(asked.elapsed());
+                if stopped.recv_timeout(PACE) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+            tried
+        });
+        Self { stop, thread }
+    }
+
+    /// Ends it.
+    pub(super) fn end(self) -> anyhow::Result<Tried> {
+        drop(self.stop);
+        self.thread.join().ok().context("the prober ended before it was told to")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A web server that gives these answers, one a connection, and ends.
+    fn server(answers: &'static [&'static str]) -> (SocketAddr, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let served = std::thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().expect("somebody asks");
+                let mut asked = [0; 512];
+                let _ = stream.read(&mut asked);
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        (address, served)
+    }
+
+    #[test]
+    fn only_a_whole_answer_that_is_content_counts() {
+        let (address, _) =
+            server(&["HTTP/1.0 200 OK\r\n\r\nnode-1\n", "HTTP/1.0 503 No\r\n\r\nnode-1", "HTTP/1.0 200 OK\r\n"]);
+        assert_eq!(ask(address).expect("an answer"), "node-1");
+        assert!(ask(address).expect_err("no content").to_string().contains("503"));
+        assert!(ask(address).expect_err("half of one").to_string().contains("half"));
+    }
+
+    #[test]
+    fn what_fails_in_between_is_counted_and_told() {
+        let (address, served) =
+            server(&["HTTP/1.0 200 OK\r\n\r\na", "HTTP/1.0 500 No\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\nb"]);
+        let prober = Prober::begin(vec![address]);
+        // A question that is under way is answered before the end.
+        served.join().expect("it answered all of them");
+        let tried = prober.end().expect("it ended");
+        assert_eq!(tried.answers.keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert!(tried.failures[0].contains("500"), "{tried:?}");
+    }
+}

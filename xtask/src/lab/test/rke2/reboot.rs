@@ -1,0 +1,42 @@
+//! A machine of the cluster is rebooted.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use gpuaas_api_types::WorkloadDetail;
+
+use super::{WORKLOAD, used};
+use crate::lab::{
+    node::Node,
+    test::{cluster::Cluster, control_plane::ControlPlane},
+};
+
+/// Longest way from a boot to a node that is Ready, with its pods.
+const BACK_MAX: Duration = Duration::from_secs(120);
+
+/// Reboots it and holds that everything that was there is there again: of this boot, and not remembered from the one before.
+pub(super) fn comes_back(control_plane: &ControlPlane, cluster: &Cluster, node: &Node) -> anyhow::Result<()> {
+    let name = node.name().as_str();
+    let on_it = || used::pods(cluster)?.into_iter().find(|pod| pod.node == name).context("no pod runs on it");
+    let before = on_it()?;
+    node.reboot()?;
+    let boot = node.says(&["cat", "/proc/sys/kernel/random/boot_id"])?;
+    let (kube_node, pod) = (format!("node/{name}"), format!("pod/{}", before.name));
+    // The cluster still holds it for Ready from before; its new kubelet tells the new boot first.
+    cluster.wait(&[&kube_node], &format!("jsonpath={{.status.nodeInfo.bootID}}={boot}"), BACK_MAX)?;
+    cluster.wait(&[&kube_node], "condition=Ready", BACK_MAX)?;
+    let restarted = format!("jsonpath={{.status.containerStatuses[0].restartCount}}={}", before.restarts + 1);
+    cluster.wait(&[&pod], &restarted, BACK_MAX)?;
+    cluster.wait(&[&pod], "condition=Ready", BACK_MAX)?;
+    let after = on_it()?;
+    ensure!(after.name == before.name, "{} is there instead of {}", after.name, before.name);
+    let starts = node.says(&["systemctl", "show", "--property=NRestarts", "--value", "gpuaas-agent.service"])?;
+    ensure!(starts == "0", "the agent was started again {starts} times after the boot");
+    let is_well = || {
+        let detail: WorkloadDetail = control_plane.gpuaas(&["workload", "show", WORKLOAD])?;
+        let workload = &detail.workload;
+        let is_well = workload.health == "healthy" && workload.members_ready == workload.members_total;
+        Ok(is_well.then_some(()))
+    };
+    control_plane.until("the workload is healthy again", BACK_MAX, is_well)
+}

@@ -1,0 +1,270 @@
+//! A cluster in use: pods on every node that answer, and all that a tenant does with them.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use camino::Utf8Path;
+use serde_json::Value;
+
+use super::{
+    WORKLOAD,
+    prober::{self, Prober},
+};
+use crate::lab::{
+    node::Node,
+    test::{check::check, cluster::Cluster, control_plane::ControlPlane},
+};
+
+/// Images with a shell and its small programs that releases bring, the fittest first. Registries are out of reach.
+const IMAGES: [&str; 2] = ["docker.io/stand-in/busybox:", "docker.io/rancher/klipper-helm:"];
+/// The release's list of its images.
+const IMAGES_LIST: &str = "rke2-images-all.linux-amd64.txt";
+/// Where the service is found at every node's own address.
+const NODE_PORT: u16 = 30_080;
+/// Longest wait for pods, with the network and DNS of a cluster that has just begun.
+const PODS_MAX: Duration = Duration::from_secs(120);
+/// Questions to the service from each pod: with three pods behind it, one of them is missed less than once in a million times.
+const QUESTIONS: u32 = 40;
+/// Seconds for an answer. By `timeout`: Debian's static busybox dies of a `-T` that its wget is given.
+const ANSWER_MAX: u32 = 5;
+/// Answers that a prober must have had to have seen anything.
+const ANSWERS_MIN: u32 = 50;
+
+/// The tenant's Deployment.
+pub(super) struct Answers {
+    image: String,
+}
+
+impl Answers {
+    /// Out of an image that the release brings.
+    pub(super) fn of_release(release: &Utf8Path) -> anyhow::Result<Self> {
+        let list =
+            fs::read_to_string(release.join(IMAGES_LIST)).with_context(|| release.join(IMAGES_LIST).to_string())?;
+        let image = IMAGES.iter().find_map(|name| list.lines().map(str::trim).find(|line| line.starts_with(name)));
+        let image = image.with_context(|| format!("the release has none of the images {}", IMAGES.join(", ")))?;
+        Ok(Self { image: image.to_owned() })
+    }
+
+    /// Each pod answers with its node's name, and says so in its log.
+    fn manifest(&self, replicas: usize) -> String {
+        let image = &self.image;
+        format!(
+            r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{ name: answers }}
+spec:
+  replicas: {replicas}
+  selector: {{ matchLabels: {{ app: answers }} }}
+  template:
+    metadata: {{ labels: {{ app: answers }} }}
+    spec:
+      topologySpreadConstraints:
+      - maxSkew: 1
+        topologyKey: kubernetes.io/hostname
+        whenUnsatisfiable: DoNotSchedule
+        labelSelector: {{ matchLabels: {{ app: answers }} }}
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: answers
+        image: {image}
+        imagePullPolicy: Never
+        command:
+        - sh
+        - -c
+        - |
+          echo "answering on $NODE"
+          mkdir -p /www && echo "$NODE" >/www/index.html
+          if command -v httpd >/dev/null; then exec httpd -f -p 8080 -h /www; fi
+          printf '%s\n' 'while read -r l && [ "$l" != "$(printf "\r")" ]; do :; done' \
+            'printf "HTTP/1.0 200 OK\r\n\r\n"; cat /www/index.html' >/www/answer
+          exec nc -ll -p 8080 -e sh /www/answer
+        env:
+        - {{ name: NODE, valueFrom: {{ fieldRef: {{ fieldPath: spec.nodeName }} }} }}
+        ports:
+        - containerPort: 8080
+        readinessProbe: {{ httpGet: {{ path: /, port: 8080 }}, periodSeconds: 1 }}
+---
+apiVersion: v1
+kind: Service
+metadata: {{ name: answers }}
+spec:
+  type: NodePort
+  selector: {{ app: answers }}
+  ports:
+  - {{ port: 80, targetPort: 8080, nodePort: {NODE_PORT} }}
+"#
+        )
+    }
+}
+
+/// One of its pods.
+pub(super) struct Pod {
+    pub(super) name: String,
+    pub(super) node: String,
+    pub(super) address: String,
+    pub(super) restarts: u64,
+}
+
+/// Deploys it onto every node, and does with it what tenants do.
+pub(super) fn tell(cluster: &Cluster, answers: &Answers, nodes: &[&Node]) -> anyhow::Result<()> {
+    check("a Deployment's pods run on both", || {
+        cluster.apply(&answers.manifest(nodes.len()))?;
+        runs_on(cluster, nodes)
+    })?;
+    check("the cluster's DNS serves", || {
+        cluster.wait(&["--namespace=kube-system", "pod", "--selector=k8s-app=kube-dns"], "condition=Ready", PODS_MAX)
+    })?;
+    check("pods on both answer each other by address and by the service's name", || answer_each_other(cluster, nodes))?;
+    for pod in pods(cluster)? {
+        check(&format!("exec, logs and port-forward work for the pod on {}", pod.node), || is_reached(cluster, &pod))?;
+    }
+    Ok(())
+}
+
+/// Waits until it has rolled out, and holds that it runs on all of these.
+fn runs_on(cluster: &Cluster, nodes: &[&Node]) -> anyhow::Result<()> {
+    let longest = format!("--timeout={}s", PODS_MAX.as_secs());
+    cluster.says(&["rollout", "status", "deployment/answers", &longest])?;
+    let (on, wanted): (BTreeSet<String>, BTreeSet<String>) =
+        (pods(cluster)?.into_iter().map(|pod| pod.node).collect(), names(nodes));
+    ensure!(on == wanted, "its pods run on {on:?}, and not on {wanted:?}");
+    Ok(())
+}
+
+fn names(nodes: &[&Node]) -> BTreeSet<String> {
+    nodes.iter().map(|node| node.name().to_string()).collect()
+}
+
+/// All of its pods.
+pub(super) fn pods(cluster: &Cluster) -> anyhow::Result<Vec<Pod>> {
+    let list: Value = cluster.json(&["get", "pods", "--selector=app=answers"])?;
+    let text = |of: &Value| of.as_str().map(str::to_owned).context("a pod that does not run yet");
+    let pod = |of: &Value| {
+        let status = &of["status"];
+        Ok(Pod {
+            name: text(&of["metadata"]["name"])?,
+            node: text(&of["spec"]["nodeName"])?,
+            address: text(&status["podIP"])?,
+            restarts: status["containerStatuses"][0]["restartCount"].as_u64().unwrap_or_default(),
+        })
+    };
+    list["items"].as_array().into_iter().flatten().map(pod).collect()
+}
+
+/// Every pod reaches every pod at its own address, and by the service's name each of them.
+pub(super) fn answer_each_other(cluster: &Cluster, nodes: &[&Node]) -> anyhow::Result<()> {
+    let pods = pods(cluster)?;
+    for from in &pods {
+        for to in &pods {
+            let answer =
+                exec(cluster, from, &format!("timeout {ANSWER_MAX} wget -q -O - http://{}:8080/", to.address))?;
+            ensure!(answer == to.node, "{} hears {answer:?} at the address of the pod on {}", from.node, to.node);
+        }
+        let heard = exec(
+            cluster,
+            from,
+            &format!(
+                "for i in $(seq {QUESTIONS}); do timeout {ANSWER_MAX} wget -q -O - http://answers/ || exit 1; done"
+            ),
+        )?;
+        let heard: BTreeSet<String> = heard.lines().map(str::to_owned).collect();
+        ensure!(heard == names(nodes), "{} hears {heard:?} behind the service's name", from.node);
+    }
+    Ok(())
+}
+
+fn exec(cluster: &Cluster, pod: &Pod, script: &str) -> anyhow::Result<String> {
+    cluster.says(&["exec", &pod.name, "--", "sh", "-c", script])
+}
+
+fn is_reached(cluster: &Cluster, pod: &Pod) -> anyhow::Result<()> {
+    let host_name = exec(cluster, pod, "cat /etc/hostname")?;
+    ensure!(host_name == pod.name, "exec reaches {host_name}");
+    let log = cluster.says(&["logs", &pod.name])?;
+    ensure!(log == format!("answering on {}", pod.node), "its log says {log:?}");
+    forwarded(cluster, pod)
+}
+
+fn forwarded(cluster: &Cluster, pod: &Pod) -> anyhow::Result<()> {
+    let mut forward = cluster.command(&["port-forward", "--address=127.0.0.1", &format!("pod/{}", pod.name), ":8080"]);
+    let mut child = forward.stdout(Stdio::piped()).spawn().context("kubectl port-forward")?;
+    // Held until the end: kubectl says each connection there, and dies where nobody listens any more.
+    let mut output = child.stdout.take().map(BufReader::new);
+    let said = (|| {
+        let mut line = String::new();
+        output.as_mut().context("its output")?.read_line(&mut line)?;
+        // Forwarding from 127.0.0.1:PORT -> 8080
+        let address = line.split(' ').nth(2).and_then(|word| word.parse::<SocketAddr>().ok());
+        prober::ask(address.with_context(|| format!("kubectl port-forward says {line:?}"))?)
+    })();
+    child.kill().and_then(|()| child.wait())?;
+    let said = said?;
+    ensure!(said == pod.node, "the answer that came through is {said:?}");
+    Ok(())
+}
+
+/// Adds the last of the nodes to the workload and a pod onto it; whoever asks meanwhile is answered each time.
+pub(super) fn grows(
+    control_plane: &ControlPlane,
+    cluster: &Cluster,
+    answers: &Answers,
+    nodes: &[&Node],
+) -> anyhow::Result<()> {
+    let (added, known) = nodes.split_last().context("a node to add")?;
+    let prober = Prober::begin(known.iter().map(|node| (node.address(), NODE_PORT).into()).collect());
+    let grown = control_plane
+        .succeeded(&["workload", "add-member", WORKLOAD, "--agent", added.name().as_str()])
+        .and_then(|_| cluster.apply(&answers.manifest(nodes.len())))
+        .and_then(|()| runs_on(cluster, nodes));
+    let tried = prober.end()?;
+    grown?;
+    let answered: u32 = tried.answers.values().sum();
+    println!(
+        "    {answered} answers, {} failures, the longest took {} ms",
+        tried.failures.len(),
+        tried.longest.as_millis()
+    );
+    ensure!(tried.failures.is_empty(), "questions without an answer: {}", tried.failures.join("; "));
+    ensure!(answered >= ANSWERS_MIN, "only {answered} questions were asked");
+    let heard: BTreeSet<&String> = tried.answers.keys().collect();
+    ensure!(known.iter().all(|node| heard.contains(&node.name().to_string())), "only {heard:?} answered");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(list: &str) -> Option<String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = Utf8Path::from_path(folder.path()).expect("a text");
+        fs::write(path.join(IMAGES_LIST), list).expect("written");
+        Answers::of_release(path).ok().map(|answers| answers.image)
+    }
+
+    #[test]
+    fn an_image_of_the_release_is_taken_whichever_release_it_is() {
+        let [stand_in, real] = IMAGES.map(|name| format!("{name}v1"));
+        assert_eq!(image(&format!("docker.io/x/y:1\n{stand_in}\n")), Some(stand_in));
+        assert_eq!(image(&format!("docker.io/x/y:1\n{real}\n")), Some(real));
+        assert_eq!(image("docker.io/x/y:1\n"), None);
+    }
+
+    #[test]
+    fn what_is_applied_is_two_documents() {
+        let manifest = Answers { image: "x:1".to_owned() }.manifest(3);
+        let documents: Vec<Value> =
+            manifest.split("---\n").map(|text| serde_saphyr::from_str(text).expect("it is YAML")).collect();
+        assert_eq!(documents[0]["spec"]["replicas"], 3);
+        assert_eq!(documents[0]["spec"]["template"]["spec"]["containers"][0]["image"], "x:1");
+        assert_eq!(documents[1]["spec"]["ports"][0]["nodePort"], NODE_PORT);
+    }
+}

@@ -1,0 +1,80 @@
+//! Which control plane, where there are several beside one lab: the story's own, and others that nodes are sent to or kept from.
+
+use std::net::Ipv4Addr;
+
+/// Where the story's own listens for the API; the node channel listens one port behind it.
+const PORT: u16 = 7443;
+
+/// What tells one control plane from another.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    /// None is the story's own.
+    name: Option<&'static str>,
+    port: u16,
+    public_url: Option<String>,
+}
+
+impl Site {
+    /// The story's own.
+    pub(super) const OWN: Self = Self { name: None, port: PORT, public_url: None };
+
+    /// Another one, at another port.
+    pub(crate) fn new(name: &'static str, port: u16) -> Self {
+        Self { name: Some(name), port, public_url: None }
+    }
+
+    /// The same, which tells nodes to call it by this URL.
+    pub(crate) fn called(self, url: &str) -> Self {
+        Self { public_url: Some(url.to_owned()), ..self }
+    }
+
+    /// Its name in the names of files.
+    pub(super) fn file(&self, of: &str) -> String {
+        self.name.map_or_else(|| of.to_owned(), |name| format!("{name}-{of}"))
+    }
+
+    /// Whether it is the story's own.
+    pub(super) fn is_own(&self) -> bool {
+        self.name.is_none()
+    }
+
+    /// How nodes call it.
+    pub(super) fn url(&self, gateway: Ipv4Addr) -> String {
+        self.public_url.clone().unwrap_or_else(|| self.address(gateway))
+    }
+
+    /// Where it really is.
+    pub(super) fn address(&self, gateway: Ipv4Addr) -> String {
+        format!("https://{gateway}:{}", self.port)
+    }
+
+    /// The arguments by which it listens where it does.
+    pub(super) fn arguments(&self, gateway: Ipv4Addr) -> Vec<String> {
+        let listen = [("--listen", self.port), ("--channel-listen", self.port + 1)];
+        let listen = listen.into_iter().flat_map(|(flag, port)| [flag.to_owned(), format!("{gateway}:{port}")]);
+        let called = self.public_url.iter().flat_map(|url| ["--public-url".to_owned(), url.clone()]);
+        listen.chain(called).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_beside_one_lab_share_neither_ports_nor_files() {
+        let (own, other) = (Site::OWN, Site::new("other", 7543).called("https://cp.example:7543"));
+        let gateway = Ipv4Addr::LOCALHOST;
+        assert_eq!(
+            (own.url(gateway).as_str(), other.url(gateway).as_str()),
+            ("https://127.0.0.1:7443", "https://cp.example:7543")
+        );
+        assert!(
+            other
+                .arguments(gateway)
+                .iter()
+                .all(|word| word.starts_with("--") || !own.arguments(gateway).contains(word))
+        );
+        assert_ne!(own.file("log"), other.file("log"));
+    }
+}

@@ -1,0 +1,174 @@
+//! What a lab makes in the world, and how each of it is removed.
+//!
+//! Guarantees: removing something that is not there is no fault, so that `down` may be repeated, and may be given what a state file only intended.
+
+use std::{collections::BTreeSet, fs, io, process::Command};
+
+use anyhow::{Context, bail, ensure};
+use camino::{Utf8Path, Utf8PathBuf};
+use serde::{Deserialize, Serialize};
+
+use super::{cgroups, hosts_file, mounts, network, nspawn, place, rootfs};
+use crate::shell;
+
+/// One thing. Their order is the order of removal: nothing is used any more when its turn comes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Thing {
+    /// The processes of a cgroup; those that make others come first.
+    Supervisors(String),
+    /// The processes of every other cgroup of the lab.
+    Processes(String),
+    /// A firewall rule: the words that delete it.
+    Rule(Vec<String>),
+    /// The lab's lines in `/etc/hosts`.
+    HostsFile,
+    /// Mounts on a folder and below it.
+    Mounts(Utf8PathBuf),
+    /// A link of this machine; its other end goes with it.
+    Link(String),
+    /// A cgroup and all below it.
+    Cgroup(String),
+    /// A folder with all that is in it. Below [`place::RUN`] or [`place::DATA`], or a root file system that is being made.
+    Tree(Utf8PathBuf),
+    /// A folder that was not there before, if it is empty.
+    Folder(Utf8PathBuf),
+}
+
+impl Thing {
+    /// Makes sure that it is not there.
+    pub(super) fn remove(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Supervisors(group) | Self::Processes(group) => cgroups::end(group),
+            Self::Rule(words) => network::firewall::delete(words),
+            Self::HostsFile => hosts_file::remove(),
+            Self::Mounts(folder) => mounts::unmount_below(folder),
+            Self::Link(name) => network::delete_link(name),
+            Self::Cgroup(group) => cgroups::remove(group),
+            Self::Tree(folder) => remove_tree(folder),
+            Self::Folder(folder) => match fs::remove_dir(folder) {
+                Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => {
+                    Err(error).with_context(|| format!("removing {folder}"))
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// Of a folder or of mounts: whether there is anything of it.
+    pub(super) fn is_there(&self) -> bool {
+        match self {
+            Self::Mounts(folder) => mounts::below(folder).is_ok_and(|mounts| !mounts.is_empty()),
+            Self::Tree(folder) | Self::Folder(folder) => folder.exists(),
+            Self::Supervisors(_)
+            | Self::Processes(_)
+            | Self::Rule(_)
+            | Self::HostsFile
+            | Self::Link(_)
+            | Self::Cgroup(_) => true,
+        }
+    }
+
+    /// For people.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Supervisors(group) | Self::Processes(group) => format!("processes of cgroup {group}"),
+            Self::Rule(words) => format!("firewall rule {}", words.join(" ")),
+            Self::HostsFile => "lines in /etc/hosts".to_owned(),
+            Self::Mounts(folder) => format!("mounts below {folder}"),
+            Self::Link(name) => format!("link {name}"),
+            Self::Cgroup(group) => format!("cgroup {group}"),
+            Self::Tree(folder) | Self::Folder(folder) => format!("folder {folder}"),
+        }
+    }
+}
+
+/// What is there of any lab, by names alone and without a state file.
+pub(super) fn found() -> anyhow::Result<BTreeSet<Thing>> {
+    let mut found = BTreeSet::new();
+    if cgroups::present()? {
+        found.insert(Thing::Cgroup(place::CGROUP.to_owned()));
+    }
+    if !cgroups::members(place::CGROUP)?.is_empty() {
+        found.insert(Thing::Supervisors(place::group(place::SUPERVISORS)));
+        found.insert(Thing::Processes(place::CGROUP.to_owned()));
+    }
+    found.extend(network::firewall::found()?.into_iter().map(Thing::Rule));
+    if hosts_file::is_marked()? {
+        found.insert(Thing::HostsFile);
+    }
+    found.extend(network::links()?.into_iter().map(Thing::Link));
+    found.extend(nspawn::traces());
+    let folders = [place::RUN, place::DATA].map(Utf8PathBuf::from).into_iter().chain(rootfs::unfinished()?);
+    for folder in folders {
+        let things = [Thing::Mounts(folder.clone()), Thing::Tree(folder)];
+        found.extend(things.into_iter().filter(Thing::is_there));
+    }
+    Ok(found)
+}
+
+/// Removes a folder with all that is in it, and nothing that is mounted there.
+fn remove_tree(folder: &Utf8Path) -> anyhow::Result<()> {
+    let is_own = folder.starts_with(place::RUN) || folder.starts_with(place::DATA) || rootfs::is_unfinished(folder);
+    ensure!(is_own, "{folder} is not the lab's to remove");
+    if let Some(mount) = mounts::below(folder)?.first() {
+        bail!("{folder} is not removed: {} is still mounted", mount.point);
+    }
+    let remove = || {
+        let mut remove = Command::new("rm");
+        remove.args(["--recursive", "--force", "--one-file-system", "--", folder.as_str()]);
+        shell::capture(&mut remove).map(drop)
+    };
+    // Whoever is root in a node may have made a file immutable; then, and only then, is every file asked.
+    remove().or_else(|_| {
+        let mut soften = Command::new("chattr");
+        soften.args(["-R", "-f", "-i", "-a", "--", folder.as_str()]);
+        // It fails at links, which have no such attribute.
+        let _ = soften.status();
+        remove()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_go_first_and_folders_last() {
+        let group = || place::CGROUP.to_owned();
+        let folder = || Utf8PathBuf::from(place::RUN);
+        let things = [
+            Thing::Folder(folder()),
+            Thing::Tree(folder()),
+            Thing::Cgroup(group()),
+            Thing::Link(place::BRIDGE.to_owned()),
+            Thing::Mounts(folder()),
+            Thing::HostsFile,
+            Thing::Processes(group()),
+            Thing::Supervisors(group()),
+        ];
+        let sorted: Vec<Thing> = BTreeSet::from(things.clone()).into_iter().collect();
+        assert_eq!(sorted, things.into_iter().rev().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn folders_of_others_are_not_removed() {
+        let others = tempfile::tempdir().expect("a folder");
+        let path = Utf8Path::from_path(others.path()).expect("a text");
+        assert!(Thing::Tree(path.to_owned()).remove().is_err());
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn what_is_not_there_is_removed_without_complaint() {
+        for thing in [
+            Thing::Supervisors("gpuaas-lab-never".to_owned()),
+            Thing::Cgroup("gpuaas-lab-never".to_owned()),
+            Thing::Mounts("/run/gpuaas-lab-never".into()),
+            Thing::Folder("/run/gpuaas-lab-never".into()),
+            Thing::Tree("/run/gpuaas-lab/never".into()),
+        ] {
+            thing.remove().unwrap_or_else(|error| panic!("{}: {error:#}", thing.describe()));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A node's own copy of the root file system, and what makes it that node's.
+//!
+//! The copy is an overlay: made in a moment, and small. But overlays do not lie on overlays, and containerd keeps its images and containers as
+//! overlays below `/var/lib`: that folder is copied and is a mount of its own, plain, as many machines have one. It is the whole of `/var/lib`, because
+//! uninstallers remove what lies in it (`/var/lib/rancher`, `/var/lib/kubelet`) and could remove no mount.
+//!
+//! Guarantees: the shared tree is never written to.
+
+use std::{fs, process::Command};
+
+use anyhow::{Context, ensure};
+use camino::{Utf8Path, Utf8PathBuf};
+use rustix::{
+    fs::statfs,
+    mount::{MountFlags, mount, mount_bind},
+};
+
+use super::{
+    kind::Plan,
+    place::{self, DOMAIN},
+    state::{self, Journal},
+    thing::Thing,
+};
+use crate::shell;
+
+/// How overlays say what they are.
+const OVERLAY_MAGIC: u64 = 0x794c_7630;
+/// What must lie on no overlay.
+const PLAIN: &str = "var/lib";
+
+/// Makes the tree and mounts it.
+pub(super) fn lay(plan: &Plan, shared: &Utf8Path, journal: &mut Journal) -> anyhow::Result<()> {
+    let (root, data) = (place::root_of(&plan.name), place::data_of(&plan.name));
+    state::new_folder(journal, Utf8Path::new(place::DATA))?;
+    journal.making(Thing::Tree(data.clone()))?;
+    journal.making(Thing::Mounts(root.clone()))?;
+    fs::create_dir_all(&root).with_context(|| root.to_string())?;
+    if let Err(error) = overlay(shared, &data, &root) {
+        eprintln!("    {}: no overlay ({error:#}), the tree is copied", plan.name);
+        copy(shared, &data, &root)?;
+    }
+    plain(shared, &data, &root)?;
+    personalise(plan, &root)
+}
+
+fn overlay(shared: &Utf8Path, data: &Utf8Path, root: &Utf8Path) -> anyhow::Result<()> {
+    let (upper, work) = (data.join("upper"), data.join("work"));
+    for folder in [&upper, &work] {
+        fs::create_dir_all(folder).with_context(|| folder.to_string())?;
+    }
+    // The root's own mode is the upper folder's.
+    fs::set_permissions(&upper, fs::metadata(shared)?.permissions())?;
+    let options = format!("lowerdir={shared},upperdir={upper},workdir={work}");
+    ensure!(!shared.as_str().contains([':', ',', '\\']), "an overlay takes no path with `:`, `,` or `\\`: {shared}");
+    let options = std::ffi::CString::new(options)?;
+    Ok(mount("overlay", root.as_str(), "overlay", MountFlags::empty(), options.as_c_str())?)
+}
+
+fn copy(shared: &Utf8Path, data: &Utf8Path, root: &Utf8Path) -> anyhow::Result<()> {
+    let tree = data.join("tree");
+    copied(shared, &tree)?;
+    mount_bind(tree.as_str(), root.as_str()).with_context(|| format!("mounting {root}"))
+}
+
+/// Mounts a copy of [`PLAIN`] over the overlay's; in memory, where the disk itself is an overlay.
+fn plain(shared: &Utf8Path, data: &Utf8Path, root: &Utf8Path) -> anyhow::Result<()> {
+    let (own, point) = (data.join("plain"), root.join(PLAIN));
+    if u64::try_from(statfs(data.as_str())?.f_type)? == OVERLAY_MAGIC {
+        mount("tmpfs", point.as_str(), "tmpfs", MountFlags::empty(), c"mode=0755")
+            .with_context(|| point.to_string())?;
+        return copied(&shared.join(PLAIN), &point);
+    }
+    copied(&shared.join(PLAIN), &own)?;
+    mount_bind(own.as_str(), point.as_str()).with_context(|| format!("mounting {point}"))
+}
+
+/// Copies a folder's content, sharing blocks where the file system can.
+fn copied(from: &Utf8Path, to: &Utf8Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to).with_context(|| to.to_string())?;
+    let content = from.join(".");
+    shell::capture(Command::new("cp").args(["--archive", "--reflink=auto", content.as_str(), to.as_str()])).map(drop)
+}
+
+/// What no other node has.
+fn personalise(plan: &Plan, root: &Utf8Path) -> anyhow::Result<()> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/uuid").context("a random machine id")?;
+    let (name, gateway) = (&plan.name, plan.subnet.gateway());
+    let files = [
+        ("etc/machine-id", format!("{}\n", id.trim().replace('-', ""))),
+        ("etc/hostname", format!("{name}\n")),
+        ("etc/hosts", format!("127.0.0.1 localhost\n127.0.1.1 {name}.{DOMAIN} {name}\n::1 localhost ip6-localhost\n")),
+        ("etc/resolv.conf", format!("search {DOMAIN}\nnameserver {gateway}\n")),
+    ];
+    for (path, text) in files {
+        let path: Utf8PathBuf = root.join(path);
+        // It may be a link to what only a running system has.
+        if path.is_symlink() {
+            fs::remove_file(&path).with_context(|| path.to_string())?;
+        }
+        fs::write(&path, text).with_context(|| path.to_string())?;
+    }
+    Ok(())
+}

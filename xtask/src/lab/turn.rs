@@ -1,0 +1,55 @@
+//! One lab command changes things at a time.
+//!
+//! Guarantees: the turn ends with its holder, however that dies, and leaves no file behind: it is the name of a socket, and the kernel keeps it.
+
+use std::os::{
+    linux::net::SocketAddrExt,
+    unix::net::{SocketAddr, UnixListener, UnixStream},
+};
+
+use anyhow::Context;
+
+use super::{place::MARK, refusal::Refusal};
+
+/// Held while a command changes the lab.
+pub(super) struct Turn {
+    _socket: UnixListener,
+}
+
+impl Turn {
+    /// Takes it, or says who has it.
+    pub(super) fn take() -> anyhow::Result<Self> {
+        Self::named(MARK)
+    }
+
+    fn named(name: &str) -> anyhow::Result<Self> {
+        let address = SocketAddr::from_abstract_name(name)?;
+        match UnixListener::bind_addr(&address) {
+            Ok(socket) => Ok(Self { _socket: socket }),
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                // Its holder may just have ended: then nobody is named.
+                let holder = UnixStream::connect_addr(&address).ok().and_then(|stream| {
+                    rustix::net::sockopt::socket_peercred(&stream).ok().map(|peer| peer.pid.as_raw_nonzero().get())
+                });
+                Err(Refusal::AtWork(holder.unwrap_or_default()).into())
+            }
+            Err(error) => Err(error).context("taking the lab's turn"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_is_told_who_is_first_and_comes_next() {
+        let name = format!("gpuaas-lab-test-{}", std::process::id());
+        let first = Turn::named(&name).expect("nobody has it");
+        let error = Turn::named(&name).map(|_| ()).expect_err("the first has it");
+        let us = i32::try_from(std::process::id()).expect("a pid");
+        assert!(matches!(error.downcast_ref(), Some(Refusal::AtWork(pid)) if *pid == us), "{error}");
+        drop(first);
+        Turn::named(&name).expect("the first is gone");
+    }
+}

@@ -1,0 +1,173 @@
+//! `lab up`: makes a lab and waits until every node has booted.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::Stdio,
+    time::Instant,
+};
+
+use anyhow::{Context, bail, ensure};
+
+use super::{
+    cgroups,
+    control::Power,
+    dns,
+    kind::{self, Kind, Plan},
+    name::NodeName,
+    network,
+    node::Node,
+    nspawn::Nspawn,
+    packages, place, probe,
+    refusal::Refusal,
+    state::{Journal, Shape, State},
+    supervisor,
+    thing::{self, Thing},
+};
+use crate::shell;
+
+/// Nodes that a machine of an ordinary size carries with a kubelet each.
+pub(super) const NODES_MAX: u8 = 8;
+
+/// How a line begins that says that a node boots.
+pub(super) const BOOTING: &str = "booting";
+
+/// The chore; the caller has the turn.
+pub(super) fn run(nodes: u8) -> anyhow::Result<()> {
+    let names: Vec<NodeName> = (1..=nodes).map(NodeName::numbered).collect();
+    if let Some(state) = State::read()? {
+        return again(&state, &names);
+    }
+    packages::ensure()?;
+    let ruins = thing::found()?;
+    if !ruins.is_empty() {
+        return Err(Refusal::Ruins(ruins.iter().map(Thing::describe).collect::<Vec<_>>().join("; ")).into());
+    }
+    for finding in probe::machine()? {
+        println!("  {}", finding.line());
+    }
+    let shape = Shape { kind: Nspawn::NAME.to_owned(), nodes: names, subnet: network::free_subnet()? };
+    let began = Instant::now();
+    let state = make(&shape)?;
+    for name in &shape.nodes {
+        report(&Node::of(&state, name)?)?;
+    }
+    println!("  {} nodes on {} in {:.1} s", shape.nodes.len(), shape.subnet, began.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// A lab is there: it is this one and whole, or it is in the way.
+fn again(state: &State, names: &[NodeName]) -> anyhow::Result<()> {
+    ensure!(state.is_up, Refusal::Ruins(format!("a lab of {} that was not finished", state.shape.names())));
+    if state.shape.nodes != names {
+        let count = |count: usize| format!("{count} nodes");
+        return Err(Refusal::OtherLab { there: count(state.shape.nodes.len()), asked: count(names.len()) }.into());
+    }
+    println!("  the lab is up already");
+    for name in names {
+        let node = Node::of(state, name)?;
+        let before = node.condition()?;
+        if before.power != Power::On {
+            println!("  {name} is {}: starting it", before.words());
+            node.start()?;
+        }
+        report(&node)?;
+    }
+    Ok(())
+}
+
+fn make(shape: &Shape) -> anyhow::Result<State> {
+    let mut journal = Journal::begin(shape)?;
+    let state = State::read()?.context("the state file was just written")?;
+    let kind = kind::named(&shape.kind)?;
+    let plans: Vec<Plan> = shape.nodes.iter().map(|name| Plan::of(&state, name)).collect::<Result<_, _>>()?;
+    ground(&mut journal)?;
+    network(shape, &mut journal)?;
+    dns::serve(&plans, shape.subnet, &mut journal)?;
+    for plan in &plans {
+        lay(kind.as_ref(), plan, &mut journal)?;
+    }
+    for plan in &plans {
+        start(plan, &mut journal)?;
+        println!("  {BOOTING} {}", plan.name);
+    }
+    for plan in &plans {
+        Node::of(&state, &plan.name)?.await_boot_after(0)?;
+    }
+    journal.up()?;
+    State::up()
+}
+
+/// The lab's own cgroups, before the first process that belongs into one.
+fn ground(journal: &mut Journal) -> anyhow::Result<()> {
+    journal.making(Thing::Tree(place::RUN.into()))?;
+    journal.making(Thing::Mounts(place::RUN.into()))?;
+    journal.making(Thing::Cgroup(place::CGROUP.to_owned()))?;
+    for name in [place::SUPERVISORS, place::SERVICES] {
+        cgroups::make(&place::group(name))?;
+    }
+    // Should this process die, `down` ends what it had begun.
+    journal.making(Thing::Processes(place::group(place::SERVICES)))?;
+    cgroups::join(&place::group(place::SERVICES))?;
+    Ok(())
+}
+
+fn network(shape: &Shape, journal: &mut Journal) -> anyhow::Result<()> {
+    journal.making(Thing::Link(place::BRIDGE.to_owned()))?;
+    network::make_bridge(&shape.subnet)?;
+    for rule in network::firewall::needed()? {
+        journal.making(Thing::Rule(rule.clone()))?;
+        network::firewall::insert(&rule)?;
+    }
+    Ok(())
+}
+
+fn lay(kind: &dyn Kind, plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
+    let run = place::run_of(&plan.name);
+    fs::create_dir_all(&run).with_context(|| run.to_string())?;
+    kind.lay(plan, journal).with_context(|| format!("making {}", plan.name))
+}
+
+/// Starts the node's supervisor, which boots it; returns when it can be spoken to.
+fn start(plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
+    let supervisors = place::group(place::SUPERVISORS);
+    journal.making(Thing::Supervisors(supervisors.clone()))?;
+    journal.making(Thing::Processes(place::group(plan.name.as_str())))?;
+    journal.making(Thing::Link(place::link_of(&plan.name)))?;
+    let log = place::run_of(&plan.name).join("supervisor.log");
+    let mut supervisor =
+        cgroups::detached(&supervisors, &[&shell::own_program(), "lab", "supervise", plan.name.as_str()])?
+            .env("PATH", packages::path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log).with_context(|| log.to_string())?)
+            .current_dir("/")
+            .spawn()
+            .context("starting a supervisor")?;
+    let mut said = String::new();
+    BufReader::new(supervisor.stdout.take().context("its output")?).read_line(&mut said)?;
+    if said.trim() != supervisor::LISTENING {
+        let log = fs::read_to_string(&log).unwrap_or_default();
+        bail!("the supervisor of {} ended with {}: {}", plan.name, supervisor.wait()?, log.trim());
+    }
+    Ok(())
+}
+
+/// Says how a node came up, and which units of it did not.
+fn report(node: &Node) -> anyhow::Result<()> {
+    let condition = node.condition()?;
+    let booted = condition.boot_ms.map_or_else(String::new, |ms| format!("booted in {:.1} s", ms as f64 / 1_000.0));
+    let state = node.run(&["systemctl", "is-system-running", "--wait"])?;
+    let state = String::from_utf8_lossy(&state.stdout).trim().to_owned();
+    println!(
+        "  {:<9} {:<14} {:<30} {state}, {booted}",
+        node.name().as_str(),
+        node.address().to_string(),
+        node.dns_name()
+    );
+    if state != "running" {
+        let failed = node.says(&["systemctl", "list-units", "--failed", "--plain", "--no-legend"])?;
+        println!("{}", failed.lines().map(|line| format!("            {line}")).collect::<Vec<_>>().join("\n"));
+    }
+    Ok(())
+}

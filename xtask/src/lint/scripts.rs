@@ -1,0 +1,41 @@
+//! Scripts that run as root on other people's machines are held against shellcheck.
+
+use std::{fs, process::Command};
+
+use crate::shell;
+
+/// Has shellcheck read every script of `sh`; says so where it is not here.
+pub(super) fn check() -> anyhow::Result<()> {
+    let scripts = scripts()?;
+    if !Command::new("shellcheck").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        eprintln!("    shellcheck: NOT RUN over {} scripts, it is not here (apt install shellcheck)", scripts.len());
+        return Ok(());
+    }
+    let mut command = Command::new("shellcheck");
+    command.current_dir(shell::root()).args(["--shell", "sh", "--severity", "style"]).args(&scripts);
+    shell::run(&format!("shellcheck over {} scripts", scripts.len()), &mut command)
+}
+
+/// Every tracked file that `sh` runs, the stand-in's apart, which are the distribution's in all that matters.
+fn scripts() -> anyhow::Result<Vec<String>> {
+    let is_script = |file: &String| {
+        let path = shell::root().join(file);
+        !file.starts_with("crates/standin/") && fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"#!/bin/sh\n"))
+    };
+    Ok(shell::files()?.into_iter().filter(is_script).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_on_machines_and_in_packages_is_among_them() {
+        let found = scripts().unwrap();
+        for script in
+            ["crates/api/src/routes/install/install.sh", "packaging/agent/postrm", "packaging/server/postinst"]
+        {
+            assert!(found.iter().any(|found| found == script), "{script} is not among {found:?}");
+        }
+    }
+}

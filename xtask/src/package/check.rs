@@ -1,0 +1,94 @@
+//! What others think of packages and units: Debian's own checker, and systemd's.
+
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use camino::Utf8Path;
+
+use crate::shell;
+
+/// The most that systemd may find open in the control plane's unit, in tenths: 3.0.
+pub(crate) const EXPOSURE_TENTHS_MAX: u8 = 30;
+
+/// Runs lintian over the packages and `systemd-analyze security` over the units; says so where one of them is not here.
+pub(super) fn run(folder: &Utf8Path) -> anyhow::Result<()> {
+    if is_here("lintian") {
+        let mut lintian = Command::new("lintian");
+        lintian.args(["--fail-on", "error", "--suppress-tags", "bad-distribution-in-changes-file"]);
+        // It gives root a warning of its own, which says nothing of the packages.
+        lintian.arg("--allow-root");
+        // The one line on standard output is the folder's path.
+        lintian.stdout(std::io::stderr());
+        for entry in folder.read_dir_utf8()? {
+            let path = entry?.into_path();
+            if path.extension() == Some("deb") {
+                lintian.arg(path);
+            }
+        }
+        shell::run("lintian", &mut lintian)?;
+    } else {
+        eprintln!("    lintian: NOT RUN, it is not here (apt install lintian)");
+    }
+    if !is_here("systemd-analyze") {
+        eprintln!("    systemd-analyze: NOT RUN, it is not here");
+        return Ok(());
+    }
+    let unit = |name: &str| shell::root().join("packaging").join(name);
+    let server = analyzed()
+        .arg("--threshold")
+        .arg(EXPOSURE_TENTHS_MAX.to_string())
+        .arg(unit("server/gpuaas-server.service"))
+        .output();
+    let server = server.context("systemd-analyze")?;
+    if !server.status.success() {
+        bail!("gpuaas-server.service is more open than 3.0:\n{}", String::from_utf8_lossy(&server.stdout));
+    }
+    let agent = shell::capture(analyzed().arg(unit("agent/gpuaas-agent.service")))?;
+    let text = std::fs::read_to_string(unit("agent/gpuaas-agent.service"))?;
+    let unexplained = unexplained(&agent, &text);
+    if !unexplained.is_empty() {
+        bail!("gpuaas-agent.service leaves open and does not explain: {}", unexplained.join(", "));
+    }
+    for (unit, said) in
+        [("gpuaas-server", String::from_utf8_lossy(&server.stdout).into_owned()), ("gpuaas-agent", agent)]
+    {
+        let overall = said.lines().find_map(|line| line.split_once("exposure level for ")).map(|(_, of)| of.trim());
+        eprintln!("    systemd-analyze security {}", overall.unwrap_or(unit));
+    }
+    Ok(())
+}
+
+fn analyzed() -> Command {
+    let mut command = Command::new("systemd-analyze");
+    command.args(["security", "--offline=true", "--no-pager"]).env("LC_ALL", "C.UTF-8");
+    command
+}
+
+fn is_here(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Settings that systemd finds open and that no line of the unit speaks of.
+fn unexplained(analyzed: &str, unit: &str) -> Vec<String> {
+    let open = analyzed.lines().filter_map(|line| line.strip_prefix("✗ ")?.split_whitespace().next());
+    let settings = open.flat_map(|said| {
+        // `User=/DynamicUser=` and `SystemCallFilter=~@swap` each name settings.
+        said.split('/').filter_map(|part| part.split_once('=')).map(|(name, _)| format!("{name}=")).collect::<Vec<_>>()
+    });
+    let mut missing: Vec<String> = settings.filter(|name| !unit.contains(name.as_str())).collect();
+    missing.sort();
+    missing.dedup();
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unexplained;
+
+    #[test]
+    fn what_is_open_without_a_word_is_found() {
+        let analyzed = "✓ NoNewPrivileges= fine\n✗ User=/DynamicUser= root 0.4\n✗ SystemCallFilter=~@swap open 0.2\n✗ PrivateTmp= open 0.2\n";
+        assert_eq!(unexplained(analyzed, "# User=, DynamicUser= why\nSystemCallFilter=~@clock\n"), ["PrivateTmp="]);
+        assert!(unexplained(analyzed, "User= DynamicUser= SystemCallFilter= # PrivateTmp=").is_empty());
+    }
+}

@@ -1,0 +1,104 @@
+//! Builds the programs that are packaged, and measures on which machines they run.
+
+use std::{fs, path::Path, process::Command};
+
+use anyhow::{Context, bail, ensure};
+use camino::{Utf8Path, Utf8PathBuf};
+use regex::Regex;
+
+use crate::{shell, tools};
+
+/// The newest glibc that a packaged program may ask for: RHEL 8's. Debian 11 has 2.31, Ubuntu 22.04 has 2.35.
+pub(crate) const GLIBC_MAX: (u32, u32) = (2, 28);
+/// What links against an older glibc than this machine's: zig brings them all, cargo-zigbuild hands it to cargo.
+const REQUIREMENTS: &str = include_str!("requirements.txt");
+
+/// What the tests' programs alone obey: an agent that is of another version than it is, a process that dies at a named point.
+const OF_TESTS: [&str; 2] = ["GPUAAS_AGENT_VERSION", "GPUAAS_CRASH_POINTS"];
+
+/// Programs that were built.
+pub(crate) struct Programs {
+    pub(crate) agent: Utf8PathBuf,
+    pub(crate) gpuaas: Utf8PathBuf,
+}
+
+/// Builds them. Those of `dev` are the tests' own and run on machines as new as this one; all others run on old machines too.
+pub(crate) fn build(profile: &str) -> anyhow::Result<Programs> {
+    let folder = if profile == "dev" { shell::build_programs(profile)? } else { build_for_old_machines(profile)? };
+    let folder = Utf8PathBuf::from_path_buf(folder).ok().context("the path is not UTF-8")?;
+    let programs = Programs { agent: folder.join("gpuaas-agent"), gpuaas: folder.join("gpuaas") };
+    for program in [&programs.agent, &programs.gpuaas] {
+        let needed = glibc_needed(program)?;
+        eprintln!("    {}: glibc {}.{} or newer", program.file_name().unwrap_or_default(), needed.0, needed.1);
+        ensure!(
+            profile == "dev" || needed <= GLIBC_MAX,
+            "{program} asks for a newer glibc than {}.{}",
+            GLIBC_MAX.0,
+            GLIBC_MAX.1
+        );
+        let of_tests = named_in(&fs::read(program).with_context(|| program.to_string())?);
+        ensure!(
+            profile == "dev" || of_tests.is_empty(),
+            "{program} is one for tests: it obeys {}",
+            of_tests.join(", ")
+        );
+    }
+    Ok(programs)
+}
+
+fn build_for_old_machines(profile: &str) -> anyhow::Result<std::path::PathBuf> {
+    let zig = tools::python_environment("zigbuild", REQUIREMENTS)?;
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let with_glibc = format!("{target}.{}.{}", GLIBC_MAX.0, GLIBC_MAX.1);
+    let mut build = shell::cargo(&["zigbuild", "--quiet", "--locked", "--bins", "--profile", profile]);
+    build.args(["--package", "gpuaas-agent", "--package", "gpuaas-cli", "--target", &with_glibc]);
+    // Cargo finds `cargo-zigbuild`, and that its zig, on the path.
+    let path = std::env::var("PATH").context("PATH is not set")?;
+    build.env("PATH", format!("{}:{path}", zig.join("bin")));
+    build.env("CARGO_ZIGBUILD_PYTHON_PATH", zig.join("bin/python3"));
+    shell::run(&format!("building gpuaas and gpuaas-agent for glibc {}.{}", GLIBC_MAX.0, GLIBC_MAX.1), &mut build)?;
+    Ok(super::target_dir()?.join(target).join(profile).into())
+}
+
+/// The newest version of glibc that a program's symbols ask for.
+pub(crate) fn glibc_needed(program: &Utf8Path) -> anyhow::Result<(u32, u32)> {
+    let symbols = shell::capture(Command::new("objdump").arg("-T").arg(program))?;
+    newest(&symbols).with_context(|| format!("{program} names no version of glibc"))
+}
+
+/// Which of [`OF_TESTS`] a program holds.
+fn named_in(program: &[u8]) -> Vec<&'static str> {
+    OF_TESTS.into_iter().filter(|name| memchr::memmem::find(program, name.as_bytes()).is_some()).collect()
+}
+
+fn newest(symbols: &str) -> Option<(u32, u32)> {
+    let version = Regex::new(r"GLIBC_(\d+)\.(\d+)").expect("it is a pattern");
+    version.captures_iter(symbols).filter_map(|found| Some((found[1].parse().ok()?, found[2].parse().ok()?))).max()
+}
+
+/// Copies a program without its symbols.
+pub(crate) fn strip(program: &Utf8Path, into: &Path) -> anyhow::Result<()> {
+    let stripped = Command::new("strip").arg("--strip-all").arg("-o").arg(into).arg(program).status();
+    if !stripped.with_context(|| "strip (binutils) cannot be run")?.success() {
+        bail!("strip {program} failed");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{named_in, newest};
+
+    #[test]
+    fn the_newest_glibc_is_found_by_number_and_not_by_letter() {
+        let symbols = "0000 DF *UND* 0000 (GLIBC_2.2.5) free\n0000 DF *UND* 0000 (GLIBC_2.17) clock_gettime\n0000 (GLIBC_2.9) pipe2\n";
+        assert_eq!(newest(symbols), Some((2, 17)));
+        assert_eq!(newest("no symbols"), None);
+    }
+
+    #[test]
+    fn a_program_for_tests_is_told_from_one_for_use() {
+        assert_eq!(named_in(b"\0GPUAAS_LOG\0GPUAAS_AGENT_VERSION\0"), ["GPUAAS_AGENT_VERSION"]);
+        assert!(named_in(b"\0GPUAAS_LOG\0").is_empty());
+    }
+}

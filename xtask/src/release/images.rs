@@ -1,0 +1,275 @@
+//! The images archive: which component is where on this machine, for sandbox nodes, and the images themselves, for booted ones.
+//!
+//! A list of the components comes first, so that a sandbox node reads no further. A whole archive goes on as `docker save` writes one: a
+//! manifest, and each configuration and layer once under its digest, the runtime image's before all others. Layers are shared: the six
+//! programs of Kubernetes are one file in one layer, which the runtime image has too.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+
+use anyhow::Context as _;
+use aws_lc_rs::digest::{SHA256, digest};
+use camino::Utf8Path;
+use serde_json::{Value, json};
+
+use super::layer::{Content, Entry, Layer, files_of, header};
+use crate::components::{ComponentsDir, VERSION};
+
+/// The image whose programs a node runs itself; its name is part of a path there.
+const RUNTIME: &str = "index.docker.io/rancher/rke2-runtime";
+/// Name, layers from the bottom up, and what a container of it runs unless told otherwise.
+const IMAGES: [(&str, &[&str], &str); 10] = [
+    (RUNTIME, &["kubernetes", "runtime"], "/bin/kubelet"),
+    ("docker.io/stand-in/kube-apiserver", &["kubernetes"], "/bin/kube-apiserver"),
+    ("docker.io/stand-in/kube-controller-manager", &["kubernetes"], "/bin/kube-controller-manager"),
+    ("docker.io/stand-in/kube-scheduler", &["kubernetes"], "/bin/kube-scheduler"),
+    ("docker.io/stand-in/kube-proxy", &["kubernetes"], "/bin/kube-proxy"),
+    ("docker.io/stand-in/etcd", &["etcd"], "/bin/etcd"),
+    ("docker.io/stand-in/coredns", &["coredns"], "/bin/coredns"),
+    ("docker.io/stand-in/flannel", &["busybox", "flannel"], "/bin/flanneld"),
+    ("docker.io/stand-in/pause", &["pause"], "/bin/pause"),
+    ("docker.io/stand-in/busybox", &["busybox"], "/bin/sh"),
+];
+/// Quick to pack, a third more than the least.
+const COMPRESSION_LEVEL: i32 = 3;
+
+/// What lies in the archive.
+pub(super) struct Sources<'a> {
+    pub(super) control_plane: &'a ComponentsDir,
+    /// None leaves the images out.
+    pub(super) node: Option<&'a ComponentsDir>,
+    /// The manifests that every cluster is given.
+    pub(super) charts: &'a Utf8Path,
+}
+
+/// Every image's full name, one per line.
+pub(super) fn list() -> String {
+    IMAGES.iter().map(|(name, ..)| format!("{}\n", tagged(name))).collect()
+}
+
+fn tagged(name: &str) -> String {
+    format!("{name}:{}", VERSION.replace('+', "-"))
+}
+
+/// Writes the archive to `target`; layers are put together in `scratch`.
+pub(super) fn write(sources: &Sources<'_>, target: &Utf8Path, scratch: &Utf8Path) -> anyhow::Result<()> {
+    let file = File::create(target).with_context(|| target.to_string())?;
+    let mut tar = tar::Builder::new(zstd::Encoder::new(file, COMPRESSION_LEVEL)?);
+    append(&mut tar, "components.json", &component_list(sources.control_plane)?)?;
+    if let Some(node) = sources.node {
+        append_images(&mut tar, sources, node, scratch)?;
+    }
+    tar.into_inner()?.finish()?;
+    Ok(())
+}
+
+fn component_list(components: &ComponentsDir) -> anyhow::Result<Vec<u8>> {
+    let entries: Vec<_> = components
+        .files
+        .iter()
+        .map(|file| json!({ "name": file.name, "sha256": file.sha256, "size": file.size, "path": components.program(&file.name) }))
+        .collect();
+    Ok(serde_json::to_vec_pretty(&json!({ "version": VERSION, "components": entries }))?)
+}
+
+fn append_images<W: Write>(
+    tar: &mut tar::Builder<W>,
+    sources: &Sources<'_>,
+    node: &ComponentsDir,
+    scratch: &Utf8Path,
+) -> anyhow::Result<()> {
+    let mut layers = BTreeMap::new();
+    for (name, entries) in contents(sources, node)? {
+        layers.insert(name, Layer::write(scratch, name, &entries)?);
+    }
+    let (mut manifest, mut configurations) = (Vec::new(), Vec::new());
+    for (name, parts, command) in IMAGES {
+        let parts: Vec<&Layer> = parts.iter().filter_map(|part| layers.get(part)).collect();
+        let configuration = serde_json::to_vec(&configuration(&parts, command))?;
+        let file = format!("{}.json", hex::encode(digest(&SHA256, &configuration)));
+        let files: Vec<String> = parts.iter().map(|layer| layer.file_name()).collect();
+        manifest.push(json!({ "Config": file, "RepoTags": [tagged(name)], "Layers": files }));
+        configurations.push((file, configuration));
+    }
+    append(tar, "manifest.json", &serde_json::to_vec(&manifest)?)?;
+    configurations.sort();
+    configurations.dedup();
+    for (name, configuration) in configurations {
+        append(tar, &name, &configuration)?;
+    }
+    let order = IMAGES.iter().flat_map(|(_, parts, _)| parts.iter());
+    for name in order {
+        // Taken out: a layer that several images share is written once.
+        if let Some(layer) = layers.remove(name) {
+            let file = File::open(&layer.path).with_context(|| layer.path.to_string())?;
+            tar.append_data(&mut header(0o644, layer.size), layer.file_name(), file)?;
+        }
+    }
+    Ok(())
+}
+
+fn configuration(layers: &[&Layer], command: &str) -> Value {
+    let digests: Vec<String> = layers.iter().map(|layer| format!("sha256:{}", layer.digest)).collect();
+    let history: Vec<Value> = layers.iter().map(|_| json!({ "created": EPOCH })).collect();
+    json!({
+        "architecture": "amd64",
+        "os": "linux",
+        "created": EPOCH,
+        "config": { "Cmd": [command], "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"] },
+        "rootfs": { "type": "layers", "diff_ids": digests },
+        "history": history,
+    })
+}
+
+const EPOCH: &str = "1970-01-01T00:00:00Z";
+
+/// Every layer's name and entries.
+fn contents(sources: &Sources<'_>, node: &ComponentsDir) -> anyhow::Result<Vec<(&'static str, Vec<Entry>)>> {
+    let program = |name: &str| Entry::program(&format!("bin/{name}"), node.program(name));
+    let kubernetes = ["kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl"]
+        .map(|name| Entry::name(&format!("bin/{name}"), "bin/kubelet"));
+    let kubelet = Entry::program("bin/kubelet", node.program("kubernetes"));
+    let mut runtime = vec![
+        program("containerd"),
+        Entry::name("bin/ctr", "bin/containerd"),
+        program("containerd-shim-runc-v2"),
+        program("runc"),
+    ];
+    runtime.extend(files_of(sources.charts, "charts")?);
+    let plugin = |name: &str| Entry::program(&format!("opt/cni/bin/{name}"), node.program(name));
+    let mut flannel = vec![program("flanneld")];
+    flannel.extend(["bridge", "host-local", "loopback", "portmap"].map(plugin));
+    let etcd = Entry::program("bin/etcd", sources.control_plane.program("etcd"));
+    Ok(vec![
+        ("kubernetes", std::iter::once(kubelet).chain(kubernetes).collect()),
+        ("runtime", runtime),
+        ("etcd", vec![etcd]),
+        ("coredns", vec![program("coredns")]),
+        ("busybox", busybox(node)?),
+        ("flannel", flannel),
+        ("pause", vec![program("pause")]),
+    ])
+}
+
+/// A shell and its small programs, with what they look for outside of themselves.
+fn busybox(node: &ComponentsDir) -> anyhow::Result<Vec<Entry>> {
+    let program = node.program("busybox");
+    let applets = crate::shell::capture(std::process::Command::new(&program).arg("--list"))?;
+    let folder = |path: &str, mode| Entry { path: path.to_owned(), mode, content: Content::Folder };
+    let text = |path: &str, text| Entry { path: path.to_owned(), mode: 0o644, content: Content::Text(text) };
+    let mut entries = vec![
+        folder("tmp", 0o1777),
+        folder("root", 0o700),
+        text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
+        text("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
+        Entry::program("bin/busybox", program),
+    ];
+    let mut names: Vec<&str> = applets.lines().map(str::trim).filter(|name| *name != "busybox").collect();
+    names.sort_unstable();
+    entries.extend(names.iter().map(|name| Entry {
+        path: format!("bin/{name}"),
+        mode: 0o777,
+        content: Content::Symlink("busybox"),
+    }));
+    Ok(entries)
+}
+
+fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, content: &[u8]) -> anyhow::Result<()> {
+    Ok(tar.append_data(&mut header(0o644, content.len() as u64), name, content)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::fs;
+    use std::io::Read as _;
+
+    use camino::Utf8PathBuf;
+
+    use super::*;
+    use crate::components::ComponentFile;
+
+    const NODE: [&str; 11] = [
+        "kubernetes",
+        "containerd",
+        "containerd-shim-runc-v2",
+        "runc",
+        "coredns",
+        "flanneld",
+        "bridge",
+        "host-local",
+        "loopback",
+        "portmap",
+        "pause",
+    ];
+
+    fn programs(dir: &Utf8Path, names: &[&str]) -> ComponentsDir {
+        fs::create_dir_all(dir).unwrap();
+        for name in names {
+            fs::write(dir.join(name), name).unwrap();
+        }
+        let file = |name: &&str| ComponentFile { name: (*name).to_owned(), sha256: "00".to_owned(), size: 0 };
+        ComponentsDir { dir: dir.to_owned(), files: names.iter().map(file).collect() }
+    }
+
+    /// The names and contents of an archive of small programs, in its order.
+    fn archive(dir: &Utf8Path) -> Vec<(String, Vec<u8>)> {
+        let (control_plane, node) = (programs(&dir.join("c"), &["etcd"]), programs(&dir.join("n"), &NODE));
+        // Something that runs, and says what it is asked for.
+        std::os::unix::fs::symlink("/bin/echo", node.program("busybox")).unwrap();
+        let charts: Utf8PathBuf = dir.join("charts");
+        fs::create_dir_all(&charts).unwrap();
+        fs::write(charts.join("a.yaml"), "a").unwrap();
+        let (target, scratch) = (dir.join("images.tar.zst"), dir.join("scratch"));
+        fs::create_dir_all(&scratch).unwrap();
+        let sources = Sources { control_plane: &control_plane, node: Some(&node), charts: &charts };
+        write(&sources, &target, &scratch).unwrap();
+        let mut tar = tar::Archive::new(zstd::Decoder::new(File::open(&target).unwrap()).unwrap());
+        let entries = tar.entries().unwrap().map(|entry| {
+            let mut entry = entry.unwrap();
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).unwrap();
+            (entry.path().unwrap().display().to_string(), content)
+        });
+        entries.collect()
+    }
+
+    #[test]
+    fn what_a_node_reads_first_comes_first_and_what_images_share_comes_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let entries = archive(Utf8Path::from_path(dir.path()).unwrap());
+        assert_eq!([&entries[0].0, &entries[1].0], ["components.json", "manifest.json"]);
+        let names: HashSet<&String> = entries.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), entries.len(), "an entry is there twice");
+        for (name, content) in &entries[2..] {
+            assert_eq!(*name.split('.').next().unwrap(), hex::encode(digest(&SHA256, content)), "{name}");
+        }
+        let images: Vec<Value> = serde_json::from_slice(&entries[1].1).unwrap();
+        assert_eq!(images.len(), IMAGES.len());
+        assert!(images[0]["RepoTags"][0].as_str().unwrap().starts_with(RUNTIME));
+        let layers = |image: &Value| -> Vec<String> { serde_json::from_value(image["Layers"].clone()).unwrap() };
+        for image in &images {
+            let configuration = image["Config"].as_str().unwrap().to_owned();
+            assert!(layers(image).iter().chain([&configuration]).all(|name| names.contains(name)), "{image}");
+        }
+        let first: Vec<&String> = entries.iter().map(|(name, _)| name).filter(|name| name.ends_with(".tar")).collect();
+        assert_eq!(first[..2], layers(&images[0]).iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_program_of_many_names_is_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let entries = archive(Utf8Path::from_path(dir.path()).unwrap());
+        let (_, layer) = entries.iter().find(|(name, _)| name.ends_with(".tar")).unwrap();
+        let mut tar = tar::Archive::new(layer.as_slice());
+        let found: Vec<(String, tar::EntryType)> = tar
+            .entries()
+            .unwrap()
+            .map(Result::unwrap)
+            .map(|entry| (entry.path().unwrap().display().to_string(), entry.header().entry_type()))
+            .collect();
+        assert_eq!(found[0], ("bin/kubelet".to_owned(), tar::EntryType::Regular));
+        assert!(found[1..].iter().all(|(_, kind)| *kind == tar::EntryType::Link) && found.len() == 6, "{found:?}");
+    }
+}

@@ -1,0 +1,115 @@
+//! A release of RKE2 itself: downloaded once into the user's cache, every file held against the sums that are published beside it.
+//!
+//! Guaranteed: a folder under its final name is whole and was checked; it is named like its version.
+//!
+//! NOT TRIED: written without a machine that reaches the release site. What is checked, and what is refused, is tested.
+
+use std::{fs, process::Command};
+
+use anyhow::{Context as _, bail, ensure};
+use camino::{Utf8Path, Utf8PathBuf};
+use regex::Regex;
+
+use super::{IMAGES, IMAGES_LIST, SUMS, TARBALL};
+use crate::{components::digest_of, tools};
+
+const SITE: &str = "https://github.com/rancher/rke2/releases/download";
+
+/// The release's folder, downloaded now if it is not in the cache.
+pub(crate) fn ensure(version: &str) -> anyhow::Result<Utf8PathBuf> {
+    must_be_a_version(version)?;
+    let releases = Utf8PathBuf::from_path_buf(tools::cache()?.join("releases"));
+    let releases = releases.ok().context("the cache folder's path is no text")?;
+    let folder = releases.join(version);
+    if folder.exists() {
+        return Ok(folder);
+    }
+    fs::create_dir_all(&releases).with_context(|| releases.to_string())?;
+    let staging = tempfile::Builder::new().prefix(".downloading-").tempdir_in(&releases)?;
+    let target = Utf8Path::from_path(staging.path()).context("the cache folder's path is no text")?;
+    for name in [SUMS, IMAGES_LIST, TARBALL, IMAGES] {
+        // A plus sign in a path is read as a space by some.
+        fetch(&format!("{SITE}/{}/{name}", version.replace('+', "%2B")), &target.join(name))?;
+    }
+    check(target)?;
+    fs::rename(staging.keep(), &folder).with_context(|| folder.to_string())?;
+    Ok(folder)
+}
+
+fn must_be_a_version(text: &str) -> anyhow::Result<()> {
+    let form = Regex::new(r"^v\d+\.\d+\.\d+(-rc\d+)?\+rke2r\d+$").context("the form of a version")?;
+    ensure!(form.is_match(text), "`{text}` is no version of RKE2; one looks like v1.36.3+rke2r1");
+    Ok(())
+}
+
+fn fetch(url: &str, target: &Utf8Path) -> anyhow::Result<()> {
+    eprintln!("  {url}");
+    let mut curl = Command::new("curl");
+    curl.args([
+        "--fail",
+        "--silent",
+        "--show-error",
+        "--location",
+        "--proto",
+        "=https",
+        "--output",
+        target.as_str(),
+        url,
+    ]);
+    let status = curl.status().context("curl does not run")?;
+    ensure!(status.success(), "{url}: curl {status}");
+    Ok(())
+}
+
+/// Holds every file against the release's own sums; a file that these do not name is refused too.
+fn check(folder: &Utf8Path) -> anyhow::Result<()> {
+    let sums = fs::read_to_string(folder.join(SUMS)).with_context(|| folder.join(SUMS).to_string())?;
+    for name in [IMAGES_LIST, TARBALL, IMAGES] {
+        let mut lines = sums.lines().filter_map(|line| line.split_once(char::is_whitespace));
+        // `sha256sum` marks a file that was read as bytes with an asterisk.
+        let listed = lines.find(|(_, file)| file.trim_start().trim_start_matches('*') == name);
+        let Some((expected, _)) = listed else { bail!("{SUMS} does not name {name}") };
+        let (actual, _) = digest_of(&folder.join(name))?;
+        ensure!(actual == expected, "{name} has the digest {actual}, and {SUMS} says {expected}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A release whose files are empty, with these lines for sums.
+    fn refused(line: impl Fn(&str) -> String) -> Option<String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = Utf8Path::from_path(folder.path()).expect("a text");
+        let files = [IMAGES_LIST, TARBALL, IMAGES];
+        for name in files {
+            fs::write(path.join(name), "").expect("written");
+        }
+        fs::write(path.join(SUMS), files.map(line).concat()).expect("written");
+        check(path).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_file_is_held_against_the_sums() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(refused(|name| format!("{empty}  {name}\n")), None);
+        assert_eq!(refused(|name| format!("{empty} *{name}\n")), None);
+        let changed =
+            refused(|name| format!("{}  {name}\n", if name == IMAGES { "0".repeat(64) } else { empty.into() }));
+        assert!(changed.is_some_and(|why| why.contains(IMAGES) && why.contains("says 000")));
+        let unnamed = refused(|name| if name == TARBALL { String::new() } else { format!("{empty}  {name}\n") });
+        assert!(unnamed.is_some_and(|why| why.contains("does not name") && why.contains(TARBALL)));
+    }
+
+    #[test]
+    fn what_is_no_version_is_not_asked_for() {
+        for version in ["v1.36.3+rke2r1", "v1.36.3-rc2+rke2r1"] {
+            must_be_a_version(version).expect("it is one");
+        }
+        for text in ["", "latest", "1.36.3+rke2r1", "v1.36.3", "v1.36.3+rke2r1/../..", "v1.36.3+k3s1"] {
+            assert!(must_be_a_version(text).is_err(), "{text}");
+        }
+    }
+}
