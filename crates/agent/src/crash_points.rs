@@ -57,6 +57,9 @@ mod watched {
         async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
             self.changed(self.host.remove(path).await)
         }
+        async fn remove_empty_folder(&self, path: &Utf8Path) -> Result<Changed, HostError> {
+            self.changed(self.host.remove_empty_folder(path).await)
+        }
         async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
             self.changed(self.host.make_folder(path, mode).await)
         }

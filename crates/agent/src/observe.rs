@@ -1,6 +1,6 @@
 //! How units are, as the host's init tells it: once at first, then after every change; and what their journals said last.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use futures::{Stream, StreamExt, stream::select_all};
 use gpuaas_host::{Host, JournalFrom, JournalLine, UnitStatus};
@@ -40,9 +40,15 @@ pub(crate) fn report(status: UnitStatus) -> UnitReport {
 
 /// The last lines of a unit's journal.
 pub(crate) async fn tail(context: &Context, unit: &str, from: JournalFrom) -> Vec<JournalExcerpt> {
-    let Ok(lines) = context.host.journal(unit, from, false).await else { return Vec::new() };
-    let mut lines: Vec<JournalLine> = lines.collect().await;
-    lines.drain(..lines.len().saturating_sub(TaskFailure::JOURNAL_LINES_MAX));
+    let Ok(mut journal) = context.host.journal(unit, from, false).await else { return Vec::new() };
+    // A unit may have written any number of them.
+    let mut lines = VecDeque::with_capacity(TaskFailure::JOURNAL_LINES_MAX);
+    while let Some(line) = journal.next().await {
+        if lines.len() == TaskFailure::JOURNAL_LINES_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
     let excerpt = |line: JournalLine| {
         let end = line.text.floor_char_boundary(LINE_BYTES_MAX);
         JournalExcerpt { at: line.at, text: line.text[..end].to_owned() }

@@ -202,8 +202,14 @@ const SKIPPED: FaultRow = row(
     "stop it, then resume",
 );
 /// What an uninstall left.
-pub(crate) const RESIDUE: FaultRow =
-    row("rke2_residue", Manual, &[], None, "the uninstall left something behind", "remove what is listed, then resume");
+pub(crate) const RESIDUE: FaultRow = row(
+    "rke2_residue",
+    Manual,
+    &[],
+    None,
+    "the uninstall left something behind, or not all could be looked at",
+    "remove what is listed, then resume",
+);
 /// What a preflight found.
 pub(crate) const PREFLIGHT: FaultRow = row(
     "rke2_preflight_blocked",

@@ -64,7 +64,10 @@ fn preflight(report: &PreflightReport, step: &StepSpec, workload: &WorkloadView)
     let command = command.unwrap_or_else(|| resume(workload));
     let evidence = Evidence::new(format!("preflight {}", first.check), None, &told.join("; "));
     let mut fault = faults::PREFLIGHT.fault(whom, Some(command), Some(evidence));
-    fault.next.text.clone_from(&first.fix);
+    // Prose of the node, of which its tenant is root: it is told as that, and only where the control plane knows the check.
+    if first.check.parse::<Check>().is_ok() {
+        fault.next.text = format!("as the node says: {}", first.fix);
+    }
     Err(Box::new(fault))
 }
 
@@ -102,11 +105,13 @@ fn residue(
     whom: &str,
     workload: &WorkloadView,
 ) -> Result<Vec<Learned>, Box<Fault>> {
-    if report.items.is_empty() {
+    // What nobody could look at is not clean.
+    if report.items.is_empty() && report.unseen.is_empty() {
         return Ok(vec![Learned::Fact(format!("residue/{whom}"), result.clone())]);
     }
-    let items: Vec<String> = report.items.iter().map(|item| format!("{} {}", kind(item.kind), item.what)).collect();
-    let evidence = Evidence::new("residue report", None, &items.join(", "));
+    let unseen = report.unseen.iter().map(|what| format!("not looked at: {what}"));
+    let items = report.items.iter().map(|item| format!("{} {}", kind(item.kind), item.what));
+    let evidence = Evidence::new("residue report", None, &unseen.chain(items).collect::<Vec<_>>().join(", "));
     Err(Box::new(faults::RESIDUE.fault(whom, Some(resume(workload)), Some(evidence))))
 }
 

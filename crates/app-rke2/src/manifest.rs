@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::placement::AGENTS_MAX;
 
-/// Phases in the order of seed 000, and what a decommission adds.
+/// Phases in their order, and what a decommission adds.
 pub(crate) mod phase {
     pub(crate) const PLACEMENT_VALIDATED: &str = "placement_validated";
     pub(crate) const SERVER_BOOTSTRAP_REQUESTED: &str = "server_bootstrap_requested";

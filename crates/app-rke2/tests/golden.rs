@@ -109,7 +109,7 @@ fn golden_configurations_are_what_is_written_on_nodes() {
         "cluster_cidr": "10.52.0.0/16", "service_cidr": "10.53.0.0/16",
     });
     let all = workload(all, pending());
-    // Seed 003: nodes register at a name that stays when the server's machine does not.
+    // Nodes register at a name that stays when the server's machine does not.
     let named = json!({ "registration_address": "rke2.example", "tls_san": ["10.9.0.1", "rke2.example"] });
     let named = workload(named, pending());
     settings().bind(|| {
@@ -195,10 +195,19 @@ fn everything_that_blocks_is_told_at_once_with_the_command_that_mends_the_first(
     let fault = fault.expect_err("blocked");
     let evidence = fault.evidence.expect("what was seen");
     assert_eq!(evidence.text, "leftover is so (seen there); noexec is so (seen there)");
-    assert_eq!((fault.code.as_str(), fault.next.text.as_str()), ("rke2_preflight_blocked", "mend leftover"));
+    assert_eq!(
+        (fault.code.as_str(), fault.next.text.as_str()),
+        ("rke2_preflight_blocked", "as the node says: mend leftover")
+    );
     assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
     let fault = learn(json!([finding("inotify_low", "blocking")])).expect_err("blocked");
     assert_eq!(fault.next.command.as_deref(), Some("gpuaas node fix gpu-101 inotify"));
+    let fault = learn(json!([finding("of_its_own", "blocking")])).expect_err("blocked");
+    assert!(
+        !fault.next.text.contains("mend"),
+        "what to do is no matter of a check that nobody knows: {}",
+        fault.next.text
+    );
 }
 
 #[test]
@@ -216,6 +225,13 @@ fn what_is_left_is_told_by_kind_and_name_and_what_was_uninstalled_is_remembered(
         "path /etc/cni, unit rke2-server.service, mount /run/k3s/x, link cni0, listener 6443/tcp at 10.4.0.7, firewall rule :KUBE-FIREWALL -"
     );
     assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
+    let unseen =
+        json!({ "items": [], "unseen": ["rules of the packet filter: no program is installed that lists them"] });
+    let fault = Rke2::default().learn(&step, &unseen, &fresh).expect_err("what nobody looked at is not clean");
+    assert_eq!(
+        fault.evidence.expect("what was not looked at").text,
+        "not looked at: rules of the packet filter: no program is installed that lists them"
+    );
     let (step, _) = rendered(OperationKind::Decommission, "server-1/uninstall", &fresh);
     let learn = |status: Value| Rke2::default().learn(&step, &json!({ "exit_status": status }), &fresh);
     assert_eq!(learn(json!(0)), Ok(vec![Learned::Fact("uninstalled/server-1".to_owned(), json!(true))]));

@@ -48,6 +48,11 @@ impl Files {
         self.aside(move |root| remove(root, &path)).await
     }
 
+    pub(crate) async fn remove_empty_folder(&self, path: &Utf8Path) -> Result<Changed, HostError> {
+        let path = path.to_owned();
+        self.aside(move |root| remove_empty_folder(root, &path)).await
+    }
+
     pub(crate) async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
         let path = path.to_owned();
         self.aside(move |root| make_folder(root, &path, mode)).await
@@ -157,6 +162,17 @@ fn remove(root: &Root, path: &Utf8Path) -> Result<Changed, HostError> {
         Err(error) => Err(error),
     };
     removed.map(|()| Changed::Yes).map_err(HostError::file("remove", path))
+}
+
+fn remove_empty_folder(root: &Root, path: &Utf8Path) -> Result<Changed, HostError> {
+    use ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound, ResourceBusy};
+    match fs::remove_dir(root.resolve(path)?) {
+        Ok(()) => Ok(Changed::Yes),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory | DirectoryNotEmpty | ResourceBusy) => {
+            Ok(Changed::No)
+        }
+        Err(error) => Err(HostError::file("remove", path)(error)),
+    }
 }
 
 fn make_folder(root: &Root, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {

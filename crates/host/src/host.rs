@@ -59,6 +59,8 @@ pub trait Host: Send + Sync {
     async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError>;
     /// Removes a file, link or whole folder.
     async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError>;
+    /// Removes a folder that is empty, at once and nothing else: what holds something, is mounted on, or is a link or a file stays.
+    async fn remove_empty_folder(&self, path: &Utf8Path) -> Result<Changed, HostError>;
     /// Makes a folder and those above it.
     async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError>;
     /// Whether something is there, a dangling link included.

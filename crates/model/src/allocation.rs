@@ -7,7 +7,7 @@ text_enum! {
     AllocationState {
         /// Asked for, nothing done yet.
         Requested = "requested",
-        /// The preflight of its node is running.
+        /// Its node is being inspected.
         Provisioning = "provisioning",
         /// A workload may be placed on it.
         Active = "active",
@@ -15,7 +15,7 @@ text_enum! {
         Releasing = "releasing",
         /// Given back; its node may be allocated again once it is `active`.
         Released = "released",
-        /// The node did not pass its preflight.
+        /// Its node could not be inspected.
         Failed = "failed",
         /// Cleaning left something behind; the release can be asked for again.
         ReleaseFailed = "release_failed",
@@ -25,11 +25,11 @@ text_enum! {
 text_enum! {
     /// What happens to an allocation.
     AllocationEvent {
-        /// The preflight starts.
+        /// The inspection starts.
         Provision = "provision",
-        /// The preflight passed.
+        /// The node was inspected; what blocks an app there is told beside it.
         Passed = "passed",
-        /// The preflight failed.
+        /// The node could not be inspected.
         Failed = "failed",
         /// The project gives it back.
         Release = "release",

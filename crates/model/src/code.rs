@@ -231,7 +231,6 @@ impl Code {
             | Self::AccessKindUnknown => 422,
             Self::TaskInterrupted
             | Self::TaskCancelled
-            | Self::HostFailed
             | Self::StoreTooNew
             | Self::SealingKeyRequired
             | Self::BackupInvalid
@@ -239,7 +238,8 @@ impl Code {
             | Self::DataDirNotWritable
             | Self::Internal => 500,
             Self::DiskFull => 507,
-            Self::ClusterUnreachable => 502,
+            // Somebody else's failure, not the control plane's own.
+            Self::HostFailed | Self::ClusterUnreachable => 502,
             Self::NodeUnreachable | Self::ServerUnreachable | Self::Unavailable => 503,
             Self::TaskTimedOut | Self::TimedOut => 504,
         }
@@ -247,6 +247,10 @@ impl Code {
 
     /// The exit status of a command that ends with it.
     pub const fn exit(self) -> ExitStatus {
+        if matches!(self, Self::HostFailed) {
+            // Reached, and it failed there.
+            return ExitStatus::Failed;
+        }
         match self.status() {
             401 | 403 => ExitStatus::Unauthorized,
             404 => ExitStatus::NotFound,

@@ -46,6 +46,9 @@ pub struct Evidence {
     pub text: String,
 }
 
+/// What stands where prose was cut.
+pub const CUT_MARK: &str = " …[cut]";
+
 /// The next action a person has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NextAction {
@@ -60,10 +63,16 @@ impl Evidence {
     /// Longest evidence kept, in bytes.
     pub const TEXT_BYTES_MAX: usize = 1_024;
 
-    /// Evidence with its text cut to the limit at a character boundary.
+    /// Evidence with its text cut to the limit at a character boundary, and [`CUT_MARK`] where it was.
     pub fn new(source: impl Into<String>, at: Option<Timestamp>, text: &str) -> Self {
-        let end = text.floor_char_boundary(Self::TEXT_BYTES_MAX);
-        Self { source: source.into(), at, text: text[..end].to_owned() }
+        let text = match text.len() <= Self::TEXT_BYTES_MAX {
+            true => text.to_owned(),
+            false => {
+                let end = text.floor_char_boundary(Self::TEXT_BYTES_MAX - CUT_MARK.len());
+                format!("{}{CUT_MARK}", &text[..end])
+            }
+        };
+        Self { source: source.into(), at, text }
     }
 }
 
@@ -73,9 +82,12 @@ mod tests {
 
     #[test]
     fn evidence_is_cut_at_a_character() {
-        let long = "ü".repeat(Evidence::TEXT_BYTES_MAX);
-        assert_eq!(Evidence::new("journal", None, &long).text.len(), Evidence::TEXT_BYTES_MAX);
-        let odd = format!("x{long}");
-        assert_eq!(Evidence::new("journal", None, &odd).text.len(), Evidence::TEXT_BYTES_MAX - 1);
+        let whole = "ü".repeat(Evidence::TEXT_BYTES_MAX / 2);
+        assert_eq!(Evidence::new("journal", None, &whole).text, whole);
+        for before in ["", "x"] {
+            let cut = Evidence::new("journal", None, &format!("{before}{whole}ü")).text;
+            assert!(cut.len() > Evidence::TEXT_BYTES_MAX - 2 && cut.len() <= Evidence::TEXT_BYTES_MAX, "{}", cut.len());
+            assert!(cut.ends_with(CUT_MARK));
+        }
     }
 }

@@ -33,7 +33,7 @@ pub use audit::{ActorType, AuditAction, AuditResult};
 pub use check::Check;
 pub use code::{Code, Coded, ExitStatus, Reason};
 pub use event::{EventKind, StreamName};
-pub use fault::{Evidence, Fault, FaultClass, NextAction};
+pub use fault::{CUT_MARK, Evidence, Fault, FaultClass, NextAction};
 pub use fix::FixKind;
 pub use id::{
     AccessGrantId, AllocationId, ArtifactId, CorrelationId, EnrollmentId, IdParseError, MemberId, NodeId, OperationId,

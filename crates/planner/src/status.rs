@@ -106,7 +106,7 @@ fn progress(operation: &OperationView<'_>) -> Progress {
     }
 }
 
-/// The rules of seed 000: never is a repairable cluster collapsed into `failed`.
+/// Never is a repairable cluster collapsed into `failed`.
 fn health(lifecycle: Lifecycle, busy: bool, workload: &WorkloadView) -> Health {
     let unwell = |member: &MemberView| {
         member.is_present()

@@ -5,8 +5,8 @@
 
 use std::net::IpAddr;
 
-/// What stands where prose was cut.
-pub const CUT_MARK: &str = " …[cut]";
+use gpuaas_model::CUT_MARK;
+
 /// Longest name or id that a node gives anything, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
 /// Longest sentence of a node, in bytes.
@@ -69,7 +69,7 @@ fn shortened(mut text: String, bytes_max: usize) -> String {
 /// direction of a text around.
 fn is_unseen(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+        || matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 pub(crate) fn at_most(what: &'static str, said: usize, max: usize) -> Result<(), OutOfBounds> {

@@ -343,6 +343,6 @@ mod hostile_tests {
     fn a_line_of_a_journal_is_cut_and_says_so() {
         let line = JournalLine { at: Timestamp::from_millis(1), text: "x".repeat(JOURNAL_TEXT_BYTES_MAX * 2) };
         let taken = line.within_bounds().unwrap();
-        assert!(taken.text.len() == JOURNAL_TEXT_BYTES_MAX && taken.text.ends_with(crate::bounds::CUT_MARK));
+        assert!(taken.text.len() == JOURNAL_TEXT_BYTES_MAX && taken.text.ends_with(gpuaas_model::CUT_MARK));
     }
 }

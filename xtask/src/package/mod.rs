@@ -9,7 +9,7 @@
 mod archive;
 pub(crate) mod check;
 mod debian;
-mod programs;
+pub(crate) mod programs;
 mod stage;
 mod sums;
 

@@ -24,8 +24,7 @@ pub(crate) struct Programs {
 
 /// Builds them. Those of `dev` are the tests' own and run on machines as new as this one; all others run on old machines too.
 pub(crate) fn build(profile: &str) -> anyhow::Result<Programs> {
-    let folder = if profile == "dev" { shell::build_programs(profile)? } else { build_for_old_machines(profile)? };
-    let folder = Utf8PathBuf::from_path_buf(folder).ok().context("the path is not UTF-8")?;
+    let folder = folder(profile)?;
     let programs = Programs { agent: folder.join("gpuaas-agent"), gpuaas: folder.join("gpuaas") };
     for program in [&programs.agent, &programs.gpuaas] {
         let needed = glibc_needed(program)?;
@@ -44,6 +43,12 @@ pub(crate) fn build(profile: &str) -> anyhow::Result<Programs> {
         );
     }
     Ok(programs)
+}
+
+/// Builds them and says in which folder they are.
+pub(crate) fn folder(profile: &str) -> anyhow::Result<Utf8PathBuf> {
+    let folder = if profile == "dev" { shell::build_programs(profile)? } else { build_for_old_machines(profile)? };
+    Utf8PathBuf::from_path_buf(folder).ok().context("the path is not UTF-8")
 }
 
 fn build_for_old_machines(profile: &str) -> anyhow::Result<std::path::PathBuf> {

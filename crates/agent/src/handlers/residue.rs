@@ -15,6 +15,16 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(5);
 /// Wait between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// Where systemd looks for units of the system that somebody installs.
+const UNIT_FOLDERS: [&str; 6] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/run/systemd/transient",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
 /// Looks, and again while what is left may still be ending.
 pub(crate) async fn run(task: Residue, context: Context) -> Result<ResidueReport, TaskFailure> {
     let settled = tokio::time::Instant::now() + SETTLES_WITHIN.min(context.time_left() / 2);
@@ -61,23 +71,22 @@ async fn look(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFa
     Ok(found.report)
 }
 
-/// Units that the init knows, and still does once it has read its files anew: whoever removed a unit's file need not have told it.
+/// Units that run or failed, and those at rest that have a file. One whose file is gone may be remembered by the init until somebody has it read
+/// its files anew; that is left to them, as it is felt by whatever else runs on the machine.
 async fn units(task: &Residue, context: &Context) -> Result<Vec<String>, TaskFailure> {
     let host = &context.host;
-    let known = async || {
-        let mut known = Vec::new();
-        for unit in &task.units {
-            if host.unit(unit).await.map_err(host_failed)?.is_some() {
-                known.push(unit.clone());
-            }
+    let mut there = Vec::new();
+    for unit in &task.units {
+        let Some(status) = host.unit(unit).await.map_err(host_failed)? else { continue };
+        let mut is_there = status.active != "inactive";
+        for folder in UNIT_FOLDERS.map(Utf8Path::new) {
+            is_there = is_there || host.exists(&folder.join(unit)).await.map_err(host_failed)?;
         }
-        Ok(known)
-    };
-    if known().await?.is_empty() {
-        return Ok(Vec::new());
+        if is_there {
+            there.push(unit.clone());
+        }
     }
-    host.daemon_reload().await.map_err(host_failed)?;
-    known().await
+    Ok(there)
 }
 
 struct Found {

@@ -1,13 +1,15 @@
 //! `rke2.start`: enables and starts the unit and follows its signals until it is up, or gives up with evidence.
 //!
-//! Guarantees: when it fails, the unit is at rest. Only an agent that died in the middle leaves one on its way; the next attempt goes on
-//! waiting for that one.
+//! Guarantees: when it fails, the unit is at rest, or was told to be and takes longer than the task has; the next attempt waits for that. Only an
+//! agent that died in the middle leaves one on its way up; the next attempt goes on waiting for that one. A failure of before is none of this start.
 //!
 //! What RKE2's units do was measured: one whose program exits loops in `activating/auto-restart` and never reaches `failed`; one that cannot
 //! reach its server stays `activating` without end; a start that a condition skips ends inactive and calls itself a success.
 
+use std::time::Duration;
+
 use futures::{StreamExt, stream::BoxStream};
-use gpuaas_host::{JournalFrom, JournalLine, UnitStatus};
+use gpuaas_host::{Host, HostError, JournalFrom, JournalLine, UnitStatus};
 use gpuaas_model::{Code, Timestamp};
 use gpuaas_wire::task::{Rke2Role, Rke2Start, Rke2Started, TaskFailure};
 
@@ -18,12 +20,18 @@ use crate::{
     observe::{report, tail},
 };
 
+/// What is kept of the task's time for a start that fails: to tell why, and to stop it.
+const TO_END: Duration = Duration::from_secs(30);
+/// Longest time in which it is looked for why.
+const EVIDENCE_MAX: Duration = Duration::from_secs(5);
+
 /// Starts it.
 pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started, TaskFailure> {
     let unit = task.role.unit();
     let host = &context.host;
     host.daemon_reload().await.map_err(host_failed)?;
     host.enable(unit).await.map_err(host_failed)?;
+    at_rest(host.as_ref(), unit).await.map_err(host_failed)?;
     // Subscribed before the order: no signal in between is missed.
     let events = host.unit_events(unit).await.map_err(host_failed)?;
     let began = now();
@@ -48,14 +56,31 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
             started(&task, &context, status, ready_after_ms).await
         }
         Err((code, message)) => {
-            let failure = with_evidence(&context, unit, began, code, message).await;
-            // A start that failed leaves no unit that goes on trying unseen; the next attempt begins from rest.
-            if let Err(error) = host.stop(unit).await {
-                tracing::warn!(unit, %error, "a unit that failed to start could not be stopped");
+            let bare = TaskFailure::new(code, message.clone());
+            let evidence = with_evidence(&context, unit, began, code, message);
+            let failure = tokio::time::timeout(EVIDENCE_MAX, evidence).await.unwrap_or(bare);
+            // A start that failed leaves no unit that goes on trying unseen; the next attempt begins from rest. Why it failed is told also where
+            // the end of this takes longer: the order is out.
+            match tokio::time::timeout(context.time_left(), host.stop(unit)).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => tracing::warn!(unit, %error, "a unit that failed to start could not be stopped"),
+                Err(_) => tracing::warn!(unit, "a unit that failed to start is still stopping"),
             }
             Err(failure)
         }
     }
+}
+
+/// Waits for an earlier stop, and has the init forget an earlier failure: systemd calls a unit failed until somebody does or it is started.
+async fn at_rest(host: &dyn Host, unit: &str) -> Result<(), HostError> {
+    let active = async || Ok::<_, HostError>(host.unit(unit).await?.map(|status| status.active).unwrap_or_default());
+    if active().await? == "deactivating" {
+        host.stop(unit).await?;
+    }
+    if active().await? == "failed" {
+        host.reset_failed(unit).await?;
+    }
+    Ok(())
 }
 
 async fn started(
@@ -90,7 +115,8 @@ impl Wait<'_> {
         mut journal: BoxStream<'static, JournalLine>,
     ) -> Result<UnitStatus, (Code, String)> {
         let unit = self.task.role.unit();
-        let timeout = tokio::time::sleep(context.time_left());
+        let left = context.time_left();
+        let timeout = tokio::time::sleep(left.saturating_sub(TO_END.min(left / 4)));
         tokio::pin!(timeout);
         loop {
             tokio::select! {

@@ -1,14 +1,20 @@
 //! `rke2.uninstall`: removes RKE2 by its own script, which kills what still runs and removes itself last; then what that script leaves behind of
 //! RKE2's own and what nobody else can have put there: empty folders, and chains without a rule.
+//!
+//! Guarantees: an uninstall that was begun is known until the next installation, also where the agent died when the script had just removed
+//! itself: the rest is done then, and it is not reported as one that found nothing.
 
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use gpuaas_host::{Command, Host, HostError};
+use gpuaas_host::{Command, FileSpec, Host};
 use gpuaas_wire::task::{Rke2Uninstall, Rke2Uninstalled, TaskFailure};
 
 use crate::context::{Context, host_failed};
 
+/// That an uninstall was begun, and its script's exit status once that has one.
+const BEGUN: &str = "/var/lib/gpuaas-agent/rke2-uninstall";
+const BEGUN_BYTES_MAX: u64 = 64;
 const SCRIPT: &str = "/usr/local/bin/rke2-uninstall.sh";
 /// Longest time for the script; it was measured at 2.3 s.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -23,35 +29,56 @@ const CHAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the script if it is there. Its exit status is reported and not believed: the residue report tells.
 pub(crate) async fn run(_task: Rke2Uninstall, context: Context) -> Result<Rke2Uninstalled, TaskFailure> {
-    let script = Utf8Path::new(SCRIPT);
-    if !context.host.exists(script).await.map_err(host_failed)? {
-        return Ok(Rke2Uninstalled { exit_status: None });
-    }
-    context.say("uninstalling");
-    let command = Command { program: script.to_owned(), arguments: Vec::new(), timeout: TIMEOUT };
-    let end = context.host.run(&command).await.map_err(host_failed)?;
-    remove_leavings(context.host.as_ref()).await.map_err(host_failed)?;
-    context.host.daemon_reload().await.map_err(host_failed)?;
-    Ok(Rke2Uninstalled { exit_status: end.status })
+    let (host, script) = (context.host.as_ref(), Utf8Path::new(SCRIPT));
+    let status = if host.exists(script).await.map_err(host_failed)? {
+        context.say("uninstalling");
+        begun(host, None).await?;
+        let command = Command { program: script.to_owned(), arguments: Vec::new(), timeout: TIMEOUT };
+        let status = host.run(&command).await.map_err(host_failed)?.status;
+        begun(host, status).await?;
+        status
+    } else {
+        let read = host.read(Utf8Path::new(BEGUN), BEGUN_BYTES_MAX).await.map_err(host_failed)?;
+        let Some(text) = read else { return Ok(Rke2Uninstalled { exit_status: None }) };
+        // One that is gone has come to its end: removing itself is the last that it does.
+        Some(String::from_utf8_lossy(&text).trim().parse().unwrap_or(0))
+    };
+    remove_leavings(host).await;
+    host.daemon_reload().await.map_err(host_failed)?;
+    Ok(Rke2Uninstalled { exit_status: status })
 }
 
-async fn remove_leavings(host: &dyn Host) -> Result<(), HostError> {
+/// Writes that down. Read by whoever goes on behind a death.
+async fn begun(host: &dyn Host, status: Option<i32>) -> Result<(), TaskFailure> {
+    let content = status.map(|status| status.to_string()).unwrap_or_default().into_bytes();
+    host.write(&FileSpec { path: BEGUN.into(), mode: 0o600, content }).await.map(drop).map_err(host_failed)
+}
+
+/// Forgets an uninstall: something is installed again.
+pub(super) async fn forget(host: &dyn Host) -> Result<(), TaskFailure> {
+    host.remove(Utf8Path::new(BEGUN)).await.map(drop).map_err(host_failed)
+}
+
+/// What cannot be removed stays, and is told by the residue report where it is residue.
+async fn remove_leavings(host: &dyn Host) {
     for folder in FOLDERS.map(Utf8Path::new) {
-        if host.exists(folder).await? && host.list(folder).await?.is_empty() {
-            host.remove(folder).await?;
+        if let Err(error) = host.remove_empty_folder(folder).await {
+            tracing::warn!(%folder, %error, "an empty folder stays");
         }
     }
     for program in IPTABLES.map(Utf8PathBuf::from) {
-        if !host.exists(&program).await? {
+        if !host.exists(&program).await.unwrap_or_default() {
             continue;
         }
         for (table, chain) in CHAINS {
             // Refused for a chain that is not there, that holds a rule, or that one leads to. The last two are residue, and told.
             let arguments = ["--wait", "5", "--table", table, "--delete-chain", chain].map(str::to_owned).to_vec();
-            host.run(&Command { program: program.clone(), arguments, timeout: CHAIN_TIMEOUT }).await?;
+            let command = Command { program: program.clone(), arguments, timeout: CHAIN_TIMEOUT };
+            if let Err(error) = host.run(&command).await {
+                tracing::warn!(chain, %error, "a chain stays");
+            }
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -62,12 +89,17 @@ mod tests {
     #[tokio::test]
     async fn empty_folders_of_rke2_go_and_what_holds_something_stays() {
         let (folder, host) = sandbox(&[("/opt/cni/mine", ""), ("/usr/local/lib/systemd/user/mine.service", "")]);
-        for made in ["etc/rancher", "var/lib/rancher", "usr/local/lib/systemd/system"] {
+        for made in ["etc/rancher", "mnt/rancher", "var/lib", "usr/local/lib/systemd/system"] {
             std::fs::create_dir_all(folder.path().join(made)).unwrap();
         }
-        remove_leavings(host.as_ref()).await.unwrap();
+        std::os::unix::fs::symlink("../../mnt/rancher", folder.path().join("var/lib/rancher")).unwrap();
+        remove_leavings(host.as_ref()).await;
         let is_there = |path: &str| folder.path().join(path).exists();
         assert!(is_there("opt/cni/mine") && is_there("usr/local/lib/systemd/user/mine.service"));
-        assert!(!is_there("etc/rancher") && !is_there("var/lib/rancher") && !is_there("usr/local/lib/systemd/system"));
+        assert!(!is_there("etc/rancher") && !is_there("usr/local/lib/systemd/system"));
+        assert!(
+            is_there("var/lib/rancher") && is_there("mnt/rancher"),
+            "a link to somebody's own disk is nobody else's"
+        );
     }
 }

@@ -155,7 +155,7 @@ pub(crate) async fn ping_node(
     params(("node" = String, Path, description = "name or id")),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node inspect")), ("x-audit" = json!("node.inspect")), ("x-event" = json!("node.inspected")),
-        ("x-errors" = json!(["not_found", "node_unreachable", "agent_too_old", "answer_invalid", "envelope_expired", "host_failed"]))
+        ("x-errors" = json!(["not_found", "state_conflict", "node_unreachable", "agent_too_old", "answer_invalid", "envelope_expired", "host_failed"]))
     ),
     responses((status = 200, body = Node))
 )]
@@ -174,7 +174,7 @@ pub(crate) async fn inspect_node(
     params(("node" = String, Path, description = "name or id")),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node fix")), ("x-audit" = json!("node.fix")), ("x-event" = json!("node.fixed")),
-        ("x-errors" = json!(["not_found", "fix_unknown", "node_unreachable", "agent_too_old", "answer_invalid", "envelope_expired", "host_failed"]))
+        ("x-errors" = json!(["not_found", "fix_unknown", "state_conflict", "node_unreachable", "agent_too_old", "answer_invalid", "envelope_expired", "host_failed"]))
     ),
     responses((status = 200, body = FixedNode))
 )]

@@ -126,8 +126,12 @@ fn preflight_lines(preflight: &Preflight) -> Vec<String> {
     let mut lines = vec![format!("preflight   {}", counts.join("   "))];
     for finding in &preflight.findings {
         let mark = if is_blocking(&finding) { "✗" } else { "!" };
-        let fix = finding.command.as_ref().unwrap_or(&finding.fix);
-        lines.push(format!("  {mark} {}.  Fix: {fix}   ({})", finding.detail, finding.check));
+        // The command is the control plane's; prose is the node's own.
+        let fix = finding
+            .command
+            .as_ref()
+            .map_or_else(|| format!("Fix, as the node says: {}", finding.fix), |fix| format!("Fix: {fix}"));
+        lines.push(format!("  {mark} {}.  {fix}   ({})", finding.detail, finding.check));
         lines.extend(
             finding.evidence.iter().filter(|_| is_blocking(&finding)).map(|seen| format!("      seen: {seen}")),
         );
@@ -249,7 +253,7 @@ mod tests {
         gpu-07   active · unreachable for 12 s · agent 0.1.0
         changed     its machine is another one since 3 min ago (before: cdcdcdcdcdcd…)
         preflight   ✓ 14 passed   ✗ 1 blocking   ! 1 warning
-          ✗ something listens on port 6443 (tcp) already.  Fix: see what it is and stop it   (port_taken)
+          ✗ something listens on port 6443 (tcp) already.  Fix, as the node says: see what it is and stop it   (port_taken)
               seen: 0.0.0.0:6443, held by /usr/sbin/haproxy (812)
           ! inotify.max_user_instances is 128; RKE2 wants 8192.  Fix: gpuaas node fix gpu-07 inotify   (inotify_low)
         ");

@@ -208,7 +208,7 @@ async fn what_an_uninstall_leaves_is_told_by_name_and_nothing_else_until_it_is_r
         client.get_node("demo-1").await.is_ok_and(|node| node.connectivity != "connected")
     })
     .await;
-    assert_eq!(client.inspect_node("demo-1").await.map_err(code).expect_err("nobody's"), "node_unreachable");
+    assert_eq!(client.inspect_node("demo-1").await.map_err(code).expect_err("nobody's"), "state_conflict");
     assert_eq!(client.reset_node("demo-1", false).await.expect("reset").node.state, "registered");
 }
 

@@ -129,7 +129,7 @@ impl Engine {
         }
         node.facts = Some(found.facts);
         node.machine = found.machine;
-        node.preflight = found.preflight.or(node.preflight);
+        node.preflight = found.preflight;
         node.inspected_at = Some(self.ports().clock.now());
         let node = tx.update_node(&node).await?;
         let count = |severity: Severity| {

@@ -18,6 +18,7 @@ pub(super) async fn note(
     let Some(before) = before else { return Ok(()) };
     let data = json!({ "name": node.name, "before": before, "now": told });
     node.machine_changed = Some(MachineChange { at: now, before });
-    node.inspected_at = None;
+    // What was found on the other one says nothing of this one. Its addresses are in use until this one tells its own.
+    (node.inspected_at, node.machine, node.preflight) = (None, None, None);
     platform_event(tx, EventKind::NodeMachineChanged, "node", node.id.to_string(), correlation, data).await
 }

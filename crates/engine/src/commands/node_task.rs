@@ -38,14 +38,20 @@ pub(super) async fn end(engine: &Engine, task: &TaskRecord) -> TaskEnd {
 
 /// Refuses a node that cannot be asked now: nobody waits a minute for one that is away.
 pub(super) fn must_answer(node: &NodeRecord) -> Result<(), CommandError> {
-    let is_in_use = matches!(node.state, NodeState::Active | NodeState::InMaintenance);
-    if node.connectivity == Connectivity::Connected && is_in_use {
+    let name = &node.name;
+    let brought_in = match node.state {
+        NodeState::Active | NodeState::InMaintenance => None,
+        NodeState::NeedsReimage => Some(format!("reimage it, then: gpuaas node reset {name}")),
+        NodeState::Registered | NodeState::Enrolled => Some(format!("bring it in: gpuaas node enroll {name}")),
+        NodeState::Retired => Some("ask for one that is in use: gpuaas node list".to_owned()),
+    };
+    if let Some(next) = brought_in {
+        return Err(CommandError::new(Code::StateConflict, format!("{name} is {}", node.state)).then(next));
+    }
+    if node.connectivity == Connectivity::Connected {
         return Ok(());
     }
-    let detail = match is_in_use {
-        true => format!("{} has been {} since {}", node.name, node.connectivity, node.connectivity_since),
-        false => format!("{} is {}", node.name, node.state),
-    };
+    let detail = format!("{name} has been {} since {}", node.connectivity, node.connectivity_since);
     Err(CommandError::new(Code::NodeUnreachable, detail)
         .then(format!("see whether its machine and its agent run: gpuaas node show {}", node.name)))
 }

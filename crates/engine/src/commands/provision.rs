@@ -4,7 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use gpuaas_model::{AllocationEvent, AllocationId, AllocationState, Code, Coded, CorrelationId, EventKind};
-use gpuaas_store::{AllocationRecord, StoreError, TaskRecord, Tx};
+use gpuaas_store::{AllocationRecord, NodeRecord, StoreError, TaskRecord, Tx};
+use gpuaas_wire::task::Severity;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -67,7 +68,7 @@ impl Engine {
         let allocation = tx.allocation(id).await?;
         if allocation.state == AllocationState::Provisioning {
             let (event, detail) = match self.keep_inspection(&mut tx, &task, &end).await? {
-                Ok(_) => (AllocationEvent::Passed, None),
+                Ok(node) => (AllocationEvent::Passed, in_the_way(&node)),
                 Err(why) => (AllocationEvent::Failed, Some(why)),
             };
             change(&mut tx, allocation, event, detail, correlation).await?;
@@ -112,4 +113,16 @@ pub(crate) async fn change(
     let story = Story { project: allocation.project, correlation };
     story.event(tx, EventKind::AllocationChanged, "allocation", allocation.id.to_string(), data).await?;
     Ok(allocation)
+}
+
+/// What a deployment onto the node would be stopped by as it is now; none where nothing would.
+fn in_the_way(node: &NodeRecord) -> Option<String> {
+    let findings = node.preflight.iter().flat_map(|preflight| &preflight.findings);
+    let checks: Vec<&str> = findings
+        .filter(|finding| finding.severity == Severity::Blocking)
+        .map(|finding| finding.check.as_str())
+        .collect();
+    let (count, node) = (checks.len(), &node.name);
+    (count > 0)
+        .then(|| format!("{count} in the way of a deployment ({}); see gpuaas node show {node}", checks.join(", ")))
 }

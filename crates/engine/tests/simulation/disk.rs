@@ -137,6 +137,9 @@ impl Host for Disk {
     async fn remove(&self, _path: &Utf8Path) -> Result<Changed, HostError> {
         absent("removal")
     }
+    async fn remove_empty_folder(&self, _path: &Utf8Path) -> Result<Changed, HostError> {
+        absent("folders")
+    }
     async fn make_folder(&self, _path: &Utf8Path, _mode: u32) -> Result<Changed, HostError> {
         absent("folders")
     }

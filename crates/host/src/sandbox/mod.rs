@@ -68,6 +68,10 @@ impl Host for SandboxHost {
         self.files.remove(path).await
     }
 
+    async fn remove_empty_folder(&self, path: &Utf8Path) -> Result<Changed, HostError> {
+        self.files.remove_empty_folder(path).await
+    }
+
     async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
         self.files.make_folder(path, mode).await
     }

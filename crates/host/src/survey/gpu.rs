@@ -1,4 +1,4 @@
-//! GPUs, by the bus and by the files of their driver. No library of the driver is loaded: a static program cannot.
+//! GPUs, by the bus and by the files of their driver. No library of the driver is loaded (ADR 17).
 
 use gpuaas_wire::task::{GpuFacts, MachineFacts};
 

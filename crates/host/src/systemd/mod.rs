@@ -48,6 +48,10 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// An address that is nobody's (RFC 5737): the way to it is the default route. Nothing is sent.
 const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 
+/// Most addresses that are told, the one that others reach it by first: as many as the channel's greeting takes. Software that gives every service of
+/// a cluster an address of the host's can have any number.
+const ADDRESSES_MAX: usize = 128;
+
 /// A machine with systemd.
 #[derive(Clone, Debug)]
 pub struct SystemdHost {
@@ -75,6 +79,7 @@ impl SystemdHost {
             links.iter().filter(|link| !link.is_loopback() && !link.is_link_local()).map(if_addrs::Interface::ip);
         let mut addresses = vec![own];
         addresses.extend(others.filter(|address| *address != own));
+        addresses.truncate(ADDRESSES_MAX);
         addresses
     }
 }
@@ -96,6 +101,10 @@ impl Host for SystemdHost {
 
     async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
         self.files.remove(path).await
+    }
+
+    async fn remove_empty_folder(&self, path: &Utf8Path) -> Result<Changed, HostError> {
+        self.files.remove_empty_folder(path).await
     }
 
     async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {

@@ -269,7 +269,7 @@ mod hostile_tests {
     use serde_json::json;
 
     use super::*;
-    use crate::bounds::CUT_MARK;
+    use gpuaas_model::CUT_MARK;
 
     const LONG: usize = 1_000_000;
 

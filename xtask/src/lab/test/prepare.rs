@@ -16,7 +16,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::contract;
-use crate::{release, shell};
+use crate::{package::programs, release, shell};
 
 /// Where the release comes from; the stand-in's is built where nothing is said.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -103,7 +103,7 @@ impl Prepared {
 impl Part {
     fn make(self, sources: &Sources) -> anyhow::Result<Utf8PathBuf> {
         match self {
-            Self::Programs => text(shell::build_programs(sources.profile())?),
+            Self::Programs => programs::folder(sources.profile()),
             Self::Packages => packages("packages", &["--build", "1"], sources.profile()),
             Self::PackagesNewer => packages("packages-newer", &["--build", "2", "--unchecked"], sources.profile()),
             Self::Release => match sources {
@@ -128,7 +128,7 @@ pub(super) fn folder() -> anyhow::Result<Utf8PathBuf> {
 
 /// Packages of the programs as the tests have them, unless the profile is another. Nothing is packaged that was.
 fn packages(name: &str, how: &[&str], profile: &str) -> anyhow::Result<Utf8PathBuf> {
-    let programs = text(shell::build_programs(profile)?)?;
+    let programs = programs::folder(profile)?;
     let out = folder()?.join(if profile == "dev" { name.to_owned() } else { format!("{name}-{profile}") });
     // What goes into a package is said in the crates' own manifests.
     let sources =

@@ -46,7 +46,13 @@ refuse() {
     exit "$1"
 }
 
-clean_up() { [ -z "$work" ] || rm -rf "$work"; }
+# What is being written or redeemed at the moment, and is to be gone however this ends.
+half=
+
+clean_up() {
+    [ -z "$half" ] || rm -f "$half"
+    [ -z "$work" ] || rm -rf "$work"
+}
 
 # Sets work, a folder of nobody else's that is gone in the end.
 make_work() {
@@ -77,8 +83,11 @@ must_have_systemd() {
 # Told before the string is used up for an agent that may not start.
 must_not_be_masked() {
     [ -z "$root" ] || return 0
-    # Debian masks the unit of a package that is removed, keeps that in mind here, and takes it back when the package is installed again.
-    [ ! -e /var/lib/systemd/deb-systemd-helper-masked/$unit ] || return 0
+    # Debian masks the unit of a package that is removed, keeps that in mind, and takes it back when the package is installed again.
+    if [ -e /var/lib/systemd/deb-systemd-helper-masked/$unit ] &&
+        [ "$(dpkg-query -W -f '${db:Status-Status}' gpuaas-agent 2>/dev/null)" != installed ]; then
+        return 0
+    fi
     case $(systemctl is-enabled $unit 2>/dev/null) in
         masked*) refuse 4 install_unit_masked "$unit is masked: somebody forbade it to start" \
             "if it may start: systemctl unmask $unit; then run the same line again" ;;
@@ -96,10 +105,11 @@ must_have_tools() {
     done
 }
 
-# One installation at a time. The lock is on a folder that is there anyway: it leaves nothing behind, and ends with whoever holds it.
+# One installation at a time. The lock is on a folder that is there anyway, and that root alone opens: it leaves nothing behind, ends with
+# whoever holds it, and nobody else can keep it.
 take_turn() {
     has flock || refuse 4 install_tool_missing 'flock is missing' 'install util-linux, then run the same line again'
-    folder=${root:-/run}
+    folder=${root:-/root}
     [ -z "$root" ] || mkdir -p "$root" 2>/dev/null
     (exec 9<"$folder") 2>/dev/null || return 0
     exec 9<"$folder"
@@ -123,7 +133,7 @@ version_unknown() {
 # The text of a field of the string.
 field() { printf '%s' "$json" | sed -n 's/.*"'"$1"'":"\([^"]*\)".*/\1/p'; }
 
-# Sets string, url and ca_sha256.
+# Sets string, url, ca_sha256 and the id of the node that it is for.
 read_string() {
     string=$(printf '%s' "$string" | tr -d ' \t\r\n')
     case $string in
@@ -150,6 +160,7 @@ read_string() {
     url=$(field url)
     url=${url%/}
     ca_sha256=$(field ca_sha256)
+    node=$(field node)
     case $url in *[!A-Za-z0-9.:/_\[\]-]* | '' | https://) version_unknown ;; https://*) ;; *) version_unknown ;; esac
     case $ca_sha256 in *[!0-9a-f]*) version_unknown ;; esac
     [ ${#ca_sha256} = 64 ] || version_unknown
@@ -324,8 +335,8 @@ know_machine() {
     esac
 }
 
-# The line of the list that a pattern of names finds: digest and name.
-listed() { sed -n "s/^\([0-9a-f]\{64\}\)  \($1\)\$/\1 \2/p" "$work/sums" | head -n 1; }
+# The line of the list that a pattern of names finds, of several the newest version: digest and name.
+listed() { sed -n "s/^\([0-9a-f]\{64\}\)  \($1\)\$/\1 \2/p" "$work/sums" | sort -V -k 2 | tail -n 1; }
 
 # Sets package and its sha256.
 choose_package() {
@@ -381,7 +392,8 @@ explain_failure() {
 must_take_files() {
     case $kind in deb) bin=/usr/bin ;; *) bin=$programs ;; esac
     for folder in "$bin" "$units" "$root/var/lib"; do
-        probe=$folder/.gpuaas-install-$$
+        probe=$folder/.gpuaas-install
+        half=$probe
         # By cat, which says what is wrong where a shell's own printf says "I/O error" of a full disk.
         { mkdir -p "$folder" && printf '#!/bin/sh\nexit 0\n' | cat >"$probe" && chmod 755 "$probe"; } 2>"$work/said" || {
             rm -f "$probe" 2>/dev/null
@@ -390,6 +402,7 @@ must_take_files() {
         "$probe" >/dev/null 2>&1
         ran=$?
         rm -f "$probe"
+        half=
         [ "$folder" != "$bin" ] || [ $ran = 0 ] || refuse 4 install_folder_noexec "nothing can be executed in $folder" \
             'mount it without noexec, then run the same line again'
     done
@@ -403,10 +416,23 @@ fetch_package() {
 
 # place FILE TARGET MODE: whole or not at all.
 place() {
-    { cp "$1" "$2.new-$$" && chmod "$3" "$2.new-$$" && mv -f "$2.new-$$" "$2"; } 2>"$work/said" || {
-        rm -f "$2.new-$$" 2>/dev/null
+    half=$2.new
+    { cp "$1" "$half" && chmod "$3" "$half" && mv -f "$half" "$2"; } 2>"$work/said" || {
+        rm -f "$half" 2>/dev/null
         explain_failure "$2 cannot be written"
     }
+    half=
+}
+
+# An agent whose program was replaced serves on by the old one, where the package did not start it anew: by a policy of Debian's, for example.
+restart_replaced() {
+    [ -z "$root" ] || return 0
+    pid=$(systemctl show -p MainPID $unit)
+    pid=${pid#MainPID=}
+    case ${pid:-0}:$(readlink "/proc/${pid:-0}/exe" 2>/dev/null) in
+        0:*) ;;
+        *' (deleted)') systemctl restart $unit >"$work/said" 2>&1 || not_started ;;
+    esac
 }
 
 install_package() {
@@ -426,17 +452,33 @@ install_package() {
     esac
     # Not in an image: its machine may be of another kind.
     [ -n "$root" ] || "$program" --version </dev/null >"$work/said" 2>&1 || explain_failure "$program does not run here"
+    restart_replaced
     { mkdir -p "$state" && chmod 700 "$state" && echo "$sha256" >"$state/package"; } 2>"$work/said" || explain_failure "$state takes no files"
 }
 
 # --------------------------------------------------------------------------------------------------------------------------- the node
 
+# A machine that is another node already keeps the agent that it has: the control plane of that one chose it.
+must_be_this_node() {
+    { [ -z "$root" ] && [ -e "$state/identity.json" ]; } || return 0
+    for known in /usr/bin/gpuaas-agent "$programs/gpuaas-agent"; do
+        [ -x "$known" ] || continue
+        is=$("$known" status </dev/null 2>/dev/null)
+        of=$(printf '%s\n' "$is" | sed -n 's/^node //p')
+        [ -z "$of" ] || [ "$of" = "$node" ] || refuse 5 install_already_enrolled \
+            "this machine is node $(printf '%s\n' "$is" | sed -n 's/^name //p') of $(printf '%s\n' "$is" | sed -n 's/^url //p')" \
+            'if it is to become another node, remove the agent first: install.sh --uninstall'
+    done
+}
+
 # Sets outcome; the agent says itself what went wrong.
 enroll() {
+    half=$state/enroll
     (umask 077 && printf '%s\n' "$string" >"$state/enroll") 2>"$work/said" || explain_failure "$state takes no files"
     outcome=$("$program" enroll </dev/null 9<&-)
     ended=$?
     rm -f "$state/enroll"
+    half=
     [ $ended = 0 ] || exit $ended
 }
 
@@ -467,6 +509,7 @@ bring_in() {
     must_have_tools
     read_string
     take_turn
+    must_be_this_node
     must_not_be_masked
     make_work
     know_machine
@@ -486,10 +529,9 @@ bring_in() {
         return 0
     fi
     enroll
-    # A package has restarted its unit by itself.
-    case $kind:$outcome in
-        deb:'already enrolled '*) start same ;;
-        archive:'already enrolled '*) start $package_was ;;
+    # A known node's agent was restarted when its program was replaced.
+    case $outcome in
+        'already enrolled '*) start same ;;
         *) start changed ;;
     esac
     case $package_was:$outcome in
@@ -513,15 +555,20 @@ remove_fixes() {
     # FIXES END
 }
 
+# Also one that is only starting, or stopped: its pods run on without a unit.
+must_have_no_workload() {
+    { [ -z "$root" ] && has systemctl; } || return 0
+    present=
+    for of_workload in rke2-server.service rke2-agent.service; do
+        case $(systemctl is-active $of_workload 2>/dev/null) in inactive | failed | unknown | '') ;; *) present="$of_workload runs" ;; esac
+    done
+    [ ! -e /usr/local/bin/rke2-uninstall.sh ] || present=${present:-'/usr/local/bin/rke2-uninstall.sh is here'}
+    [ -z "$present" ] || refuse 5 install_workload_present "$present: a workload of the platform is on this machine" \
+        'decommission it first (gpuaas workload decommission NAME), or leave it behind: --uninstall --force'
+}
+
 remove() {
-    is_forced=${1-}
-    if [ -z "$root" ] && has systemctl && [ "$is_forced" != --force ]; then
-        for of_workload in rke2-server.service rke2-agent.service; do
-            ! systemctl is-active --quiet $of_workload || refuse 5 install_workload_present \
-                "$of_workload runs: a workload of the platform is on this machine" \
-                'decommission it first (gpuaas workload decommission NAME), or leave it behind: --uninstall --force'
-        done
-    fi
+    [ "${1-}" = --force ] || must_have_no_workload
     take_turn
     make_work
     was_there=
@@ -532,6 +579,8 @@ remove() {
         [ -n "$root" ] || known=$("$program" status 2>/dev/null)
     done
     [ ! -e "$state" ] || was_there=yes
+    # Not every way of removing stops it, and an agent that runs on writes its state again.
+    { [ -z "$root" ] && has systemctl; } && systemctl stop $unit >/dev/null 2>&1
     if [ -z "$root" ] && has dpkg-query && dpkg-query -W gpuaas-agent >/dev/null 2>&1; then
         was_there=yes
         dpkg --purge gpuaas-agent </dev/null 9<&- >"$work/said" 2>&1 || explain_failure 'dpkg did not remove gpuaas-agent'
@@ -540,6 +589,9 @@ remove() {
         was_there=yes
         [ -n "$root" ] || systemctl disable --now $unit >/dev/null 2>&1
     fi
+    # With what an installation that was killed left half written.
+    rm -f "$units/$unit.new" "$programs/gpuaas-agent.new" "$programs/.gpuaas-install" "$units/.gpuaas-install" \
+        "$root/usr/bin/.gpuaas-install" "$root/var/lib/.gpuaas-install"
     rm -rf "$units/multi-user.target.wants/$unit" "${units:?}/$unit" "$programs/gpuaas-agent" "$share" "$state" \
         2>"$work/said" || explain_failure 'not everything could be removed'
     remove_fixes

@@ -1,6 +1,6 @@
 //! What cells work with: booted nodes, a control plane, and lines that bring nodes in.
 //!
-//! Guarantees: a cell gets nodes on which nothing of another cell is left. Whether a node is as it was is looked at from outside of the platform,
+//! Guarantees: a cell gets nodes on which nothing of another cell is left, or the workload that one left running for it. Whether a node is as it was is looked at from outside of the platform,
 //! by the node's own tools; one that is not is switched off and made anew when it is needed again.
 //!
 //! Deliberately absent: what is wrong with them; each cell brings its own fault.

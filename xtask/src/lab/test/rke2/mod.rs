@@ -48,7 +48,7 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     let allocations = check("the project is given all three, each fit", || {
         nodes
             .iter()
-            .map(|node| control_plane.allocate(node.name().as_str()))
+            .map(|node| fit(control_plane.allocate(node.name().as_str())?))
             .collect::<anyhow::Result<Vec<Allocation>>>()
     })?;
 
@@ -75,6 +75,12 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     removal::tell(&control_plane, &nodes, &before, agent)?;
     let allocation = allocations.iter().find(|allocation| allocation.node_name == agent.name().as_str());
     handback::tell(&control_plane, agent, allocation.context("it was allocated")?)
+}
+
+/// Nothing would stop a deployment onto it.
+fn fit(allocation: Allocation) -> anyhow::Result<Allocation> {
+    ensure!(allocation.detail.is_none(), "{}: {:?}", allocation.node_name, allocation.detail);
+    Ok(allocation)
 }
 
 /// By a name that the lab's DNS knows: the agent finds the server wherever that name leads.

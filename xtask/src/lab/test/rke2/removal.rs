@@ -11,6 +11,7 @@ use crate::lab::{
         control_plane::ControlPlane,
         evidence,
         left::{self, Left},
+        said::in_shell,
     },
 };
 
@@ -32,6 +33,10 @@ pub(super) fn tell(
     before: &[Left],
     spoiled: &Node,
 ) -> anyhow::Result<()> {
+    check("the agent is not removed from under a workload", || {
+        let said = in_shell(spoiled, "sh /usr/share/gpuaas-agent/install.sh --uninstall")?;
+        said.refused("install_workload_present", 5, "gpuaas workload decommission").map(drop)
+    })?;
     let planted = check("a file, a unit, a mount, a link, a listener and a firewall rule are planted", || {
         Planted::plant(spoiled)
     })?;
