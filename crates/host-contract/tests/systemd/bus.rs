@@ -136,7 +136,8 @@ fn many_restarts_do_not_hold_up_other_questions(backend: &dyn Backend) -> LocalB
         }
         bench.host.stop("flaps.service").await.unwrap();
         let newest = bench.status("flaps.service").await;
-        assert_eq!(newest.active, "inactive");
+        // A stop that meets the program's own end calls that end a failure. Either is rest.
+        assert!(["inactive", "failed"].contains(&newest.active.as_str()), "{newest:?}");
     }
     .boxed_local()
 }
