@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
     process::Stdio,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, ensure};
@@ -30,8 +30,6 @@ const IMAGES_LIST: &str = "rke2-images-all.linux-amd64.txt";
 const NODE_PORT: u16 = 30_080;
 /// Longest wait for pods, with the network and DNS of a cluster that has just begun.
 const PODS_MAX: Duration = Duration::from_secs(120);
-/// Longest way of a pod that is Ready into the rules of every node.
-const PROXIES_MAX: Duration = Duration::from_secs(20);
 /// Questions to the service from each pod: with three pods behind it, one of them is missed less than once in a million times.
 const QUESTIONS: u32 = 40;
 /// Seconds for an answer. By `timeout`: Debian's static busybox dies of a `-T` that its wget is given.
@@ -170,24 +168,17 @@ pub(super) fn answer_each_other(cluster: &Cluster, nodes: &[&Node]) -> anyhow::R
                 exec(cluster, from, &format!("timeout {ANSWER_MAX} wget -q -O - http://{}:8080/", to.address))?;
             ensure!(answer == to.node, "{} hears {answer:?} at the address of the pod on {}", from.node, to.node);
         }
-        let began = Instant::now();
-        loop {
-            let heard = behind_the_name(cluster, from)?;
-            if heard == names(nodes) {
-                break;
-            }
-            // Every node's proxy learns of a pod by itself, a moment after the pod is Ready: nothing in the cluster says when all of them have.
-            ensure!(began.elapsed() < PROXIES_MAX, "{} hears {heard:?} behind the service's name", from.node);
-        }
+        let heard = exec(
+            cluster,
+            from,
+            &format!(
+                "for i in $(seq {QUESTIONS}); do timeout {ANSWER_MAX} wget -q -O - http://answers/ || exit 1; done"
+            ),
+        )?;
+        let heard: BTreeSet<String> = heard.lines().map(str::to_owned).collect();
+        ensure!(heard == names(nodes), "{} hears {heard:?} behind the service's name", from.node);
     }
     Ok(())
-}
-
-/// Who answers behind the service's name, of many questions.
-fn behind_the_name(cluster: &Cluster, from: &Pod) -> anyhow::Result<BTreeSet<String>> {
-    let once = format!("timeout {ANSWER_MAX} wget -q -O - http://answers/");
-    let heard = exec(cluster, from, &format!("for i in $(seq {QUESTIONS}); do {once} || exit 1; done"))?;
-    Ok(heard.lines().map(str::to_owned).collect())
 }
 
 fn exec(cluster: &Cluster, pod: &Pod, script: &str) -> anyhow::Result<String> {
