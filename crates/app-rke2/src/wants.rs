@@ -96,19 +96,20 @@ pub(crate) fn preflight(role: Rke2Role, touched: bool) -> Preflight {
     }
 }
 
-/// What must be gone. `uninstalled`: there was something on the node to uninstall, and with it goes what such an uninstall deletes whole.
+/// What must be gone. `uninstalled`: there was something on the node to uninstall, and with it goes what such an uninstall deletes whole, and what
+/// others have by the same names: their ports, links, mounts and rules are nobody's residue on a node where nothing ever ran.
 pub(crate) fn residue(uninstalled: bool) -> Residue {
-    let with_it = if uninstalled { REMOVED_WITH_IT } else { &[] };
+    let with_it = |texts_of: &[&str]| if uninstalled { texts(texts_of) } else { Vec::new() };
     Residue {
-        paths: texts(&[REMOVED_PATHS, with_it].concat()),
-        mount_prefixes: texts(MOUNTS),
-        ports: SERVER_PORTS.to_vec(),
+        paths: [texts(REMOVED_PATHS), with_it(REMOVED_WITH_IT)].concat(),
         units: units(),
         process_prefixes: texts(PROGRAMS),
-        udp_ports: UDP_PORTS.to_vec(),
-        link_prefixes: texts(LINKS),
-        firewall_marks: texts(FIREWALL_MARKS),
-        group_prefixes: texts(GROUPS),
+        mount_prefixes: with_it(MOUNTS),
+        ports: if uninstalled { SERVER_PORTS.to_vec() } else { Vec::new() },
+        udp_ports: if uninstalled { UDP_PORTS.to_vec() } else { Vec::new() },
+        link_prefixes: with_it(LINKS),
+        firewall_marks: with_it(FIREWALL_MARKS),
+        group_prefixes: with_it(GROUPS),
     }
 }
 

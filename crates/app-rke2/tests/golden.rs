@@ -175,6 +175,9 @@ fn golden_wants_are_what_a_host_is_looked_at_for() {
     // What nothing was uninstalled from keeps what only an uninstall deletes: it is somebody else's.
     let (_, of_nothing) = rendered(OperationKind::Decommission, "server-1/residue", &fresh);
     assert!(of_nothing["paths"].as_array().expect("paths").iter().all(|path| path != "/opt/cni/bin"));
+    for of_others in ["ports", "udp_ports", "link_prefixes", "firewall_marks", "mount_prefixes", "group_prefixes"] {
+        assert_eq!(of_nothing.get(of_others).and_then(Value::as_array).map_or(0, Vec::len), 0, "{of_others}");
+    }
     // A node that nobody has placed anything on is looked at for all that a server wants.
     let of_node = serde_json::to_value(Rke2::default().preflight(false).expect("wants")).expect("JSON");
     assert_eq!(of_node, rendered(OperationKind::Deploy, "server-1/preflight", &fresh).1);

@@ -16,6 +16,7 @@ use crate::{
     error::HostError,
     file::{Changed, FileSpec},
     root::Root,
+    turns::Turn,
 };
 
 /// Files of a host, all of them under its root.
@@ -113,6 +114,7 @@ impl Files {
 
 fn write(root: &Root, file: &FileSpec) -> Result<Changed, HostError> {
     let real = root.resolve(&file.path)?;
+    let _turn = Turn::take(&real);
     let fail = |action| HostError::file(action, &file.path);
     if let Ok(metadata) = fs::symlink_metadata(&real)
         && metadata.is_file()
@@ -222,6 +224,7 @@ fn rename(root: &Root, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> 
 
 fn copy(root: &Root, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
     let (real_from, real_to) = (root.resolve_followed(from)?, root.resolve(to)?);
+    let _turn = Turn::take(&real_to);
     if is_copy(&real_from, &real_to, mode) {
         return Ok(Changed::No);
     }

@@ -27,6 +27,7 @@ pub mod sandbox;
 mod sockets;
 pub mod survey;
 pub mod systemd;
+mod turns;
 mod unit;
 
 pub use error::{HostError, no_room};
