@@ -22,6 +22,7 @@ use aws_lc_rs::digest::{Context as Digest, SHA256};
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use download::fetch;
 pub(crate) use part::Part;
 
 /// The release that the components report as their own.

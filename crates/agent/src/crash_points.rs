@@ -40,9 +40,14 @@ mod watched {
     }
 
     impl Watched {
-        fn changed<T>(&self, done: Result<T, HostError>) -> Result<T, HostError> {
+        /// What may have changed something, also where it failed.
+        fn done<T>(&self, done: Result<T, HostError>) -> Result<T, HostError> {
             reach(Point::TaskInside(self.task));
             done
+        }
+
+        fn changed(&self, done: Result<Changed, HostError>) -> Result<Changed, HostError> {
+            if matches!(done, Ok(Changed::No)) { done } else { self.done(done) }
         }
     }
 
@@ -76,19 +81,19 @@ mod watched {
             self.host.open(path).await
         }
         async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError> {
-            self.changed(self.host.append(path).await)
+            self.done(self.host.append(path).await)
         }
         async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
             self.host.sync(path).await
         }
         async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
-            self.changed(self.host.rename(from, to).await)
+            self.done(self.host.rename(from, to).await)
         }
         async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
             self.changed(self.host.copy(from, to, mode).await)
         }
         async fn run(&self, command: &Command) -> Result<CommandEnd, HostError> {
-            self.changed(self.host.run(command).await)
+            self.done(self.host.run(command).await)
         }
         async fn daemon_reload(&self) -> Result<(), HostError> {
             self.host.daemon_reload().await

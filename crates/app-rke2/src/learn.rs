@@ -2,9 +2,7 @@
 
 use gpuaas_model::{Check, Evidence, Fault, FaultClass, NextAction};
 use gpuaas_planner::{Learned, SecretPart, StepAction, StepSpec, WorkloadView};
-use gpuaas_wire::task::{
-    PreflightReport, ResidueKind, ResidueReport, Rke2KubeconfigStored, Rke2Started, Rke2Uninstalled, Severity,
-};
+use gpuaas_wire::task::{PreflightReport, ResidueKind, ResidueReport, Rke2KubeconfigStored, Rke2Started, Severity};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -22,15 +20,16 @@ pub(crate) fn learn(step: &StepSpec, result: &Value, workload: &WorkloadView) ->
             let stored: Rke2KubeconfigStored = read(result)?;
             Ok(vec![Learned::Deposited { name: names::ADMIN_KUBECONFIG.to_owned(), sha256: stored.secret.sha256 }])
         }
-        T::Rke2Uninstall => Ok(uninstalled(&read::<Rke2Uninstalled>(result)?, whom)),
+        // What has been laid out may have run, whatever its node says of it later.
+        T::Rke2Install => Ok(vec![Learned::Fact(names::installed(whom), Value::Bool(true))]),
         T::Residue => residue(&read::<ResidueReport>(result)?, result, whom, workload),
         T::Noop
         | T::Inspect
         | T::Fix
         | T::ArtifactFetch
-        | T::Rke2Install
         | T::Rke2Configure
         | T::Rke2Stop
+        | T::Rke2Uninstall
         | T::Rke2Observe => Ok(Vec::new()),
     }
 }
@@ -73,12 +72,6 @@ fn preflight(report: &PreflightReport, step: &StepSpec, workload: &WorkloadView)
 
 fn resume(workload: &WorkloadView) -> String {
     format!("gpuaas workload resume {}", workload.name)
-}
-
-/// That there was something to uninstall is remembered, also when an uninstall is repeated that finds nothing any more.
-fn uninstalled(uninstalled: &Rke2Uninstalled, whom: &str) -> Vec<Learned> {
-    let learned = uninstalled.exit_status.map(|_| Learned::Fact(names::uninstalled(whom), Value::Bool(true)));
-    learned.into_iter().collect()
 }
 
 /// The CA's digest makes the join token: agents check the cluster's CA by it before they say anything.

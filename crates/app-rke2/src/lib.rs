@@ -31,9 +31,9 @@ pub mod names {
     pub const JOIN_TOKEN: &str = "join-token";
     /// Secret: the distribution's own admin kubeconfig. It never leaves the sealed store.
     pub const ADMIN_KUBECONFIG: &str = "admin-kubeconfig";
-    /// Fact: that there was something to uninstall on a member's node.
-    pub fn uninstalled(member: &str) -> String {
-        format!("uninstalled/{member}")
+    /// Fact: that RKE2 was laid out whole for a member: from then on it may have run.
+    pub fn installed(member: &str) -> String {
+        format!("installed/{member}")
     }
 
     /// The component of the control plane's member.

@@ -61,8 +61,8 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
         }
         T::Rke2Uninstall => value(&Rke2Uninstall {}),
         T::Residue => {
-            let uninstalled = workload.facts.get(&names::uninstalled(&member.name));
-            value(&wants::residue(uninstalled.is_some_and(|was| *was == Value::Bool(true))))
+            let installed = workload.facts.get(&names::installed(&member.name));
+            value(&wants::residue(installed.is_some_and(|was| *was == Value::Bool(true))))
         }
         T::Noop | T::Inspect | T::Fix | T::Rke2Observe => Err(missing("a use for that task")),
     }

@@ -96,17 +96,18 @@ pub(crate) fn preflight(role: Rke2Role, touched: bool) -> Preflight {
     }
 }
 
-/// What must be gone. `uninstalled`: there was something on the node to uninstall, and with it goes what such an uninstall deletes whole, and what
-/// others have by the same names: their ports, links, mounts and rules are nobody's residue on a node where nothing ever ran.
-pub(crate) fn residue(uninstalled: bool) -> Residue {
-    let with_it = |texts_of: &[&str]| if uninstalled { texts(texts_of) } else { Vec::new() };
+/// What must be gone. `installed`: RKE2 was laid out whole for this member, so that it may have run. Only then is looked for what running it makes,
+/// and what its uninstall deletes whole: where nothing ever ran, ports, links, mounts and rules by the same names are somebody else's. What the node
+/// says it uninstalled decides nothing: a tenant may have done that by itself.
+pub(crate) fn residue(installed: bool) -> Residue {
+    let with_it = |texts_of: &[&str]| if installed { texts(texts_of) } else { Vec::new() };
     Residue {
         paths: [texts(REMOVED_PATHS), with_it(REMOVED_WITH_IT)].concat(),
         units: units(),
         process_prefixes: texts(PROGRAMS),
         mount_prefixes: with_it(MOUNTS),
-        ports: if uninstalled { SERVER_PORTS.to_vec() } else { Vec::new() },
-        udp_ports: if uninstalled { UDP_PORTS.to_vec() } else { Vec::new() },
+        ports: if installed { SERVER_PORTS.to_vec() } else { Vec::new() },
+        udp_ports: if installed { UDP_PORTS.to_vec() } else { Vec::new() },
         link_prefixes: with_it(LINKS),
         firewall_marks: with_it(FIREWALL_MARKS),
         group_prefixes: with_it(GROUPS),

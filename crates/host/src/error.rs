@@ -48,6 +48,9 @@ pub enum HostError {
     /// The init cannot be reached, or went away before it answered: the host goes down, and nobody knows how far it came.
     #[error("the host's init is gone: {0}")]
     InitGone(String),
+    /// Whoever asked for it does not wait any more: nothing was changed.
+    #[error("nobody waits for it any more")]
+    GivenUp,
     /// A program did not run or end.
     #[error("{program}: {message}")]
     Program {

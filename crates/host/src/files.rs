@@ -1,7 +1,7 @@
 //! Files under a host's root.
 //!
 //! Guarantees: what is written or copied is there whole and durable, or not at all, and belongs to whom the agent runs as; links planted
-//! where a draft goes are not followed; nobody else is held up while a disk takes its time.
+//! where a draft goes are not followed; nobody else is held up while a disk takes its time; what was given up changes nothing any more.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions, Permissions},
@@ -16,7 +16,7 @@ use crate::{
     error::HostError,
     file::{Changed, FileSpec},
     root::Root,
-    turns::Turn,
+    turns::{Asked, Turn},
 };
 
 /// Files of a host, all of them under its root.
@@ -36,27 +36,27 @@ impl Files {
 
     pub(crate) async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
         let file = file.clone();
-        self.aside(move |root| write(root, &file)).await
+        self.aside(move |root, asked| write(root, &file, asked)).await
     }
 
     pub(crate) async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
         let path = path.to_owned();
-        self.aside(move |root| read(root, &path, bytes_max)).await
+        self.aside(move |root, _| read(root, &path, bytes_max)).await
     }
 
     pub(crate) async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
         let path = path.to_owned();
-        self.aside(move |root| remove(root, &path)).await
+        self.aside(move |root, _| remove(root, &path)).await
     }
 
     pub(crate) async fn remove_empty_folder(&self, path: &Utf8Path) -> Result<Changed, HostError> {
         let path = path.to_owned();
-        self.aside(move |root| remove_empty_folder(root, &path)).await
+        self.aside(move |root, _| remove_empty_folder(root, &path)).await
     }
 
     pub(crate) async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
         let path = path.to_owned();
-        self.aside(move |root| make_folder(root, &path, mode)).await
+        self.aside(move |root, _| make_folder(root, &path, mode)).await
     }
 
     pub(crate) fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
@@ -65,7 +65,7 @@ impl Files {
 
     pub(crate) async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError> {
         let path = path.to_owned();
-        self.aside(move |root| list(root, &path)).await
+        self.aside(move |root, _| list(root, &path)).await
     }
 
     pub(crate) fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
@@ -83,38 +83,40 @@ impl Files {
 
     pub(crate) async fn append(&self, path: &Utf8Path) -> Result<tokio::fs::File, HostError> {
         let path = path.to_owned();
-        self.aside(move |root| open_append(root, &path)).await.map(tokio::fs::File::from_std)
+        self.aside(move |root, _| open_append(root, &path)).await.map(tokio::fs::File::from_std)
     }
 
     pub(crate) async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
         let path = path.to_owned();
-        self.aside(move |root| sync(root, &path)).await
+        self.aside(move |root, _| sync(root, &path)).await
     }
 
     pub(crate) async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.aside(move |root| rename(root, &from, &to)).await
+        self.aside(move |root, _| rename(root, &from, &to)).await
     }
 
     pub(crate) async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.aside(move |root| copy(root, &from, &to, mode)).await
+        self.aside(move |root, asked| copy(root, &from, &to, mode, asked)).await
     }
 
-    /// Does what may wait for a disk beside everything else.
+    /// Does what may wait for a disk beside everything else. Who drops this does not end that.
     async fn aside<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Root) -> Result<T, HostError> + Send + 'static,
+        work: impl FnOnce(&Root, &Asked) -> Result<T, HostError> + Send + 'static,
     ) -> Result<T, HostError> {
         let root = self.root.clone();
-        let done = tokio::task::spawn_blocking(move || work(&root)).await;
+        let (_asker, asked) = Asked::new();
+        let begun = move || asked.still().and_then(|()| work(&root, &asked));
+        let done = tokio::task::spawn_blocking(begun).await;
         done.unwrap_or_else(|error| Err(HostError::Init(format!("work on files broke off: {error}"))))
     }
 }
 
-fn write(root: &Root, file: &FileSpec) -> Result<Changed, HostError> {
+fn write(root: &Root, file: &FileSpec, asked: &Asked) -> Result<Changed, HostError> {
     let real = root.resolve(&file.path)?;
-    let _turn = Turn::take(&real);
+    let _turn = Turn::take(&real, asked)?;
     let fail = |action| HostError::file(action, &file.path);
     if let Ok(metadata) = fs::symlink_metadata(&real)
         && metadata.is_file()
@@ -133,6 +135,7 @@ fn write(root: &Root, file: &FileSpec) -> Result<Changed, HostError> {
         open.write_all(&file.content).map_err(fail("write"))?;
         own(&open, file.mode).map_err(fail("set mode and owner of"))?;
         open.sync_all().map_err(fail("sync"))?;
+        asked.still()?;
         fs::rename(&draft, &real).map_err(fail("put in place"))
     };
     whole_or_gone(put, &draft)?;
@@ -222,9 +225,9 @@ fn rename(root: &Root, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> 
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(HostError::file("sync the folder of", to))
 }
 
-fn copy(root: &Root, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+fn copy(root: &Root, from: &Utf8Path, to: &Utf8Path, mode: u32, asked: &Asked) -> Result<Changed, HostError> {
     let (real_from, real_to) = (root.resolve_followed(from)?, root.resolve(to)?);
-    let _turn = Turn::take(&real_to);
+    let _turn = Turn::take(&real_to, asked)?;
     if is_copy(&real_from, &real_to, mode) {
         return Ok(Changed::No);
     }
@@ -239,6 +242,7 @@ fn copy(root: &Root, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Change
         std::io::copy(&mut source, &mut copied).map_err(HostError::file("copy", from))?;
         own(&copied, mode).map_err(HostError::file("set mode and owner of", to))?;
         copied.sync_all().map_err(HostError::file("sync", to))?;
+        asked.still()?;
         fs::rename(&draft, &real_to).map_err(HostError::file("put in place", to))
     };
     whole_or_gone(put, &draft)?;
@@ -302,6 +306,16 @@ fn same_content(one: &Utf8Path, other: &Utf8Path) -> std::io::Result<bool> {
 mod tests {
     use super::*;
 
+    fn write(root: &Root, file: &FileSpec) -> Result<Changed, HostError> {
+        let (_asker, asked) = Asked::new();
+        super::write(root, file, &asked)
+    }
+
+    fn copy(root: &Root, from: &str, to: &str) -> Result<Changed, HostError> {
+        let (_asker, asked) = Asked::new();
+        super::copy(root, from.into(), to.into(), 0o600, &asked)
+    }
+
     fn root() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let path = Utf8PathBuf::from_path_buf(folder.path().to_owned()).unwrap();
@@ -340,7 +354,7 @@ mod tests {
         let file = |name: &str| FileSpec { path: format!("/etc/{name}").into(), mode: 0o600, content: b"a".to_vec() };
         assert!(write(&root, &file("taken")).is_err(), "a folder is there");
         write(&root, &file("from")).unwrap();
-        assert!(copy(&root, "/etc/from".into(), "/etc/taken".into(), 0o600).is_err());
+        assert!(copy(&root, "/etc/from", "/etc/taken").is_err());
         assert_eq!(list(&root, "/etc".into()).unwrap(), ["from", "taken"]);
     }
 
@@ -351,5 +365,23 @@ mod tests {
         make_folder(&root, "/a/b".into(), 0o750).unwrap();
         assert_eq!(make_folder(&root, "/a/b".into(), 0o750).unwrap(), Changed::No);
         assert_eq!(remove(&root, "/a".into()).unwrap(), Changed::Yes);
+    }
+
+    #[test]
+    fn a_copy_that_was_given_up_is_not_put_in_place() {
+        let (folder, root) = root();
+        let made = std::process::Command::new("mkfifo").arg(folder.path().join("from")).status().unwrap();
+        assert!(made.success());
+        let (asker, asked) = Asked::new();
+        let (to, real) = (root.clone(), folder.path().join("x/to"));
+        let copying = std::thread::spawn(move || super::copy(&to, "/from".into(), "/x/to".into(), 0o600, &asked));
+        // Opened on both ends: the copying has begun.
+        let mut source = OpenOptions::new().write(true).open(folder.path().join("from")).unwrap();
+        source.write_all(b"half").unwrap();
+        drop(asker);
+        drop(source);
+        assert!(matches!(copying.join().unwrap(), Err(HostError::GivenUp)));
+        assert!(!real.exists());
+        assert!(list(&root, "/x".into()).unwrap().is_empty(), "nor does a draft stay");
     }
 }

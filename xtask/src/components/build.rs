@@ -151,7 +151,7 @@ pub(super) fn all(root: &Utf8Path, part: Part, target: &Utf8Path, go: &Utf8Path)
             // The toolchain that was found and no other: fetching one would surprise.
             .env("GOTOOLCHAIN", "local")
             .env("GOWORK", "off")
-            // Compilers that collect less garbage take two thirds of the time, and more memory.
+            // Compilers that collect less garbage take less time, and more memory.
             .env("GOGC", "400");
         match (tool.linking, &packages) {
             (Linking::StaticC, Some(packages)) => {

@@ -4,14 +4,17 @@
 //!
 //! NOT TRIED: written without a machine that reaches the release site. What is checked, and what is refused, is tested.
 
-use std::{fs, process::Command};
+use std::fs;
 
 use anyhow::{Context as _, bail, ensure};
 use camino::{Utf8Path, Utf8PathBuf};
 use regex::Regex;
 
 use super::{IMAGES, IMAGES_LIST, SUMS, TARBALL};
-use crate::{components::digest_of, tools};
+use crate::{
+    components::{digest_of, fetch},
+    tools,
+};
 
 const SITE: &str = "https://github.com/rancher/rke2/releases/download";
 
@@ -39,25 +42,6 @@ pub(crate) fn ensure(version: &str) -> anyhow::Result<Utf8PathBuf> {
 fn must_be_a_version(text: &str) -> anyhow::Result<()> {
     let form = Regex::new(r"^v\d+\.\d+\.\d+(-rc\d+)?\+rke2r\d+$").context("the form of a version")?;
     ensure!(form.is_match(text), "`{text}` is no version of RKE2; one looks like v1.36.3+rke2r1");
-    Ok(())
-}
-
-fn fetch(url: &str, target: &Utf8Path) -> anyhow::Result<()> {
-    eprintln!("  {url}");
-    let mut curl = Command::new("curl");
-    curl.args([
-        "--fail",
-        "--silent",
-        "--show-error",
-        "--location",
-        "--proto",
-        "=https",
-        "--output",
-        target.as_str(),
-        url,
-    ]);
-    let status = curl.status().context("curl does not run")?;
-    ensure!(status.success(), "{url}: curl {status}");
     Ok(())
 }
 

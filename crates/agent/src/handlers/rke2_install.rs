@@ -8,7 +8,7 @@ use gpuaas_model::Code;
 use gpuaas_wire::task::{Rke2Install, Rke2Installed, TaskFailure};
 use tokio::io::AsyncReadExt;
 
-use super::{artifact_fetch::staged, rke2_uninstall};
+use super::artifact_fetch::staged;
 use crate::context::{Context, host_failed};
 
 /// Where the archive's folders go: the tar method's default prefix.
@@ -29,7 +29,6 @@ pub(crate) async fn run(task: Rke2Install, context: Context) -> Result<Rke2Insta
     read.map_err(|error| TaskFailure::new(Code::HostFailed, format!("reading {}: {error}", task.archive.name)))?;
     let files = unpack(&archive)?;
     drop(archive);
-    rke2_uninstall::forget(context.host.as_ref()).await?;
     let mut files_written = 0;
     for file in &files {
         files_written += u32::from(context.host.write(file).await.map_err(host_failed)? == Changed::Yes);

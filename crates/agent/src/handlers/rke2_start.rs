@@ -57,8 +57,10 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
         }
         Err((code, message)) => {
             let bare = TaskFailure::new(code, message.clone());
+            // Who cancels does not ask why, and does not wait long.
+            let evidence_max = if code == Code::TaskCancelled { Duration::ZERO } else { EVIDENCE_MAX };
             let evidence = with_evidence(&context, unit, began, code, message);
-            let failure = tokio::time::timeout(EVIDENCE_MAX, evidence).await.unwrap_or(bare);
+            let failure = tokio::time::timeout(evidence_max, evidence).await.unwrap_or(bare);
             // A start that failed leaves no unit that goes on trying unseen; the next attempt begins from rest. Why it failed is told also where
             // the end of this takes longer: the order is out.
             match tokio::time::timeout(context.time_left(), host.stop(unit)).await {

@@ -1,8 +1,8 @@
 //! `rke2.uninstall`: removes RKE2 by its own script, which kills what still runs and removes itself last; then what that script leaves behind of
 //! RKE2's own and what nobody else can have put there: empty folders, and chains without a rule.
 //!
-//! Guarantees: an uninstall that was begun is known until the next installation, also where the agent died when the script had just removed
-//! itself: the rest is done then, and it is not reported as one that found nothing.
+//! Guarantees: an uninstall that was begun is known until its end, also where the agent died when the script had just removed itself: the rest is
+//! done then, and it is not reported as one that found nothing. Only where the disk has no room at all is that not written down.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use gpuaas_wire::task::{Rke2Uninstall, Rke2Uninstalled, TaskFailure};
 
 use crate::context::{Context, host_failed};
 
-/// That an uninstall was begun, and its script's exit status once that has one.
+/// That an uninstall was begun and has not come to its end, and its script's exit status once that has one.
 const BEGUN: &str = "/var/lib/gpuaas-agent/rke2-uninstall";
 const BEGUN_BYTES_MAX: u64 = 64;
 const SCRIPT: &str = "/usr/local/bin/rke2-uninstall.sh";
@@ -38,25 +38,33 @@ pub(crate) async fn run(_task: Rke2Uninstall, context: Context) -> Result<Rke2Un
         begun(host, status).await?;
         status
     } else {
-        let read = host.read(Utf8Path::new(BEGUN), BEGUN_BYTES_MAX).await.map_err(host_failed)?;
-        let Some(text) = read else { return Ok(Rke2Uninstalled { exit_status: None }) };
-        // One that is gone has come to its end: removing itself is the last that it does.
-        Some(String::from_utf8_lossy(&text).trim().parse().unwrap_or(0))
+        let Some(status) = of_before(host).await? else { return Ok(Rke2Uninstalled { exit_status: None }) };
+        Some(status)
     };
     remove_leavings(host).await;
     host.daemon_reload().await.map_err(host_failed)?;
+    host.remove(Utf8Path::new(BEGUN)).await.map_err(host_failed)?;
     Ok(Rke2Uninstalled { exit_status: status })
+}
+
+/// The status of an uninstall that was begun, and whose script is gone; none where none was begun.
+async fn of_before(host: &dyn Host) -> Result<Option<i32>, TaskFailure> {
+    let read = host.read(Utf8Path::new(BEGUN), BEGUN_BYTES_MAX).await.map_err(host_failed)?;
+    // A script that is gone has come to its end: removing itself is the last that it does.
+    Ok(read.map(|text| String::from_utf8_lossy(&text).trim().parse().unwrap_or(0)))
 }
 
 /// Writes that down. Read by whoever goes on behind a death.
 async fn begun(host: &dyn Host, status: Option<i32>) -> Result<(), TaskFailure> {
     let content = status.map(|status| status.to_string()).unwrap_or_default().into_bytes();
-    host.write(&FileSpec { path: BEGUN.into(), mode: 0o600, content }).await.map(drop).map_err(host_failed)
-}
-
-/// Forgets an uninstall: something is installed again.
-pub(super) async fn forget(host: &dyn Host) -> Result<(), TaskFailure> {
-    host.remove(Utf8Path::new(BEGUN)).await.map(drop).map_err(host_failed)
+    match host.write(&FileSpec { path: BEGUN.into(), mode: 0o600, content }).await {
+        // It is the uninstall that makes room again.
+        Err(error) if error.is_full() => {
+            tracing::warn!(%error, "an uninstall is not written down");
+            Ok(())
+        }
+        written => written.map(drop).map_err(host_failed),
+    }
 }
 
 /// What cannot be removed stays, and is told by the residue report where it is residue.
@@ -84,7 +92,27 @@ async fn remove_leavings(host: &dyn Host) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handlers::test_host::sandbox;
+    use crate::handlers::test_host::{context, sandbox};
+
+    #[tokio::test]
+    async fn an_uninstall_that_was_begun_is_ended_and_one_that_was_not_finds_nothing() {
+        let (folder, host) = sandbox(&[]);
+        std::fs::create_dir_all(folder.path().join("etc/rancher")).unwrap();
+        let found = run(Rke2Uninstall {}, context(&host)).await.unwrap();
+        assert_eq!(found.exit_status, None);
+        assert!(
+            folder.path().join("etc/rancher").exists(),
+            "an empty folder is nobody's leaving where nothing was begun"
+        );
+        for (status, known) in [(None, 0), (Some(0), 0), (Some(3), 3)] {
+            begun(host.as_ref(), status).await.unwrap();
+            assert_eq!(of_before(host.as_ref()).await.unwrap(), Some(known));
+        }
+        // There is no init here to tell that units are gone: the uninstall has not come to its end, and is known.
+        run(Rke2Uninstall {}, context(&host)).await.unwrap_err();
+        assert!(!folder.path().join("etc/rancher").exists());
+        assert_eq!(of_before(host.as_ref()).await.unwrap(), Some(3));
+    }
 
     #[tokio::test]
     async fn empty_folders_of_rke2_go_and_what_holds_something_stays() {

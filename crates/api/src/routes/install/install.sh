@@ -105,17 +105,21 @@ must_have_tools() {
     done
 }
 
-# One installation at a time. The lock is on a folder that is there anyway, and that root alone opens: it leaves nothing behind, ends with
-# whoever holds it, and nobody else can keep it.
+# One installation at a time. The lock is on a folder that is there anyway: it leaves nothing behind and ends with whoever holds it. /root comes
+# first: root alone opens it, so that nobody else can keep it.
 take_turn() {
     has flock || refuse 4 install_tool_missing 'flock is missing' 'install util-linux, then run the same line again'
-    folder=${root:-/root}
     [ -z "$root" ] || mkdir -p "$root" 2>/dev/null
-    (exec 9<"$folder") 2>/dev/null || return 0
-    exec 9<"$folder"
-    flock -n 9 2>/dev/null
-    # Not every file system has locks.
-    [ $? != 1 ] || refuse 5 install_busy 'another installation runs on this machine' 'wait for its end, then run the same line again'
+    for folder in "${root:-/root}" /run; do
+        (exec 9<"$folder") 2>/dev/null || continue
+        exec 9<"$folder"
+        flock -n 9 2>/dev/null
+        # Not every file system has locks.
+        case $? in
+            0) return ;;
+            1) refuse 5 install_busy 'another installation runs on this machine' 'wait for its end, then run the same line again' ;;
+        esac
+    done
 }
 
 # ------------------------------------------------------------------------------------------------------------- the enrollment string
@@ -580,10 +584,18 @@ remove() {
     done
     [ ! -e "$state" ] || was_there=yes
     # Not every way of removing stops it, and an agent that runs on writes its state again.
-    { [ -z "$root" ] && has systemctl; } && systemctl stop $unit >/dev/null 2>&1
+    ran=
+    if [ -z "$root" ] && has systemctl; then
+        systemctl is-active --quiet $unit 2>/dev/null && ran=yes
+        systemctl stop $unit >/dev/null 2>&1
+    fi
     if [ -z "$root" ] && has dpkg-query && dpkg-query -W gpuaas-agent >/dev/null 2>&1; then
         was_there=yes
-        dpkg --purge gpuaas-agent </dev/null 9<&- >"$work/said" 2>&1 || explain_failure 'dpkg did not remove gpuaas-agent'
+        dpkg --purge gpuaas-agent </dev/null 9<&- >"$work/said" 2>&1 || {
+            # What is still here runs on.
+            [ -z "$ran" ] || systemctl start $unit >/dev/null 2>&1
+            explain_failure 'dpkg did not remove gpuaas-agent'
+        }
     fi
     if [ -f "$units/$unit" ]; then
         was_there=yes

@@ -172,11 +172,12 @@ pub(super) fn answer_each_other(cluster: &Cluster, nodes: &[&Node]) -> anyhow::R
         }
         let began = Instant::now();
         loop {
-            let heard = behind_the_name(cluster, from)?;
-            if heard == names(nodes) {
+            let heard = behind_the_name(cluster, from);
+            if heard.as_ref().is_ok_and(|heard| *heard == names(nodes)) {
                 break;
             }
-            // Every node's proxy learns of a pod by itself, a moment after the pod is Ready: nothing in the cluster says when all of them have.
+            // Every node's proxy learns of a service and of its pods by itself, a moment after they are Ready: nothing in the cluster says when all
+            // of them have. Who asks one that knows none is refused.
             ensure!(began.elapsed() < PROXIES_MAX, "{} hears {heard:?} behind the service's name", from.node);
         }
     }
