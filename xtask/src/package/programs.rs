@@ -1,6 +1,6 @@
 //! Builds the programs that are packaged, and measures on which machines they run.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, io::ErrorKind::NotFound, path::Path, process::Command};
 
 use anyhow::{Context, bail, ensure};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -51,18 +51,42 @@ pub(crate) fn folder(profile: &str) -> anyhow::Result<Utf8PathBuf> {
     Utf8PathBuf::from_path_buf(folder).ok().context("the path is not UTF-8")
 }
 
+/// Each by its own profile, and then side by side in one folder.
 fn build_for_old_machines(profile: &str) -> anyhow::Result<std::path::PathBuf> {
+    let shipped = super::target_dir()?.join("shipped").join(profile);
+    fs::create_dir_all(&shipped).with_context(|| shipped.to_string())?;
+    for (package, program, profile) in
+        [("gpuaas-cli", "gpuaas", profile), ("gpuaas-agent", "gpuaas-agent", agents(profile))]
+    {
+        let (built, there) = (zigbuild(package, profile)?.join(program), shipped.join(program));
+        // A link has the age of what it is a link to: what was packaged is not packaged again.
+        fs::remove_file(&there).or_else(|error| if error.kind() == NotFound { Ok(()) } else { Err(error) })?;
+        fs::hard_link(&built, &there).with_context(|| format!("{built} as {there}"))?;
+    }
+    Ok(shipped.into())
+}
+
+/// The agent's profile beside one of the control plane.
+fn agents(profile: &str) -> &str {
+    if profile == "dist" { "dist-agent" } else { profile }
+}
+
+/// Builds the programs of a package; returns their folder.
+fn zigbuild(package: &str, profile: &str) -> anyhow::Result<Utf8PathBuf> {
     let zig = tools::python_environment("zigbuild", REQUIREMENTS)?;
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let with_glibc = format!("{target}.{}.{}", GLIBC_MAX.0, GLIBC_MAX.1);
     let mut build = shell::cargo(&["zigbuild", "--quiet", "--locked", "--bins", "--profile", profile]);
-    build.args(["--package", "gpuaas-agent", "--package", "gpuaas-cli", "--target", &with_glibc]);
+    build.args(["--package", package, "--target", &with_glibc]);
     // Cargo finds `cargo-zigbuild`, and that its zig, on the path.
     let path = std::env::var("PATH").context("PATH is not set")?;
     build.env("PATH", format!("{}:{path}", zig.join("bin")));
     build.env("CARGO_ZIGBUILD_PYTHON_PATH", zig.join("bin/python3"));
-    shell::run(&format!("building gpuaas and gpuaas-agent for glibc {}.{}", GLIBC_MAX.0, GLIBC_MAX.1), &mut build)?;
-    Ok(super::target_dir()?.join(target).join(profile).into())
+    shell::run(
+        &format!("building {package} by profile {profile} for glibc {}.{}", GLIBC_MAX.0, GLIBC_MAX.1),
+        &mut build,
+    )?;
+    Ok(super::target_dir()?.join(target).join(profile))
 }
 
 /// The newest version of glibc that a program's symbols ask for.
