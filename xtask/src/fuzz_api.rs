@@ -65,6 +65,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if options.bounded { run_bounded() } else { fuzz(options) }
 }
 
+/// Installs the fuzzer, unless it is there: running it then finds it.
+pub(crate) fn prepare() -> anyhow::Result<()> {
+    tool::schemathesis().map(drop)
+}
+
 /// The run within the full test: about a minute and a half, always the same seed.
 pub(crate) fn run_bounded() -> anyhow::Result<()> {
     let profile = "dev".to_owned();

@@ -1,7 +1,7 @@
 //! Files under a host's root.
 //!
 //! Guarantees: what is written or copied is there whole and durable, or not at all, and belongs to whom the agent runs as; links planted
-//! where a draft goes are not followed; nobody else is held up while a disk takes its time; what was given up changes nothing any more.
+//! where a draft goes are not followed; nobody else is held up while a disk takes its time; of what was given up nothing is begun or put in place.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions, Permissions},

@@ -143,6 +143,11 @@ pub(crate) fn can_hold() -> anyhow::Result<()> {
     probe::machine().map(drop)
 }
 
+/// Makes what these acts of `test` need: playing them then finds it.
+pub(crate) fn prepare(acts: &[&str]) -> anyhow::Result<()> {
+    test::prepare(&test::Options::of(acts))
+}
+
 /// Plays these acts of `test`; returns how many of their checks held.
 pub(crate) fn play(acts: &[&str]) -> anyhow::Result<u32> {
     test::run(&test::Options::of(acts))

@@ -7,6 +7,11 @@ const ACTS: [&str; 2] = ["contract", "rke2"];
 /// What its checks are counted as.
 pub(super) const KIND: &str = "on booted machines";
 
+/// Makes what the acts need: packages, a release with its images. Nothing where none can be played.
+pub(super) fn prepare() -> anyhow::Result<()> {
+    if lab::can_hold().is_err() { Ok(()) } else { lab::prepare(&ACTS) }
+}
+
 /// How many checks held, or why none was tried.
 pub(super) fn run() -> anyhow::Result<Result<u32, String>> {
     if let Err(why) = lab::can_hold() {

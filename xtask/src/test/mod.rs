@@ -7,11 +7,12 @@ mod watched;
 
 use std::{
     collections::BTreeMap,
-    thread,
+    sync::mpsc::{self, Receiver, Sender},
+    thread::{self, ScopedJoinHandle},
     time::{Duration, Instant},
 };
 
-use anyhow::{anyhow, ensure};
+use anyhow::{Context, anyhow, ensure};
 use camino::Utf8PathBuf;
 
 use selection::IntegrationTests;
@@ -57,30 +58,43 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     shell::build_programs("dev")?;
     shell::run("building the tests", shell::cargo(&["test", "--quiet", "--no-run"]).args(EVERYTHING))?;
     let tests = IntegrationTests::of_the_workspace()?;
-    let mut counts = Counts::default();
+    let (mut counts, mut computed) = (Counts::default(), Counts::default());
     let units = ["--lib", "--bins"].map(str::to_owned);
     let (first, release) = thread::scope(|scope| {
         let release = scope.spawn(|| giving_way(build_release));
         let first = cargo_test(&[&units[..], &tests.others].concat(), options, &[], &mut counts);
-        (first, release.join().unwrap_or_else(|_| Err(anyhow!("building what is deployed panicked"))))
+        (first, joined(release))
     });
     let release = release?;
+    let (tell, prepared) = mpsc::channel();
+    let (waiting, computing) = thread::scope(|scope| {
+        let computing = scope.spawn(|| giving_way(|| compute(&tests, options, &tell, &mut computed)));
+        let waiting = wait(first, &tests, options, &release, &prepared, &mut counts);
+        (waiting, joined(computing))
+    });
+    counts.add(computed);
+    counts.print();
+    waiting.and(computing)?;
+    eprintln!("==> all of it took {:.0} s", began.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// What waits most of its time: tests that deploy, and all that comes behind them. Nothing comes behind a test that failed.
+fn wait(
+    first: anyhow::Result<()>,
+    tests: &IntegrationTests,
+    options: &Options,
+    release: &Release,
+    prepared: &Receiver<anyhow::Result<()>>,
+    counts: &mut Counts,
+) -> anyhow::Result<()> {
     let environment = [
         ("GPUAAS_TEST_RELEASE", release.dir.as_str()),
         (components::DIR_VARIABLE, release.components.as_str()),
         ("RUST_TEST_THREADS", &deployments_at_once().to_string()),
     ];
-    let mut simulated = Counts::default();
-    let (second, third) = thread::scope(|scope| {
-        let third = scope.spawn(|| giving_way(|| cargo_test(&tests.computing, options, &[], &mut simulated)));
-        let second = cargo_test(&tests.deploying, options, &environment, &mut counts);
-        (second, third.join().unwrap_or_else(|_| Err(anyhow!("the simulation's run panicked"))))
-    });
-    counts.add(simulated);
-    if let Err(failed) = first.and(second).and(third) {
-        counts.print();
-        return Err(failed);
-    }
+    let second = cargo_test(&tests.deploying, options, &environment, counts);
+    first.and(second)?;
     if options.full {
         eprintln!("==> every crash point and every victim");
         let mut matrix = shell::cargo(&["test", "--quiet"]);
@@ -88,21 +102,35 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         matrix.args(["kills::every_point_and_every_victim", "--", "--ignored", "--nocapture"]);
         shell::run("the kill matrix", matrix.envs(environment))?;
     }
-    if !options.quick {
-        eprintln!("==> fuzz-api --bounded");
-        fuzz_api::run_bounded()?;
-        eprintln!("==> demo --once");
-        demo::run(&demo::Options::once())?;
-        match booted::run()? {
-            Ok(held) => *counts.passed.entry(booted::KIND).or_default() += held,
-            Err(why) => counts.figures.push(format!("{}: NOT RUN: {why}", booted::KIND)),
-        }
-    } else {
+    if options.quick {
         counts.figures.push(format!("{}: NOT RUN: left out of the quick run", booted::KIND));
+        return Ok(());
     }
-    counts.print();
-    eprintln!("==> all of it took {:.0} s", began.elapsed().as_secs_f64());
+    eprintln!("==> fuzz-api --bounded");
+    fuzz_api::run_bounded()?;
+    eprintln!("==> demo --once");
+    demo::run(&demo::Options::once())?;
+    prepared.recv().context("what was to be prepared meanwhile was given up")??;
+    match booted::run()? {
+        Ok(held) => *counts.passed.entry(booted::KIND).or_default() += held,
+        Err(why) => counts.figures.push(format!("{}: NOT RUN: {why}", booted::KIND)),
+    }
     Ok(())
+}
+
+/// What computes all of its time, beside what waits: first what that will need, last what keeps every core busy until its end.
+fn compute(
+    tests: &IntegrationTests,
+    options: &Options,
+    prepared: &Sender<anyhow::Result<()>>,
+    counts: &mut Counts,
+) -> anyhow::Result<()> {
+    if !options.quick {
+        // Nobody listens any more where a test has failed.
+        let _ = prepared.send(fuzz_api::prepare().and_then(|()| booted::prepare()));
+    }
+    let denied = tools::deny();
+    cargo_test(&tests.computing, options, &[], counts).and(denied)
 }
 
 /// Every crate as its tests have it: a run of some of them compiles nothing again.
@@ -119,10 +147,8 @@ fn deployments_at_once() -> usize {
     2 * thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Checks of dependencies, and the genuine Kubernetes parts of a release: both are minutes of building the first time, and then lie in the
-/// cache.
+/// The genuine Kubernetes parts of a release: minutes of building the first time, and then they lie in the cache.
 fn build_release() -> anyhow::Result<Release> {
-    tools::deny()?;
     let components =
         components::ensure(&ComponentsOptions { download: false, dir: None }, components::Part::ControlPlane)?;
     let genuine = components.dir.clone();
@@ -136,6 +162,10 @@ fn giving_way<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> 
     const LOWERED_BY: i32 = 19;
     rustix::process::nice(LOWERED_BY)?;
     work()
+}
+
+fn joined<T>(beside: ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::Result<T> {
+    beside.join().unwrap_or_else(|_| Err(anyhow!("what was done beside the tests panicked")))
 }
 
 /// Tests that ran, by kind. A kind is told by the crate and file of a test binary and the path of the test in it.

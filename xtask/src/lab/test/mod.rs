@@ -85,6 +85,11 @@ impl Options {
         let acts = acts.iter().map(|act| (*act).to_owned()).collect();
         Self { acts, sources: Sources::default(), keep: false, faults: false, only: Vec::new() }
     }
+
+    /// Those of all that are meant, in their order.
+    fn chosen<'a>(&self, all: &'a [Act]) -> Vec<&'a Act> {
+        all.iter().filter(|act| self.acts.is_empty() || self.acts.iter().any(|name| name == act.name())).collect()
+    }
 }
 
 /// Which story.
@@ -106,6 +111,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u32> {
     play(options, Act::all(STORIES), &[])
 }
 
+/// Makes what these acts need, which takes minutes the first time: who plays them then finds it.
+pub(super) fn prepare(options: &Options) -> anyhow::Result<()> {
+    let all = Act::all(STORIES);
+    Prepared::make(&needs(&options.chosen(&all)), &options.sources).map(drop)
+}
+
 /// Measures: brings a node in that often, with everything built by this cargo profile.
 pub(super) fn measure(runs: u8, profile: &str) -> anyhow::Result<()> {
     let mut options = Options::of(&[]);
@@ -125,10 +136,8 @@ fn play(options: &Options, all: Vec<Act>, wanted: &[String]) -> anyhow::Result<u
     if options.faults {
         packages::faketime()?;
     }
-    let is_meant = |act: &&Act| options.acts.is_empty() || options.acts.iter().any(|name| name == act.name());
-    let acts: Vec<&Act> = all.iter().filter(is_meant).collect();
-    let needs: BTreeSet<Part> = acts.iter().flat_map(|act| act.needs()).copied().collect();
-    let prepared = Prepared::make(&needs, &options.sources)?.wanting(wanted.to_vec());
+    let acts = options.chosen(&all);
+    let prepared = Prepared::make(&needs(&acts), &options.sources)?.wanting(wanted.to_vec());
     let (mut failed, mut held) = (Vec::new(), 0);
     for act in acts {
         println!("==> {}", act.name());
@@ -156,6 +165,10 @@ fn play(options: &Options, all: Vec<Act>, wanted: &[String]) -> anyhow::Result<u
             bail!("these acts failed: {}", names.join(", "))
         }
     }
+}
+
+fn needs(acts: &[&Act]) -> BTreeSet<Part> {
+    acts.iter().flat_map(|act| act.needs()).copied().collect()
 }
 
 #[derive(Debug, thiserror::Error)]
