@@ -68,8 +68,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let release = release?;
     let (tell, prepared) = mpsc::channel();
     let (waiting, computing) = thread::scope(|scope| {
-        let computing = scope.spawn(|| giving_way(|| compute(&tests, options, &tell, &mut computed)));
-        let waiting = wait(first, &tests, options, &release, &prepared, &mut counts);
+        let (tests, computed) = (&tests, &mut computed);
+        // The sender ends with who has it, however that ends: nobody waits for what was given up.
+        let computing = scope.spawn(move || giving_way(|| compute(tests, options, tell, computed)));
+        let waiting = wait(first, tests, options, &release, &prepared, &mut counts);
         (waiting, joined(computing))
     });
     counts.add(computed);
@@ -122,7 +124,7 @@ fn wait(
 fn compute(
     tests: &IntegrationTests,
     options: &Options,
-    prepared: &Sender<anyhow::Result<()>>,
+    prepared: Sender<anyhow::Result<()>>,
     counts: &mut Counts,
 ) -> anyhow::Result<()> {
     if !options.quick {
