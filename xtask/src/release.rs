@@ -5,6 +5,9 @@
 //!
 //! The images archive always names the genuine components by digest and place, which is all that sandbox nodes need. A release for
 //! booted nodes holds the images too.
+//!
+//! Each release is signed with a key that is made for it and kept nowhere; its public half lies in the release, for the control plane of the demo to
+//! trust.
 
 mod images;
 mod layer;
@@ -27,7 +30,11 @@ pub(crate) const MARKER: &str = "STAND-IN";
 const TARBALL: &str = "rke2.linux-amd64.tar.gz";
 const IMAGES: &str = "rke2-images.linux-amd64.tar.zst";
 const IMAGES_LIST: &str = "rke2-images-all.linux-amd64.txt";
-const SUMS: &str = "sha256sum-amd64.txt";
+/// The list of digests, by which a release is verified.
+pub(crate) const SUMS: &str = "sha256sum-amd64.txt";
+const SIGNATURE: &str = "sha256sum-amd64.txt.minisig";
+/// The public key that the release was signed with, as minisign writes it: a comment, and the key.
+const PUBLIC_KEY: &str = "stand-in.pub";
 /// Raised when this file lays things out in another way.
 const LAYOUT: u32 = 2;
 
@@ -88,7 +95,8 @@ pub(crate) fn build(options: &ReleaseOptions) -> anyhow::Result<Utf8PathBuf> {
     let package = root.join("crates/standin/package");
     let images = images_inputs(&package, options)?;
     let marker = marker(&program, &package, &images)?;
-    let complete = [TARBALL, IMAGES, IMAGES_LIST, SUMS].iter().all(|name| out.join(name).is_file());
+    let complete =
+        [TARBALL, IMAGES, IMAGES_LIST, SUMS, SIGNATURE, PUBLIC_KEY].iter().all(|name| out.join(name).is_file());
     let before = fs::read_to_string(out.join(MARKER)).unwrap_or_default();
     if complete && before == marker {
         return Ok(out);
@@ -107,6 +115,7 @@ pub(crate) fn build(options: &ReleaseOptions) -> anyhow::Result<Utf8PathBuf> {
     fs::write(dir.join(IMAGES_LIST), images::list())?;
     fs::write(dir.join(MARKER), &marker)?;
     fs::write(dir.join(SUMS), sums(dir)?)?;
+    sign(dir)?;
     if out.exists() {
         fs::remove_dir_all(&out)?;
     }
@@ -204,9 +213,40 @@ fn sums(dir: &Utf8Path) -> anyhow::Result<String> {
     Ok(lines)
 }
 
+/// Signs the list with a key of this release alone.
+fn sign(dir: &Utf8Path) -> anyhow::Result<()> {
+    let pair = minisign::KeyPair::generate_unencrypted_keypair().context("making a key")?;
+    let comment = format!("file:{SUMS}");
+    let signed = minisign::sign(None, &pair.sk, fs::File::open(dir.join(SUMS))?, Some(&comment), Some("stand-in"));
+    fs::write(dir.join(SIGNATURE), signed.context("signing the list")?.into_string())?;
+    Ok(fs::write(dir.join(PUBLIC_KEY), pair.pk.to_box().context("writing the key")?.into_string())?)
+}
+
+/// The key that a stand-in's release was signed with, as a control plane's settings have it.
+pub(crate) fn public_key(release: &Utf8Path) -> anyhow::Result<String> {
+    let path = release.join(PUBLIC_KEY);
+    let text = fs::read_to_string(&path).with_context(|| path.to_string())?;
+    Ok(text.lines().nth(1).with_context(|| format!("{path} holds no key"))?.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn list_is_signed_with_the_key_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = Utf8Path::from_path(dir.path()).unwrap();
+        fs::write(dir.join(SUMS), "sums").unwrap();
+        sign(dir).unwrap();
+        let key = minisign::PublicKey::from_base64(&public_key(dir).unwrap()).unwrap();
+        let signature = fs::read_to_string(dir.join(SIGNATURE)).unwrap();
+        let signature = minisign::SignatureBox::from_string(&signature).unwrap();
+        let holds = |list: &'static str| {
+            minisign::verify(&key, &signature, std::io::Cursor::new(list), true, false, false).is_ok()
+        };
+        assert!(holds("sums") && !holds("other"));
+    }
 
     fn package(mtime: std::time::SystemTime) -> (tempfile::TempDir, Vec<u8>) {
         let dir = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use futures::future::BoxFuture;
 use gpuaas_model::{Code, TaskType};
-use gpuaas_wire::task::{TaskFailure, TaskSpec, TaskSupport};
+use gpuaas_wire::task::{ResidueReport, TaskFailure, TaskSpec, TaskSupport};
 use serde_json::Value;
 
 use crate::{context::Context, handlers};
@@ -18,6 +18,8 @@ pub(crate) struct Entry {
     pub(crate) schemas: RangeInclusive<u32>,
     /// Tasks that change the node run one at a time.
     pub(crate) mutates: bool,
+    /// Whether the host is clean after a success with that result: its workload owns it no more.
+    pub(crate) frees_host: fn(&Value) -> bool,
     pub(crate) accepts: fn(&Value) -> Result<(), serde_json::Error>,
     pub(crate) run: Run,
 }
@@ -28,7 +30,7 @@ pub(crate) fn catalog() -> Vec<Entry> {
         entry(false, handlers::noop::run),
         entry(false, handlers::inspect::run),
         entry(false, handlers::preflight::run),
-        entry(false, handlers::residue::run),
+        entry(false, handlers::residue::run).frees_host_if(is_clean),
         entry(true, handlers::fix::run),
         entry(true, handlers::artifact_fetch::run),
         entry(true, handlers::rke2_install::run),
@@ -37,8 +39,26 @@ pub(crate) fn catalog() -> Vec<Entry> {
         entry(true, handlers::rke2_stop::run),
         entry(false, handlers::rke2_observe::run),
         entry(false, handlers::rke2_kubeconfig_read::run),
-        entry(true, handlers::rke2_uninstall::run),
+        entry(true, handlers::rke2_uninstall::run).frees_host_if(|_| true),
     ]
+}
+
+impl Entry {
+    /// The entry of a task whose success leaves the host clean where `is_clean` says so of its result.
+    pub(crate) fn frees_host_if(self, is_clean: fn(&Value) -> bool) -> Self {
+        Self { frees_host: is_clean, ..self }
+    }
+
+    /// Whether its task takes the host for its workload.
+    pub(crate) fn takes_host(&self) -> bool {
+        self.mutates && self.task_type.is_for_workload()
+    }
+}
+
+/// Whether a report names nothing that is left and nothing that could not be looked at.
+pub(crate) fn is_clean(report: &Value) -> bool {
+    serde_json::from_value::<ResidueReport>(report.clone())
+        .is_ok_and(|report| report.items.is_empty() && report.unseen.is_empty())
 }
 
 /// The catalog as the hello tells it.
@@ -64,5 +84,6 @@ where
         })
     };
     let accepts = |params: &Value| serde_json::from_value::<T>(params.clone()).map(|_| ());
-    Entry { task_type: T::TYPE, schemas: T::OLDEST..=T::SCHEMA, mutates, accepts, run: Box::new(run) }
+    let schemas = T::OLDEST..=T::SCHEMA;
+    Entry { task_type: T::TYPE, schemas, mutates, frees_host: |_| false, accepts, run: Box::new(run) }
 }

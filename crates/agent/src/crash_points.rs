@@ -27,8 +27,8 @@ mod watched {
     use futures::stream::BoxStream;
     use gpuaas_crash_points::{Point, reach};
     use gpuaas_host::{
-        Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Listener, Process,
-        UnitStatus, survey::Tree,
+        Changed, Command, CommandEnd, ContentId, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Listener,
+        Process, UnitStatus, survey::Tree,
     };
     use gpuaas_model::TaskType;
     use tokio::io::{AsyncRead, AsyncWrite};
@@ -89,8 +89,20 @@ mod watched {
         async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
             self.done(self.host.rename(from, to).await)
         }
-        async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-            self.changed(self.host.copy(from, to, mode).await)
+        async fn read_verified(&self, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
+            self.host.read_verified(path, id).await
+        }
+        async fn holds(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
+            self.host.holds(path, id).await
+        }
+        async fn copy_verified(
+            &self,
+            from: &Utf8Path,
+            to: &Utf8Path,
+            mode: u32,
+            id: ContentId,
+        ) -> Result<Changed, HostError> {
+            self.changed(self.host.copy_verified(from, to, mode, id).await)
         }
         async fn run(&self, command: &Command) -> Result<CommandEnd, HostError> {
             self.done(self.host.run(command).await)

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use camino::Utf8Path;
 use gpuaas_host::Host;
 use gpuaas_model::Code;
-use gpuaas_trust::{EnrollmentString, NodeKey, pinned_client_config, sha256_hex};
-use gpuaas_wire::session::{BODY_BYTES_MAX, EnrollRequest, EnrollResponse};
+use gpuaas_trust::{EnrollmentString, NodeKey, SecretText, pinned_client_config, sha256_hex};
+use gpuaas_wire::session::{BODY_BYTES_MAX, EnrollRequest, EnrollResponse, ReimageEvidence};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::Full;
 use rustls_pki_types::{CertificateDer, pem::PemObject};
@@ -50,7 +50,7 @@ pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<
         Some(state) if !is_of(&string, &state.identity) => {
             return Err(AgentError::AlreadyEnrolled(state.identity.described()));
         }
-        kept => Redeemed { state: enroll(host, &string, sha256, kept).await?, is_new: true },
+        _ => Redeemed { state: enroll(host, &string, sha256, options).await?, is_new: true },
     };
     host.remove(&options.enroll_file).await?;
     Ok(redeemed)
@@ -82,14 +82,11 @@ async fn enroll(
     host: &Arc<dyn Host>,
     string: &EnrollmentString,
     sha256: String,
-    kept: Option<State>,
+    options: &Options,
 ) -> Result<State, AgentError> {
-    // A key that was made for an enrollment whose answer got lost is used again.
-    let key = match kept {
-        Some(kept) => kept.key,
-        None => NodeKey::generate().map_err(|error| AgentError::State(error.to_string()))?,
-    };
-    state::keep_key(host, &key).await?;
+    // Fresh with every enrollment: whoever was root here may know the one before.
+    let key = NodeKey::generate().map_err(|error| AgentError::State(error.to_string()))?;
+    let reimage = from_file(host, &options.reimage_file).await?;
     let request = EnrollRequest {
         node: string.node,
         token: string.token.expose().to_owned(),
@@ -97,10 +94,13 @@ async fn enroll(
         machine_id: host.facts().await?.machine_id,
         agent_version: version::version().to_owned(),
         clock: Some(now()),
+        reimage: reimage.map(|value| ReimageEvidence::OneTimeValue { value: value.trim().to_owned() }),
     };
     let response = post(string, &request).await?;
-    let identity = Identity { enrolled_by: Some(sha256), ..checked(string, response)? };
+    let kept = SecretText::new(key.to_pem().to_string());
+    let identity = Identity { enrolled_by: Some(sha256), key: Some(kept), ..checked(string, response)? };
     state::keep(host, &identity).await?;
+    host.remove(&options.reimage_file).await?;
     tracing::info!(node = %identity.node, "enrolled");
     Ok(State { identity, key })
 }
@@ -170,6 +170,7 @@ fn checked(string: &EnrollmentString, response: EnrollResponse) -> Result<Identi
         name: Some(string.name.clone()),
         url: Some(string.url.clone()),
         enrolled_by: None,
+        key: None,
     })
 }
 

@@ -75,11 +75,22 @@ impl AgentError {
 
     /// Whether the enrollment string at hand is of no use on this machine, now and later.
     pub(crate) fn is_of_the_string(&self) -> bool {
-        use Code::{EnrollmentExpired, EnrollmentForeign, EnrollmentInvalid, EnrollmentUsed};
+        use Code::{
+            EnrollmentExpired, EnrollmentForeign, EnrollmentInvalid, EnrollmentUsed, MachineNotReimaged,
+            ReimageUnproven,
+        };
         match self {
             Self::AlreadyEnrolled(_) | Self::Enrollment(_) => true,
             Self::EnrollmentRefused { code, .. } => {
-                matches!(code, EnrollmentUsed | EnrollmentExpired | EnrollmentForeign | EnrollmentInvalid)
+                matches!(
+                    code,
+                    EnrollmentUsed
+                        | EnrollmentExpired
+                        | EnrollmentForeign
+                        | EnrollmentInvalid
+                        | MachineNotReimaged
+                        | ReimageUnproven
+                )
             }
             Self::NotEnrolled(_)
             | Self::Refused(_)
@@ -93,6 +104,7 @@ impl AgentError {
     fn fault(&self) -> Option<InstallFault> {
         Some(match self {
             Self::Host(HostError::NotBooted(_)) => InstallFault::NoSystemd,
+            Self::Host(HostError::KernelTooOld { .. }) => InstallFault::KernelTooOld,
             Self::NotEnrolled(_) => InstallFault::NotEnrolled,
             Self::AlreadyEnrolled(_) => InstallFault::AlreadyEnrolled,
             Self::Enrollment(EnrollmentError::Foreign) => InstallFault::StringUnknown,
@@ -115,6 +127,9 @@ impl AgentError {
         let next = match self {
             Self::EnrollmentRefused { next, .. } => return next.clone(),
             Self::Host(HostError::NotBooted(_)) => "bring in a machine that was booted with systemd",
+            Self::Host(HostError::KernelTooOld { .. }) => {
+                "bring in a machine with Linux 5.6 or newer, or take away what forbids openat2 to the agent's unit"
+            }
             Self::NotEnrolled(_) => "run the line that gpuaas node register or gpuaas node enroll prints",
             Self::AlreadyEnrolled(_) => {
                 "if it is to become another node, remove the agent first: install.sh --uninstall"
@@ -171,6 +186,7 @@ mod tests {
         assert_eq!(skewed.explained().matches("clock_skewed").count(), 2, "{}", skewed.explained());
         for (error, code, status) in [
             (AgentError::from(EnrollmentError::Damaged), "install_string_damaged", 4),
+            (AgentError::from(HostError::KernelTooOld { release: "4.18".to_owned() }), "install_kernel_too_old", 4),
             (AgentError::AlreadyEnrolled("gpu-07".to_owned()), "install_already_enrolled", 5),
             (AgentError::Unreachable("x".to_owned()), "server_unreachable", 7),
             (AgentError::State("x".to_owned()), "host_failed", 1),

@@ -68,7 +68,7 @@ impl Fetch {
         body(response, BODY_BYTES_MAX).await.map(|_| ())
     }
 
-    /// A new certificate for the same key.
+    /// A new certificate for the key of that request.
     pub(crate) async fn renew(&self, csr: String) -> Result<String, AgentError> {
         let request = serde_json::to_vec(&RenewRequest { csr, clock: Some(now()) })
             .map_err(|error| AgentError::State(error.to_string()))?;

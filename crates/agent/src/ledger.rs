@@ -1,10 +1,13 @@
 //! The ledger: what this node was told and what came of it, durable before and after. A task that is in it never runs again.
+//!
+//! It also holds which workload owns the host: written with the beginning of the first task that changes the host, cleared with the end of the one
+//! that left it clean.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use camino::Utf8PathBuf;
 use gpuaas_host::{FileSpec, Host, HostError};
-use gpuaas_model::{StepId, TaskId, Timestamp};
+use gpuaas_model::{AllocationId, StepId, TaskId, Timestamp, WorkloadId};
 use gpuaas_trust::TaskStatement;
 use gpuaas_wire::task::TaskOutcome;
 use serde::{Deserialize, Serialize};
@@ -30,6 +33,23 @@ pub(crate) enum Entry {
     Ended(TaskOutcome),
 }
 
+/// The workload that owns the host, and the allocation by which its project holds the node. Void in another enrollment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HostOwner {
+    /// The node's enrollment epoch when the workload came.
+    pub(crate) epoch: u64,
+    pub(crate) workload: WorkloadId,
+    pub(crate) allocation: AllocationId,
+}
+
+impl HostOwner {
+    /// Who a task is for; `None` for the platform's own.
+    pub(crate) fn of(statement: &TaskStatement) -> Option<Self> {
+        let &TaskStatement { epoch, workload, allocation, .. } = statement;
+        Some(Self { epoch, workload: workload?, allocation: allocation? })
+    }
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 enum Line {
@@ -40,11 +60,24 @@ enum Line {
         expires_at: Timestamp,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempt: Option<Attempt>,
+        /// Owns the host from here on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<HostOwner>,
     },
     /// How it ended.
-    End { task: TaskId, outcome: TaskOutcome },
-    /// The highest fence of tasks that are forgotten.
-    Fence { fence: u64 },
+    End {
+        task: TaskId,
+        outcome: TaskOutcome,
+        /// Whether the host is nobody's from here on.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        frees_host: bool,
+    },
+    /// What outlasts the tasks that are forgotten: the highest fence, and who owns the host.
+    Fence {
+        fence: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<HostOwner>,
+    },
 }
 
 /// Which attempt of a step a task is.
@@ -69,6 +102,7 @@ pub(crate) struct Ledger {
     file: Box<dyn AsyncWrite + Send + Unpin>,
     entries: BTreeMap<TaskId, Known>,
     fence: u64,
+    owner: Option<HostOwner>,
     lines: usize,
     /// A line may have been written in part: the file is written anew before anything is added.
     torn: bool,
@@ -80,7 +114,8 @@ impl Ledger {
         let path = state::path("ledger.jsonl");
         let text = host.read(&path, FILE_BYTES_MAX).await?.unwrap_or_default();
         let file = host.append(&path).await?;
-        let mut ledger = Self { host, path, file, entries: BTreeMap::new(), fence: 0, lines: 0, torn: false };
+        let mut ledger =
+            Self { host, path, file, entries: BTreeMap::new(), fence: 0, owner: None, lines: 0, torn: false };
         ledger.recall(&text)?;
         match ledger.compact(now).await {
             // Read whole, it answers of what it holds, and takes nothing more until there is room.
@@ -120,6 +155,11 @@ impl Ledger {
         self.fence
     }
 
+    /// The workload that owns the host, as of the last task that changed it; of an earlier enrollment, perhaps.
+    pub(crate) fn owner(&self) -> Option<HostOwner> {
+        self.owner
+    }
+
     /// The highest attempt of a step among the tasks that are kept, 0 if there is none. Older ones that are forgotten have expired.
     pub(crate) fn attempt(&self, step: StepId) -> u32 {
         let attempts = self.entries.values().filter_map(|known| known.attempt);
@@ -133,16 +173,28 @@ impl Ledger {
         self.entries.iter().filter(|(_, known)| ended(known)).map(|(task, _)| *task).collect()
     }
 
-    /// Writes that a task is about to run. Durable when this returns.
-    pub(crate) async fn begin(&mut self, statement: &TaskStatement, now: Timestamp) -> Result<(), AgentError> {
+    /// Writes that a task is about to run, and whose host it is from here on where the task takes it. Durable when this returns.
+    pub(crate) async fn begin(
+        &mut self,
+        statement: &TaskStatement,
+        owner: Option<HostOwner>,
+        now: Timestamp,
+    ) -> Result<(), AgentError> {
         let &TaskStatement { task, fence, expires_at, step, attempt: number, .. } = statement;
         let attempt = step.map(|step| Attempt { step, number });
-        self.append(Line::Begin { task, fence, expires_at, attempt }, now).await
+        self.append(Line::Begin { task, fence, expires_at, attempt, owner }, now).await
     }
 
-    /// Writes how a task ended. Durable when this returns; what could not be written is known to this run, and written with the next line.
-    pub(crate) async fn end(&mut self, task: TaskId, outcome: TaskOutcome, now: Timestamp) -> Result<(), AgentError> {
-        let line = Line::End { task, outcome };
+    /// Writes how a task ended, and whether the host is nobody's from here on. Durable when this returns; what could not be written is known to this
+    /// run, and written with the next line.
+    pub(crate) async fn end(
+        &mut self,
+        task: TaskId,
+        outcome: TaskOutcome,
+        frees_host: bool,
+        now: Timestamp,
+    ) -> Result<(), AgentError> {
+        let line = Line::End { task, outcome, frees_host };
         if let Err(error) = self.append(line.clone(), now).await {
             self.take(line);
             return Err(error);
@@ -172,16 +224,21 @@ impl Ledger {
     fn take(&mut self, line: Line) {
         self.lines += 1;
         match line {
-            Line::Begin { task, fence, expires_at, attempt } => {
+            Line::Begin { task, fence, expires_at, attempt, owner } => {
                 self.fence = self.fence.max(fence);
+                self.owner = owner.or(self.owner);
                 self.entries.insert(task, Known { expires_at, fence, attempt, entry: Entry::Begun });
             }
-            Line::End { task, outcome } => {
+            Line::End { task, outcome, frees_host } => {
+                self.owner = self.owner.filter(|_| !frees_host);
                 if let Some(known) = self.entries.get_mut(&task) {
                     known.entry = Entry::Ended(outcome);
                 }
             }
-            Line::Fence { fence } => self.fence = self.fence.max(fence),
+            Line::Fence { fence, owner } => {
+                self.fence = self.fence.max(fence);
+                self.owner = owner;
+            }
         }
     }
 
@@ -193,12 +250,12 @@ impl Ledger {
             excess -= usize::from(forget);
             !forget
         });
-        let mut lines = vec![Line::Fence { fence: self.fence }];
+        let mut lines = vec![Line::Fence { fence: self.fence, owner: self.owner }];
         for (task, known) in &self.entries {
             let &Known { expires_at, fence, attempt, ref entry } = known;
-            lines.push(Line::Begin { task: *task, fence, expires_at, attempt });
+            lines.push(Line::Begin { task: *task, fence, expires_at, attempt, owner: None });
             if let Entry::Ended(outcome) = entry {
-                lines.push(Line::End { task: *task, outcome: outcome.clone() });
+                lines.push(Line::End { task: *task, outcome: outcome.clone(), frees_host: false });
             }
         }
         let mut content = Vec::new();

@@ -12,6 +12,9 @@ pub struct Options {
     /// A file that holds the enrollment string; removed once it was used. `GPUAAS_ENROLL` may hold the string itself instead.
     #[arg(long, env = "GPUAAS_ENROLL_FILE", default_value = "/var/lib/gpuaas-agent/enroll")]
     pub enroll_file: Utf8PathBuf,
+    /// A file that holds the value which shows that this machine was reimaged; a reimage hook lays it into the fresh image. Removed once it was used.
+    #[arg(long, env = "GPUAAS_REIMAGE_FILE", default_value = "/var/lib/gpuaas-agent/reimage")]
+    pub reimage_file: Utf8PathBuf,
 }
 
 /// What the agent does besides serving.

@@ -1,9 +1,9 @@
-//! Renews the node's certificate at two thirds of its life, by itself.
+//! Renews the node's certificate at two thirds of its life, by itself, each time for a fresh key.
 
 use std::{sync::Arc, time::Duration};
 
 use gpuaas_model::Timestamp;
-use gpuaas_trust::NODE_CERTIFICATE_LIFE;
+use gpuaas_trust::{NODE_CERTIFICATE_LIFE, NodeKey};
 
 use crate::{clock::now, dial::Dialer, error::AgentError, fetch::Fetch, state};
 
@@ -28,14 +28,13 @@ pub(crate) async fn keep(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
 }
 
 async fn renew(dialer: &Dialer, fetch: &Fetch) -> Result<(), AgentError> {
-    let csr = {
-        let state = dialer.state.lock().await;
-        state.key.request_pem().map_err(|error| AgentError::State(error.to_string()))?
-    };
-    let certificate = fetch.renew(csr).await?;
+    let damaged = |error: gpuaas_trust::AuthorityError| AgentError::State(error.to_string());
+    let key = NodeKey::generate().map_err(damaged)?;
+    let certificate = fetch.renew(key.request_pem().map_err(damaged)?).await?;
     let mut state = dialer.state.lock().await;
-    state.identity.certificate = certificate;
-    state::keep(&dialer.host, &state.identity).await?;
+    let renewed = state.renewed(certificate, key);
+    state::keep(&dialer.host, &renewed.identity).await?;
+    *state = renewed;
     fetch.renewed(&state)
 }
 

@@ -26,7 +26,7 @@ use crate::{
     crash_points,
     error::AgentError,
     fetch::Fetch,
-    ledger::{self, Ledger},
+    ledger::{self, HostOwner, Ledger},
     version,
 };
 
@@ -137,7 +137,8 @@ impl Runner {
         if self.running.lock().unwrap_or_else(PoisonError::into_inner).len() >= TASKS_MAX {
             return Err(refuse(Code::Unavailable, format!("{TASKS_MAX} tasks are under way already")));
         }
-        ledger.begin(&statement, self.now()).await.map_err(|error| refuse(error.code(), error.to_string()))?;
+        let owner = HostOwner::of(&statement).filter(|_| self.catalog[position].takes_host());
+        ledger.begin(&statement, owner, self.now()).await.map_err(|error| refuse(error.code(), error.to_string()))?;
         drop(ledger);
         Ok(Accepted::Running(self.start(position, statement)))
     }
@@ -212,6 +213,7 @@ impl Runner {
         })?;
         (self.catalog[position].accepts)(&statement.params)
             .map_err(|error| refuse(Code::TaskParamsInvalid, error.to_string()))?;
+        must_own_host(&self.catalog[position], ledger.owner(), statement)?;
         Ok(position)
     }
 
@@ -247,12 +249,16 @@ impl Runner {
                 let _ = progress.send(TaskLine::Progress(said));
             }),
         };
-        let outcome = match self.attempt(position, &statement, context, &cancel).await {
-            Ok(result) => TaskOutcome::Succeeded { result },
-            Err(failure) => TaskOutcome::Failed { failure },
+        let (outcome, frees_host) = match self.attempt(position, &statement, context, &cancel).await {
+            Ok(result) => {
+                let frees_host = (self.catalog[position].frees_host)(&result);
+                (TaskOutcome::Succeeded { result }, frees_host)
+            }
+            Err(failure) => (TaskOutcome::Failed { failure }, false),
         };
         reach(Point::TaskDone(task_type));
-        if let Err(error) = self.ledger.lock().await.end(statement.task, outcome.clone(), self.now()).await {
+        if let Err(error) = self.ledger.lock().await.end(statement.task, outcome.clone(), frees_host, self.now()).await
+        {
             tracing::error!(task = %statement.task, %error, "the end of a task could not be written yet");
         }
         reach(Point::TaskEnded(task_type));
@@ -288,6 +294,25 @@ impl Runner {
                 Err(TaskFailure::new(Code::TaskCancelled, format!("{} was cancelled", statement.task_type)))
             }
         }
+    }
+}
+
+/// Refuses what is for another workload, or another allocation, than the one that owns the host in this enrollment.
+fn must_own_host(entry: &Entry, owner: Option<HostOwner>, statement: &TaskStatement) -> Result<(), Refusal> {
+    let Some(served) = HostOwner::of(statement) else {
+        if entry.task_type.is_for_workload() || statement.workload.is_some() {
+            let message = format!("{} names no workload and allocation that it is for", entry.task_type);
+            return Err(refuse(Code::EnvelopeForeign, message));
+        }
+        return Ok(());
+    };
+    match owner {
+        Some(owner) if owner.epoch == served.epoch && owner != served => {
+            let HostOwner { workload, allocation, .. } = owner;
+            let message = format!("workload {workload} owns this host by allocation {allocation}");
+            Err(refuse(Code::HostOwned, message))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

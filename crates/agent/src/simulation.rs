@@ -126,6 +126,7 @@ fn nowhere() -> Result<Arc<Fetch>, AgentError> {
         name: None,
         url: None,
         enrolled_by: None,
+        key: None,
     };
     let fetch = Fetch::new(&State { identity, key }, Arc::new(Endpoints::new(Vec::new())))?;
     Ok(NOWHERE.get_or_init(|| Arc::new(fetch)).clone())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use camino::{Utf8Path, Utf8PathBuf};
 use gpuaas_host::{FileSpec, Host};
 use gpuaas_model::{Name, NodeId};
-use gpuaas_trust::{NodeKey, SignedKeySet};
+use gpuaas_trust::{NodeKey, SecretText, SignedKeySet};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,10 @@ pub(crate) struct Identity {
     /// SHA-256 of the enrollment string: one that was redeemed here is not redeemed again.
     #[serde(default)]
     pub(crate) enrolled_by: Option<String>,
+    /// The key that the certificate is for, PEM. With its certificate in one file: a renewal replaces both at once. Absent where an older agent kept it
+    /// in `key.pem`.
+    #[serde(default)]
+    pub(crate) key: Option<SecretText>,
 }
 
 /// The identity with its key.
@@ -58,25 +62,34 @@ pub(crate) fn path(name: &str) -> Utf8PathBuf {
 pub(crate) async fn load(host: &Arc<dyn Host>) -> Result<Option<State>, AgentError> {
     let (identity, key) =
         (host.read(&path("identity.json"), FILE_BYTES_MAX).await?, host.read(&path("key.pem"), FILE_BYTES_MAX).await?);
-    let (Some(identity), Some(key)) = (identity, key) else { return Ok(None) };
-    let identity = serde_json::from_slice(&identity).map_err(|error| AgentError::State(error.to_string()))?;
-    let key = String::from_utf8(key).map_err(|error| AgentError::State(error.to_string()))?;
-    let key = NodeKey::from_pem(&key).map_err(|error| AgentError::State(error.to_string()))?;
+    let Some(identity) = identity else { return Ok(None) };
+    let identity: Identity = serde_json::from_slice(&identity).map_err(|error| AgentError::State(error.to_string()))?;
+    let key = match (&identity.key, key) {
+        (Some(key), _) => key.clone(),
+        (None, Some(key)) => SecretText::new(String::from_utf8_lossy(&key).into_owned()),
+        (None, None) => return Ok(None),
+    };
+    let key = NodeKey::from_pem(key.expose()).map_err(|error| AgentError::State(error.to_string()))?;
     Ok(Some(State { identity, key }))
 }
 
-/// Keeps the key. Before the certificate is asked for: a certificate without its key would be lost.
-pub(crate) async fn keep_key(host: &Arc<dyn Host>, key: &NodeKey) -> Result<(), AgentError> {
+/// Keeps the identity, and takes the key of before away that an older agent kept apart.
+pub(crate) async fn keep(host: &Arc<dyn Host>, identity: &Identity) -> Result<(), AgentError> {
     host.make_folder(Utf8Path::new(FOLDER), 0o700).await?;
-    host.write(&FileSpec { path: path("key.pem"), mode: 0o600, content: key.to_pem().as_bytes().to_vec() }).await?;
+    let content = serde_json::to_vec_pretty(identity).map_err(|error| AgentError::State(error.to_string()))?;
+    host.write(&FileSpec { path: path("identity.json"), mode: 0o600, content }).await?;
+    if identity.key.is_some() {
+        host.remove(&path("key.pem")).await?;
+    }
     Ok(())
 }
 
-/// Keeps the identity.
-pub(crate) async fn keep(host: &Arc<dyn Host>, identity: &Identity) -> Result<(), AgentError> {
-    let content = serde_json::to_vec_pretty(identity).map_err(|error| AgentError::State(error.to_string()))?;
-    host.write(&FileSpec { path: path("identity.json"), mode: 0o600, content }).await?;
-    Ok(())
+impl State {
+    /// The same identity with another certificate, and the key that it is for.
+    pub(crate) fn renewed(&self, certificate: String, key: NodeKey) -> Self {
+        let kept = SecretText::new(key.to_pem().to_string());
+        Self { identity: Identity { certificate, key: Some(kept), ..self.identity.clone() }, key }
+    }
 }
 
 impl Identity {
@@ -106,5 +119,42 @@ impl Identity {
     pub(crate) fn certificate(&self) -> Result<CertificateDer<'static>, AgentError> {
         CertificateDer::from_pem_slice(self.certificate.as_bytes())
             .map_err(|error| AgentError::State(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handlers::test_host::{enrolled_nobody, sandbox};
+
+    fn pem(key: &NodeKey) -> String {
+        key.to_pem().to_string()
+    }
+
+    #[tokio::test]
+    async fn key_that_was_kept_apart_is_read_and_goes_with_the_next_certificate() {
+        let (_folder, host) = sandbox(&[]);
+        let of_before = enrolled_nobody();
+        keep(&host, &of_before.identity).await.unwrap();
+        let key = FileSpec { path: path("key.pem"), mode: 0o600, content: pem(&of_before.key).into_bytes() };
+        host.write(&key).await.unwrap();
+        let loaded = load(&host).await.unwrap().expect("an identity");
+        assert_eq!(pem(&loaded.key), pem(&of_before.key));
+
+        let fresh = NodeKey::generate().unwrap();
+        let renewed = loaded.renewed("another certificate".to_owned(), fresh);
+        keep(&host, &renewed.identity).await.unwrap();
+        assert!(host.read(&path("key.pem"), FILE_BYTES_MAX).await.unwrap().is_none(), "the key of before is gone");
+        let loaded = load(&host).await.unwrap().expect("an identity");
+        assert_eq!(pem(&loaded.key), pem(&renewed.key));
+        assert_ne!(pem(&loaded.key), pem(&of_before.key));
+        assert_eq!(loaded.identity.certificate, "another certificate");
+    }
+
+    #[tokio::test]
+    async fn identity_without_any_key_is_none() {
+        let (_folder, host) = sandbox(&[]);
+        keep(&host, &enrolled_nobody().identity).await.unwrap();
+        assert!(load(&host).await.unwrap().is_none());
     }
 }

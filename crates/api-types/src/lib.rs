@@ -18,9 +18,9 @@ pub use access::{AccessAnswer, AccessGrant, AccessKind};
 pub use list::List;
 pub use logs::LogLine;
 pub use node::{
-    Allocation, AppliedFix, CreateAllocation, DataDisk, DefaultRoute, Enrollment, FileSystem, FixNode, FixedNode, Gpu,
-    MachineChange, MachineFacts, Node, NodeFacts, Ping, Preflight, PreflightFinding, RegisterNode, RegisteredNode,
-    Task, WriteLatency,
+    Allocation, AppliedFix, CreateAllocation, DataDisk, DefaultRoute, EnrollNode, Enrollment, FileSystem, FixNode,
+    FixedNode, Gpu, MachineChange, MachineFacts, Node, NodeFacts, Ping, Preflight, PreflightFinding, RegisterNode,
+    RegisteredNode, Task, WriteLatency,
 };
 pub use plan::{PlacementOption, PlannedMember, PlannedStep, Preview};
 pub use platform::{

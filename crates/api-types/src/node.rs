@@ -263,6 +263,19 @@ pub struct RegisterNode {
     pub labels: BTreeMap<String, String>,
 }
 
+/// Puts a node back, or issues a new string for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EnrollNode {
+    /// Takes the machine as it is: also one that runs, and one that has not been reimaged since a tenant has left it. Needs a reason.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// Why it is forced: 1 to 500 printable characters, kept in the audit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 500)]
+    pub reason: Option<String>,
+}
+
 /// The string that brings a machine in: shown here and never again.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Enrollment {

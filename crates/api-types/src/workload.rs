@@ -44,8 +44,13 @@ pub struct Artifact {
     pub sha256: String,
     /// Its length.
     pub size_bytes: u64,
-    /// Where it came from.
-    pub source: String,
+    /// Where it came from; shown to those who run the platform.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub source: Option<String>,
+    /// What verified its release: `sums-sha256:` with the digest of the sum file that the import named, `key:` with the id of the trusted key that
+    /// signed it, or `nothing`; shown to those who run the platform, and absent where an older version imported it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub verified_by: Option<String>,
     /// Whether the release says of itself that it is a stand-in.
     pub stand_in: bool,
 }
@@ -61,9 +66,19 @@ pub struct ImportRelease {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9.+~-]+$")]
     pub version: Option<String>,
-    /// A folder of the control plane's machine by its absolute path, or an `https` URL; laid out like a release of the app.
+    /// A folder of the control plane's machine by its absolute path, or an `https` URL; laid out like a release of the app. A folder lies below the one
+    /// that the control plane's settings name.
     #[schema(min_length = 1, max_length = 4096)]
     pub source: String,
+    /// SHA-256 of the release's sum file, 64 lower-case hex digits, as its publisher tells it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(min_length = 64, max_length = 64, pattern = "^[0-9a-f]{64}$")]
+    pub sums_sha256: Option<String>,
+    /// The text of a minisign signature over the release's sum file; where neither this nor the digest is named, the file `.minisig` beside the sum
+    /// file counts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(min_length = 1, max_length = 4096)]
+    pub signature: Option<String>,
 }
 
 /// A deployed app.

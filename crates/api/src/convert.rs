@@ -2,9 +2,9 @@
 
 use gpuaas_api_types::{Allocation, AuditEntry, Event, Project, ServiceAccount, SigningKey, Task, Token};
 use gpuaas_engine::commands::keys::SigningKeyView;
+use gpuaas_model::Name;
 use gpuaas_store::{
-    AllocationRecord, AuditRecord, EventRecord, NodeRecord, ProjectRecord, ServiceAccountRecord, TaskRecord,
-    TokenRecord,
+    AllocationRecord, AuditRecord, EventRecord, ProjectRecord, ServiceAccountRecord, TaskRecord, TokenRecord,
 };
 
 pub(crate) fn project(record: ProjectRecord) -> Project {
@@ -46,12 +46,12 @@ pub(crate) fn signing_key(view: SigningKeyView) -> SigningKey {
     }
 }
 
-pub(crate) fn allocation(record: AllocationRecord, node: &NodeRecord) -> Allocation {
+pub(crate) fn allocation(record: AllocationRecord, node_name: &Name) -> Allocation {
     Allocation {
         id: record.id.to_string(),
         project: record.project.to_string(),
         node: record.node.to_string(),
-        node_name: node.name.to_string(),
+        node_name: node_name.to_string(),
         state: record.state.to_string(),
         detail: record.detail,
         created_at: record.created_at.to_string(),

@@ -1,9 +1,11 @@
 //! Finds objects by name or id, as clients name them.
 
-use gpuaas_engine::Caller;
-use gpuaas_engine::CommandError;
+use gpuaas_engine::{
+    Caller, CommandError,
+    ownership::{self, VisibleNode},
+};
 use gpuaas_model::{Code, Name, NodeId, ProjectId, WorkloadId};
-use gpuaas_store::{AllocationFilter, NodeRecord, ProjectRecord, Reader, WorkloadRecord};
+use gpuaas_store::{NodeRecord, ProjectRecord, Reader, WorkloadRecord};
 
 use crate::problem::ApiProblem;
 
@@ -21,15 +23,10 @@ pub(crate) async fn node(reader: &mut Reader, key: &str) -> Result<NodeRecord, A
     Ok(found.ok_or_else(|| CommandError::not_found("node", key))?)
 }
 
-/// The node of that name or id, if the caller's project holds it; what the caller does not see looks absent.
-pub(crate) async fn visible_node(reader: &mut Reader, caller: &Caller, key: &str) -> Result<NodeRecord, ApiProblem> {
+/// The node of that name or id, if the caller may see it; what the caller does not see looks absent.
+pub(crate) async fn visible_node(reader: &mut Reader, caller: &Caller, key: &str) -> Result<VisibleNode, ApiProblem> {
     let found = node(reader, key).await?;
-    let Some(project) = caller.principal.project else { return Ok(found) };
-    let filter = AllocationFilter { project: Some(project), node: Some(found.id), ..AllocationFilter::default() };
-    if reader.allocations(&filter).await?.is_empty() {
-        return Err(CommandError::not_found("node", key).into());
-    }
-    Ok(found)
+    Ok(ownership::visible_node(reader, caller, found, key).await?)
 }
 
 /// The project of that name or id.

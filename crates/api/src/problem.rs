@@ -11,6 +11,9 @@ use gpuaas_store::StoreError;
 
 use crate::{correlation, refusals::Refused};
 
+/// Seconds to wait after a refusal as too much or too often that names no time of its own: as long as a call waits for those before it.
+const RETRY_AFTER_SECONDS: u64 = 5;
+
 /// An error on its way out. Its correlation id is the request's.
 #[derive(Debug)]
 pub struct ApiProblem {
@@ -87,7 +90,8 @@ impl IntoResponse for ApiProblem {
         let media_type = HeaderValue::from_static("application/problem+json");
         let mut response = (status, [(header::CONTENT_TYPE, media_type)], body).into_response();
         response.extensions_mut().insert(Refused(code));
-        if let Some(seconds) = self.retry_after {
+        let wait = self.retry_after.or((status == StatusCode::TOO_MANY_REQUESTS).then_some(RETRY_AFTER_SECONDS));
+        if let Some(seconds) = wait {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if status == StatusCode::UNAUTHORIZED {
@@ -127,4 +131,17 @@ pub(crate) async fn explained(response: Response) -> Response {
         _ => (Code::Internal, "the control plane failed on this request"),
     };
     ApiProblem::new(code, detail).then("see /api/v1/openapi.json").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_as_too_often_says_when_to_try_again() {
+        let after = |problem: ApiProblem| problem.into_response().headers().get(header::RETRY_AFTER).cloned();
+        assert_eq!(after(ApiProblem::new(Code::RateLimited, "too often")).unwrap(), "5");
+        assert_eq!(after(ApiProblem::new(Code::RateLimited, "too often").after(9)).unwrap(), "9");
+        assert_eq!(after(ApiProblem::new(Code::NotFound, "none")), None);
+    }
 }

@@ -2,10 +2,8 @@
 
 use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessKind, Fault, Member, Operation, Step, Workload};
 use gpuaas_engine::commands::access;
-use gpuaas_model::{Health, Lifecycle, MemberState, OperationState, Recovery, StepState, Timestamp};
-use gpuaas_store::{
-    AccessGrantRecord, MemberRecord, NodeRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadRecord,
-};
+use gpuaas_model::{Health, Lifecycle, MemberState, Name, OperationState, Recovery, StepState, Timestamp};
+use gpuaas_store::{AccessGrantRecord, MemberRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadRecord};
 
 /// Where lists show a workload. Whatever is under way or waits for a person comes first.
 pub(crate) const SECTIONS: [&str; 4] = ["needs_attention", "active", "stopped", "history"];
@@ -96,11 +94,11 @@ fn waits(step: &StepRecord, now: Timestamp) -> String {
     format!("{}{what}{age}{}", step.spec.key, again.unwrap_or_default())
 }
 
-pub(crate) fn member(record: MemberRecord, node: &NodeRecord) -> Member {
+pub(crate) fn member(record: MemberRecord, node_name: &Name) -> Member {
     Member {
         name: record.name(),
         node: record.node.to_string(),
-        node_name: node.name.to_string(),
+        node_name: node_name.to_string(),
         state: record.state.name().to_string(),
         health: record.health.to_string(),
         fault: record.state.fault().cloned().or(record.fault).map(fault),

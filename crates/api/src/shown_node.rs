@@ -4,12 +4,13 @@ use gpuaas_api_types::{
     AppliedFix, DataDisk, DefaultRoute, FileSystem, FixedNode, Gpu, MachineChange, MachineFacts, Node, NodeFacts,
     Preflight, PreflightFinding, WriteLatency,
 };
-use gpuaas_engine::commands::fix::Done;
+use gpuaas_engine::{Caller, CommandError, commands::fix::Done, ownership::VisibleNode};
 use gpuaas_model::{Check, Name};
-use gpuaas_store::NodeRecord;
 use gpuaas_wire::task::{self, ClockKeeping, Finding, HostFacts, PreflightReport, Severity};
 
-pub(crate) fn node(record: NodeRecord) -> Node {
+/// A node, whole.
+pub(crate) fn node(node: VisibleNode) -> Node {
+    let record = node.into_record();
     let machine = record.machine;
     let preflight = record.preflight.map(|report| preflight(report, &record.name));
     Node {
@@ -33,15 +34,16 @@ pub(crate) fn node(record: NodeRecord) -> Node {
     }
 }
 
-pub(crate) fn fixed(done: Done) -> FixedNode {
+/// What a fix did, with the node as it is now.
+pub(crate) fn fixed(caller: &Caller, done: Done) -> Result<FixedNode, CommandError> {
     let applied = |of: task::Applied| AppliedFix { name: of.name, before: of.before, now: of.now };
-    FixedNode {
-        node: node(done.node),
+    Ok(FixedNode {
+        node: node(VisibleNode::of_platform(caller, done.node)?),
         fix: done.kind.to_string(),
         path: done.fixed.path,
         changed: done.fixed.changed,
         applied: done.fixed.applied.into_iter().map(applied).collect(),
-    }
+    })
 }
 
 fn facts(facts: HostFacts, of_machine: Option<task::MachineFacts>) -> NodeFacts {

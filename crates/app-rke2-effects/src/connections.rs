@@ -1,7 +1,7 @@
 //! One connection per workload, kept between calls.
 //!
-//! A kept one is used only while all that it was made of is the same: the server's node and address, the admin kubeconfig's
-//! digest, and the tunnels. It is dropped when a call finds it broken.
+//! A kept one is used only while all that it was made of is the same: the server's node and address, and the admin kubeconfig's digest. It is
+//! dropped when a call finds it broken, and its tunnel breaks as soon as the workload holds the node no more.
 
 use std::{
     collections::HashMap,
@@ -31,16 +31,14 @@ pub(crate) struct Kept {
     node: NodeId,
     address: String,
     kubeconfig_sha256: String,
-    tunnels: Arc<dyn Tunnels>,
     cluster: Cluster,
 }
 
 impl Kept {
-    fn fits(&self, server: &MemberView, kubeconfig_sha256: &str, tunnels: &Arc<dyn Tunnels>) -> bool {
+    fn fits(&self, server: &MemberView, kubeconfig_sha256: &str) -> bool {
         self.node == server.node.id
             && self.address == server.node.address
             && self.kubeconfig_sha256 == kubeconfig_sha256
-            && Arc::ptr_eq(&self.tunnels, tunnels)
     }
 }
 
@@ -78,7 +76,7 @@ impl Rke2Effects {
             .get(names::ADMIN_KUBECONFIG)
             .ok_or_else(|| no_kubeconfig("has not been read yet"))?;
         if let Some(kept) = self.lock().get(&context.workload.id)
-            && kept.fits(server, &admin.sha256, &context.tunnels)
+            && kept.fits(server, &admin.sha256)
         {
             return Ok((kept.cluster.clone(), true));
         }
@@ -87,13 +85,13 @@ impl Rke2Effects {
         let kubeconfig = Kubeconfig::parse(&bytes).map_err(|error| failure::of(error.into(), &server.node))?;
         let endpoint = Endpoint { host: server.node.address.clone(), port: APISERVER_PORT };
         let connector = Arc::new(connector(context.tunnels.clone(), server.node.id));
-        let cluster =
-            Cluster::new(&kubeconfig, endpoint, connector).map_err(|error| failure::of(error, &server.node))?;
+        let admission = self.queues.of(context.workload.project, context.workload.id);
+        let cluster = Cluster::admitted(&kubeconfig, endpoint, connector, Arc::new(admission))
+            .map_err(|error| failure::of(error, &server.node))?;
         let kept = Kept {
             node: server.node.id,
             address: server.node.address.clone(),
             kubeconfig_sha256: admin.sha256.clone(),
-            tunnels: context.tunnels.clone(),
             cluster: cluster.clone(),
         };
         self.keep(context.workload.id, kept);

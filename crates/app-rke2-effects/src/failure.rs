@@ -17,6 +17,7 @@ pub(crate) fn of(error: KubeError, node: &NodeView) -> TaskFailure {
         | KubeError::Unauthorized
         | KubeError::Unreadable(_)
         | KubeError::Kubeconfig(_) => Code::ClusterUnreachable,
+        KubeError::Busy { .. } => Code::RateLimited,
         // 5xx and 429: it answers, but cannot do it now.
         KubeError::Answered { status: 429 | 500.., .. } => Code::ClusterNotReady,
         KubeError::Answered { .. } | KubeError::Forbidden(_) | KubeError::Conflict(_) | KubeError::NotFound(_) => {

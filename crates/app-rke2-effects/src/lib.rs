@@ -2,11 +2,13 @@
 //!
 //! Guarantees: the distribution's admin kubeconfig is opened for a call, used, and leaves neither this crate's memory cache (which
 //! holds parsed credentials of live connections) nor the sealed store; results, progress and failures carry no credential. Every
-//! call is idempotent. A connection that broke is replaced, and the call repeated once, before a failure is reported.
+//! call is idempotent. A connection that broke is replaced, and the call repeated once, before a failure is reported. Of one workload one
+//! request is under way at a time, of one project a share, and of all few: a cluster that is slow or hostile holds up its own tenant alone.
 //!
 //! Deliberately absent: when a call is made and what its failure means (`app-rke2`), and how Kubernetes is spoken (`kube`).
 
 mod access;
+mod admission;
 mod call;
 mod connections;
 mod failure;
@@ -18,12 +20,14 @@ use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered};
 use gpuaas_wire::task::TaskFailure;
 use serde_json::Value;
 
+use admission::Queues;
 use connections::Connections;
 
 /// RKE2's effects.
 #[derive(Default)]
 pub struct Rke2Effects {
     connections: Mutex<Connections>,
+    queues: Queues,
 }
 
 impl Rke2Effects {

@@ -133,8 +133,8 @@ async fn a_deployment_s_calls_succeed_in_order_with_evidence_over_one_tunnel() {
     assert_eq!(proof["authenticated_as"], "system:serviceaccount:gpuaas-access:delivery-probe");
     assert_eq!(world.call("delete_kube_node").await.unwrap()["deleted"], false);
     assert_eq!(world.call("kube_nodes").await.unwrap()["kube_nodes"], serde_json::json!([]));
-    // One more for the probe's own credentials; all else went over the kept connection.
-    assert_eq!(world.tunnels.opened.load(Ordering::SeqCst), before + 1);
+    // One more for the watch and one for the probe's own credentials; all else went over the kept connection.
+    assert_eq!(world.tunnels.opened.load(Ordering::SeqCst), before + 2);
     assert_eq!(world.call("restart").await.unwrap_err().code, Code::TaskUnknown);
 }
 

@@ -135,6 +135,7 @@ fn class(code: Code) -> FaultClass {
         | Code::ServerUnreachable
         | Code::ClusterUnreachable
         | Code::ClusterNotReady
+        | Code::RateLimited
         | Code::Unavailable
         | Code::ArtifactTruncated
         | Code::DiskFull

@@ -262,7 +262,7 @@ proptest! {
         let kind = [OperationKind::Deploy, OperationKind::AddMember, OperationKind::Decommission][kind];
         let plan = plan(kind, &workload);
         let app = Rke2::default();
-        prop_assert_eq!(check(&plan, &app.manifest().phases), []);
+        prop_assert_eq!(check(&plan, &app.manifest().phases, &workload.members), []);
         if kind == OperationKind::Decommission {
             return Ok(());
         }

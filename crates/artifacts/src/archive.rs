@@ -6,8 +6,7 @@
 use std::{
     collections::HashSet,
     fs::File,
-    io::{self, BufReader, Read},
-    path::Path,
+    io::{self, BufReader, Read, Seek as _},
 };
 
 use tar::{Archive, Entry, EntryType};
@@ -44,9 +43,10 @@ impl Packing {
     }
 }
 
-/// Reads the file to its end. Blocks, for as long as unpacking takes.
-pub(crate) fn look_through(name: &str, path: &Path) -> Result<(), ArtifactError> {
-    let file = BufReader::new(File::open(path).map_err(|error| ArtifactError::disk(path, error))?);
+/// Reads the file from its beginning to its end. Blocks, for as long as unpacking takes.
+pub(crate) fn look_through(name: &str, mut file: &File) -> Result<(), ArtifactError> {
+    file.rewind().map_err(|error| ArtifactError::disk(name.as_ref(), error))?;
+    let file = BufReader::new(file);
     let scan = Scan { name };
     match Packing::of(name) {
         Packing::Plain => Ok(()),

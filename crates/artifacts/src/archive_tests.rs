@@ -29,7 +29,7 @@ fn look(name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     std::fs::write(&path, bytes).unwrap();
-    look_through(name, &path)
+    look_through(name, &File::open(&path).unwrap())
 }
 
 fn entries(entries: &[(EntryType, &str, &str)]) -> Result<(), ArtifactError> {

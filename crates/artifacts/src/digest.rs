@@ -2,8 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _},
-    path::Path,
+    io::{self, Read as _, Seek as _},
 };
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -30,14 +29,19 @@ impl Hasher {
 
 /// Digest of a text.
 pub(crate) fn of_text(text: &str) -> String {
+    of_bytes(text.as_bytes())
+}
+
+/// Digest of bytes.
+pub(crate) fn of_bytes(bytes: &[u8]) -> String {
     let mut hasher = Hasher::new();
-    hasher.update(text.as_bytes());
+    hasher.update(bytes);
     hasher.finish()
 }
 
-/// Digest and length of a file. Blocks.
-pub(crate) fn of_file(path: &Path) -> io::Result<(String, u64)> {
-    let mut file = File::open(path)?;
+/// Digest and length of a file, from its beginning. Blocks.
+pub(crate) fn of_file(mut file: &File) -> io::Result<(String, u64)> {
+    file.rewind()?;
     let (mut hasher, mut length, mut chunk) = (Hasher::new(), 0_u64, vec![0; CHUNK_BYTES]);
     loop {
         let read = file.read(&mut chunk)?;

@@ -11,9 +11,11 @@ use tokio::io::AsyncWriteExt as _;
 use crate::{
     error::ArtifactError,
     fetch::{Fetch, FetchFailure, Fetched},
-    release::{self, ImportedRelease, STAND_IN, STAND_IN_BYTES_MAX},
+    folder::Folder,
+    release::{self, ImportedRelease, STAND_IN, STAND_IN_BYTES_MAX, Wanted},
     store::{ARTIFACT_BYTES_MAX, ArtifactStore},
     sums::SUMS_BYTES_MAX,
+    verification::{SIGNATURE_BYTES_MAX, Verification},
 };
 
 /// Most tries in a row that bring no byte, before a file is given up.
@@ -21,38 +23,37 @@ pub const DOWNLOAD_TRIES_MAX: u32 = 4;
 /// The pause before a try that follows one without a byte; grows with each.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Imports `wanted` files of the release at `base`, for example `https://host/releases/download/v1.36.3%2Brke2r1`.
+/// Imports the release at `base`, for example `https://host/releases/download/v1.36.3%2Brke2r1`.
 ///
 /// `scratch` is a folder of this release alone, on a disk with room for it; it is emptied after a success.
-pub async fn import_release_url(
+pub(crate) async fn import_release_url(
     store: &ArtifactStore,
     fetch: &dyn Fetch,
     base: &str,
-    wanted: &[String],
-    sums: &str,
+    wanted: &Wanted<'_>,
+    verification: &Verification,
     scratch: &Path,
 ) -> Result<ImportedRelease, ArtifactError> {
     tokio::fs::create_dir_all(scratch).await.map_err(|error| ArtifactError::disk(scratch, error))?;
     let download = Download { fetch, base: base.trim_end_matches('/'), scratch };
-    // The small ones anew each time: they say what the large ones must be.
-    for (name, limit) in [(sums, SUMS_BYTES_MAX), (STAND_IN, STAND_IN_BYTES_MAX)] {
-        download.forget(name).await?;
-        match download.file(name, limit).await {
-            Err(ArtifactError::Missing { .. }) if name == STAND_IN => {}
-            fetched => fetched?,
-        }
-    }
-    for name in wanted {
+    // The small ones each time: they say what the large ones must be.
+    download.small(wanted.sums, SUMS_BYTES_MAX, true).await?;
+    download.small(&release::signature_of(wanted.sums), SIGNATURE_BYTES_MAX, false).await?;
+    download.small(STAND_IN, STAND_IN_BYTES_MAX, false).await?;
+    let folder = || Folder::own(scratch).map_err(|error| ArtifactError::disk(scratch, error));
+    // Nothing large is fetched for a sum file that nothing verifies.
+    release::verified_sums(&folder()?, wanted.sums, &wanted.proof, verification)?;
+    for name in wanted.files {
         download.file(name, ARTIFACT_BYTES_MAX).await?;
     }
-    match release::import_release(store, scratch, wanted, sums).await {
+    match release::import_release(store, folder()?, wanted, verification).await {
         Ok(mut imported) => {
             tokio::fs::remove_dir_all(scratch).await.map_err(|error| ArtifactError::disk(scratch, error))?;
             imported.version = imported.version.or_else(|| version_in(base));
             Ok(imported)
         }
         Err(error) => {
-            for name in wanted {
+            for name in wanted.files {
                 download.forget(name).await?;
             }
             Err(error)
@@ -67,6 +68,15 @@ struct Download<'a> {
 }
 
 impl Download<'_> {
+    /// Fetches a short file, from its beginning; one that is not `needed` may be absent.
+    async fn small(&self, name: &str, limit: u64, needed: bool) -> Result<(), ArtifactError> {
+        self.forget(name).await?;
+        match self.file(name, limit).await {
+            Err(ArtifactError::Missing { .. }) if !needed => Ok(()),
+            fetched => fetched,
+        }
+    }
+
     /// Fetches a file. What a full disk cut off is removed: kept, it would keep the disk full.
     async fn file(&self, name: &str, limit: u64) -> Result<(), ArtifactError> {
         let fetched = self.fetched(name, limit).await;
@@ -84,7 +94,7 @@ impl Download<'_> {
         let mut fruitless = 0;
         loop {
             let before = have;
-            let why = match self.fetch.get(&url, have).await {
+            let failed = match self.fetch.get(&url, have).await {
                 Ok(fetched) if fetched.complete_at(have) => return Ok(()),
                 Ok(fetched) => {
                     if fetched.offset != have {
@@ -93,7 +103,7 @@ impl Download<'_> {
                     }
                     match self.append(name, fetched, &mut file, &mut have, limit).await? {
                         None => return Ok(()),
-                        Some(why) => why,
+                        Some(why) => FetchFailure::Broken(why),
                     }
                 }
                 Err(FetchFailure::Absent) => {
@@ -101,16 +111,15 @@ impl Download<'_> {
                     self.forget(name).await?;
                     return Err(ArtifactError::Missing { name: name.to_owned() });
                 }
-                Err(failure @ FetchFailure::Refused(_)) => {
-                    return Err(ArtifactError::Fetch { name: name.to_owned(), why: failure.to_string() });
-                }
-                Err(failure @ FetchFailure::Broken(_)) => failure.to_string(),
+                Err(refused @ FetchFailure::Refused(_)) => return Err(given_up(name, &refused)),
+                // A server that may not be reached takes as long to be given up as one that does not answer.
+                Err(failed @ (FetchFailure::Broken(_) | FetchFailure::Unreached)) => failed,
             };
             fruitless = if have > before { 0 } else { fruitless + 1 };
             if fruitless >= DOWNLOAD_TRIES_MAX {
-                return Err(ArtifactError::Fetch { name: name.to_owned(), why });
+                return Err(given_up(name, &failed));
             }
-            tracing::info!(name, have, why, "a download broke off and is continued");
+            tracing::info!(name, have, why = %failed, "a download broke off and is continued");
             tokio::time::sleep(PAUSE * fruitless).await;
         }
     }
@@ -149,6 +158,15 @@ impl Download<'_> {
         match tokio::fs::remove_file(&path).await {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(ArtifactError::disk(&path, error)),
             _ => Ok(()),
+        }
+    }
+}
+
+fn given_up(name: &str, why: &FetchFailure) -> ArtifactError {
+    match why {
+        FetchFailure::Unreached => ArtifactError::Unreachable,
+        FetchFailure::Absent | FetchFailure::Refused(_) | FetchFailure::Broken(_) => {
+            ArtifactError::Fetch { name: name.to_owned(), why: why.to_string() }
         }
     }
 }

@@ -11,7 +11,16 @@ use tokio::{
 };
 
 use super::*;
-use crate::{HttpFetch, Users, digest::Hasher};
+use crate::{
+    Users,
+    digest::Hasher,
+    fetch::HttpFetch,
+    reach::Reach,
+    verification::{
+        Proof,
+        tests::{key_pair, sign},
+    },
+};
 
 #[derive(Default)]
 struct Site {
@@ -32,17 +41,36 @@ struct Server {
 
 const VERSION_PATH: &str = "/download/v1.36.3%2Brke2r1";
 
-async fn serve(site: Site) -> Server {
+/// Over TLS; returns the certificate too, by which the server proves itself.
+async fn serve(site: Site) -> (Server, rcgen::Certificate) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let own = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&key).unwrap();
+    let key = rustls_pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![own.der().clone()], key).unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (address, site) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(site)));
+    let url = format!("https://localhost:{}{VERSION_PATH}", listener.local_addr().unwrap().port());
+    let site = Arc::new(Mutex::new(site));
     let shared = site.clone();
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            tokio::spawn(answer(stream, shared.clone()));
+            let (acceptor, site) = (acceptor.clone(), shared.clone());
+            tokio::spawn(async move {
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    answer(stream, site).await;
+                }
+            });
         }
     });
-    Server { url: format!("http://{address}{VERSION_PATH}"), site }
+    (Server { url, site }, own)
+}
+
+/// This machine, where the servers of these tests are.
+fn reach() -> Reach {
+    Reach::with_private(vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()])
 }
 
 async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, site: Arc<Mutex<Site>>) {
@@ -104,16 +132,19 @@ struct World {
     server: Server,
     kept: tempfile::TempDir,
     fetch: HttpFetch,
+    proof: Proof<'static>,
+    verification: Verification,
 }
 
 impl World {
     async fn with(site: Site) -> Self {
         let kept = tempfile::tempdir().unwrap();
         let ca = kept.path().join("ca.pem");
-        let key = rcgen::KeyPair::generate().unwrap();
-        let certificate = rcgen::CertificateParams::new(vec!["ca".into()]).unwrap().self_signed(&key).unwrap();
+        let (server, certificate) = serve(site).await;
         std::fs::write(&ca, certificate.pem()).unwrap();
-        Self { server: serve(site).await, fetch: HttpFetch::trusting(&ca).unwrap(), kept }
+        let fetch = HttpFetch::trusting(&ca, reach()).unwrap();
+        let verification = Verification { allow_unverified: true, ..Verification::default() };
+        Self { server, fetch, kept, proof: Proof::default(), verification }
     }
 
     fn scratch(&self) -> std::path::PathBuf {
@@ -122,8 +153,9 @@ impl World {
 
     async fn import(&self) -> Result<ImportedRelease, ArtifactError> {
         let store = ArtifactStore::in_folder(&self.kept.path().join("store"), Users::One).unwrap();
-        let wanted = ["rke2.bin".to_owned()];
-        import_release_url(&store, &self.fetch, &self.server.url, &wanted, "sums.txt", &self.scratch()).await
+        let files = ["rke2.bin".to_owned()];
+        let wanted = Wanted { files: &files, sums: "sums.txt", proof: self.proof };
+        import_release_url(&store, &self.fetch, &self.server.url, &wanted, &self.verification, &self.scratch()).await
     }
 
     fn asked(&self) -> Vec<u64> {
@@ -201,35 +233,20 @@ async fn redirections_end_somewhere_and_errors_show_no_url() {
     let found = world.import().await.unwrap_err();
     assert!(matches!(found, ArtifactError::Fetch { .. }), "{found}");
     assert!(!found.to_string().contains("secret"), "{found}");
-    for bad in ["ftp://host/x", "http://user:secret@host/x", "not a url"] {
+    for bad in ["ftp://host/x", "http://host/x", "https://user:secret@host/x", "not a url"] {
         let failure = world.fetch.get(bad, 0).await.err().unwrap();
         assert!(matches!(failure, FetchFailure::Refused(_)) && !failure.to_string().contains("secret"), "{failure}");
     }
 }
 
 #[tokio::test]
-async fn https_is_believed_only_from_a_server_that_the_bundle_vouches_for() {
-    let (folder, key) = (tempfile::tempdir().unwrap(), rcgen::KeyPair::generate().unwrap());
-    let own = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&key).unwrap();
-    let key = rustls_pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = config.with_no_client_auth().with_single_cert(vec![own.der().clone()], key).unwrap();
-    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("https://localhost:{}/rke2.bin", listener.local_addr().unwrap().port());
-    let site = Arc::new(Mutex::new(site()));
-    tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            if let Ok(stream) = acceptor.accept(stream).await {
-                answer(stream, site.clone()).await;
-            }
-        }
-    });
+async fn server_is_believed_only_if_the_bundle_vouches_for_it_and_otherwise_not_reached() {
+    let (server, own) = serve(site()).await;
+    let url = format!("{}/rke2.bin", server.url);
+    let folder = tempfile::tempdir().unwrap();
     let trusting = |pem: &str| {
         std::fs::write(folder.path().join("ca.pem"), pem).unwrap();
-        HttpFetch::trusting(&folder.path().join("ca.pem")).unwrap()
+        HttpFetch::trusting(&folder.path().join("ca.pem"), reach()).unwrap()
     };
     let fetched = trusting(&own.pem()).get(&url, 499_990).await.unwrap();
     assert_eq!((fetched.offset, fetched.total_bytes), (499_990, Some(500_000)));
@@ -238,8 +255,45 @@ async fn https_is_believed_only_from_a_server_that_the_bundle_vouches_for() {
     let stranger = rcgen::KeyPair::generate().unwrap();
     let stranger = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&stranger).unwrap();
     let refused = trusting(&stranger.pem()).get(&url, 0).await;
-    assert!(matches!(refused, Err(FetchFailure::Broken(ref why)) if why.contains("TLS")));
-    assert!(HttpFetch::trusting(&folder.path().join("absent.pem")).is_err());
+    assert!(matches!(refused, Err(FetchFailure::Unreached)));
+    assert!(HttpFetch::trusting(&folder.path().join("absent.pem"), reach()).is_err());
+}
+
+#[tokio::test]
+async fn redirection_to_another_server_is_judged_like_the_first_one() {
+    let inside = TcpListener::bind("127.0.0.2:0").await.unwrap();
+    let port = inside.local_addr().unwrap().port();
+    let accepted = tokio::spawn(async move { inside.accept().await.map(drop) });
+    for (to, is_unreached) in [
+        (format!("https://127.0.0.2:{port}/rke2.bin"), true),
+        ("https://169.254.169.254/latest".to_owned(), true),
+        (format!("http://127.0.0.2:{port}/rke2.bin"), false),
+    ] {
+        let mut world = World::with(Site { redirect_to: Some(to.clone()), ..site() }).await;
+        let ca = world.kept.path().join("ca.pem");
+        let only_first = Reach::with_private(vec!["127.0.0.1/32".parse().unwrap(), "::1/128".parse().unwrap()]);
+        world.fetch = HttpFetch::trusting(&ca, only_first).unwrap();
+        let refused = world.fetch.get(&world.server.url, 0).await.err().unwrap();
+        assert_eq!(matches!(refused, FetchFailure::Unreached), is_unreached, "{to}: {refused}");
+        assert!(matches!(refused, FetchFailure::Unreached | FetchFailure::Refused(_)), "{to}: {refused}");
+    }
+    assert!(!accepted.is_finished(), "it was connected to");
+}
+
+#[tokio::test]
+async fn nothing_large_is_fetched_of_a_release_that_nothing_verifies() {
+    let mut world = World::with(site()).await;
+    world.verification.allow_unverified = false;
+    let refused = world.import().await.unwrap_err();
+    assert_eq!(gpuaas_model::Coded::code(&refused), gpuaas_model::Code::ReleaseUnverified, "{refused}");
+    assert_eq!(world.asked(), [0_u64; 0]);
+    // A signature beside the sum file is fetched, and counts.
+    let (pair, public) = key_pair();
+    world.verification.trusted_keys = vec![public.parse().unwrap()];
+    let sums = world.server.site.lock().unwrap().files["sums.txt"].clone();
+    let signature = sign(&pair, &sums).into_bytes();
+    world.server.site.lock().unwrap().files.insert("sums.txt.minisig".into(), signature);
+    assert!(matches!(world.import().await.unwrap().verified_by, gpuaas_model::VerifiedBy::Key(_)));
 }
 
 #[test]

@@ -4,6 +4,14 @@ use std::{error::Error, io};
 
 use gpuaas_model::{Code, Coded};
 
+/// Both ways to have a release verified.
+const UNVERIFIED_NEXT: &str = "name the SHA-256 of the release's sum file (--sums-sha256), as its publisher tells it, \
+     or bring a signature over it (--signature) by a key that the setting release-trusted-keys names";
+/// Everything that may stand in the way, whichever it is: distinct answers would reveal what listens where.
+const UNREACHABLE_NEXT: &str = "see whether the source is right: a folder lies below the one that release-import-dir names, may be read, \
+     and is reached through no link; a server has a certificate of release-ca-bundle, and a public address or one that \
+     release-private-networks names. The control plane's log has the reason. What was fetched is kept";
+
 /// Why an artifact was not taken or not given. Nothing of it is visible.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
@@ -67,6 +75,17 @@ pub enum ArtifactError {
         /// Of what.
         unit: &'static str,
     },
+    /// Nothing confirms the release's sum file.
+    #[error("{sums} is not verified: {why}")]
+    Unverified {
+        /// The sum file.
+        sums: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The folder or server of the release cannot be read, for whatever reason: the log has it.
+    #[error("the release cannot be read from its source")]
+    Unreachable,
     /// A release lies in a folder or at a URL.
     #[error("a release's source is the absolute path of a folder, or an https URL")]
     Source,
@@ -95,6 +114,8 @@ impl Coded for ArtifactError {
             Self::DigestMismatch { .. } => Code::ArtifactDigestMismatch,
             Self::Unlisted { .. } => Code::ArtifactUnlisted,
             Self::Missing { .. } => Code::ArtifactMissing,
+            Self::Unverified { .. } => Code::ReleaseUnverified,
+            Self::Unreachable => Code::ReleaseUnreachable,
             Self::Truncated { .. } => Code::ArtifactTruncated,
             Self::UnsafePath { .. } => Code::ArtifactUnsafePath,
             Self::Malformed { .. } | Self::NoDigest(_) | Self::Source => Code::FieldInvalid,
@@ -105,8 +126,14 @@ impl Coded for ArtifactError {
         }
     }
 
+    fn field(&self) -> Option<String> {
+        Some(if matches!(self, Self::Unverified { .. }) { "sums_sha256" } else { "source" }.to_owned())
+    }
+
     fn next(&self) -> Option<String> {
         match self {
+            Self::Unverified { .. } => Some(UNVERIFIED_NEXT.to_owned()),
+            Self::Unreachable => Some(UNREACHABLE_NEXT.to_owned()),
             Self::Store(_) | Self::NoDigest(_) => None,
             Self::Source => Some("give the folder's whole path, or a URL that begins with https://".to_owned()),
             Self::Fetch { .. } => Some("try again: what was fetched is kept and continued".to_owned()),

@@ -1,6 +1,8 @@
-//! Getting a file from a web server: HTTP/1.1, with TLS where the URL says so.
+//! Getting a file from a web server: HTTP/1.1 over TLS.
 //!
-//! Redirections are followed, never from https to http. URLs are not logged and not put into errors: release servers sign them.
+//! Guarantees: every server on the way, also behind a redirection, is one that may be reached ([`crate::reach`]) and proves itself; why one was not
+//! reached is in the log alone, and every such failure is the same to the caller. URLs are neither logged nor put into errors: release servers sign
+//! them.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -15,28 +17,28 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::error::ArtifactError;
+use crate::{error::ArtifactError, reach::Reach};
 
 /// The system's bundle of certificate authorities, where Debian and its kin keep it.
 pub const SYSTEM_CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// Most redirections in a row.
-const REDIRECTS_MAX: usize = 5;
+/// Most redirections in a row: a release of a forge takes one or two.
+const REDIRECTS_MAX: usize = 3;
+const HTTPS_PORT: u16 = 443;
 /// Connecting, the TLS handshake and the answer's head take at most so long together.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// A body that brings no byte for so long has broken off.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A file that is on its way.
-pub struct Fetched {
+pub(crate) struct Fetched {
     /// Where in the file `body` begins: what was asked for, or 0 from a server that cannot continue.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// The whole file's length, where the server tells it.
-    pub total_bytes: Option<u64>,
+    pub(crate) total_bytes: Option<u64>,
     /// The bytes.
-    pub body: BoxStream<'static, io::Result<Bytes>>,
+    pub(crate) body: BoxStream<'static, io::Result<Bytes>>,
 }
 
 impl Fetched {
@@ -48,7 +50,7 @@ impl Fetched {
 
 /// Why a file is not on its way. The texts hold no URL.
 #[derive(Debug, thiserror::Error)]
-pub enum FetchFailure {
+pub(crate) enum FetchFailure {
     /// The server has no such file.
     #[error("the server has no such file")]
     Absent,
@@ -58,23 +60,27 @@ pub enum FetchFailure {
     /// Trying again may help.
     #[error("{0}")]
     Broken(String),
+    /// A server was not reached, or did not prove itself. The log has the reason.
+    #[error("the server was not reached")]
+    Unreached,
 }
 
 /// Gets files.
 #[async_trait]
-pub trait Fetch: Send + Sync {
+pub(crate) trait Fetch: Send + Sync {
     /// The file at `url` from `offset` on.
     async fn get(&self, url: &str, offset: u64) -> Result<Fetched, FetchFailure>;
 }
 
 /// Over the network. Proxies are not spoken to.
-pub struct HttpFetch {
+pub(crate) struct HttpFetch {
     tls: TlsConnector,
+    reach: Reach,
 }
 
 impl HttpFetch {
-    /// Trusting the certificate authorities of a PEM file, for example [`SYSTEM_CA_BUNDLE`].
-    pub fn trusting(ca_bundle: &Path) -> Result<Self, ArtifactError> {
+    /// Trusting the certificate authorities of a PEM file, for example [`SYSTEM_CA_BUNDLE`], and connecting no further than `reach`.
+    pub(crate) fn trusting(ca_bundle: &Path, reach: Reach) -> Result<Self, ArtifactError> {
         let failed = |error: &dyn std::fmt::Display| ArtifactError::Store(format!("{}: {error}", ca_bundle.display()));
         let mut roots = rustls::RootCertStore::empty();
         let all = CertificateDer::pem_file_iter(ca_bundle).map_err(|error| failed(&error))?;
@@ -88,17 +94,18 @@ impl HttpFetch {
             .map_err(|error| failed(&error))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Self { tls: TlsConnector::from(Arc::new(config)) })
+        Ok(Self { tls: TlsConnector::from(Arc::new(config)), reach })
     }
 
     async fn ask(&self, uri: &Uri, offset: u64) -> Result<Response<Incoming>, FetchFailure> {
         let host = uri.host().ok_or_else(|| FetchFailure::Refused("the URL has no host".into()))?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let broken =
-            |what: &str, error: &dyn std::fmt::Display| FetchFailure::Broken(format!("{host}: {what}: {error}"));
-        let tls = uri.scheme_str() == Some("https");
-        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
-        let stream = TcpStream::connect((host, port)).await.map_err(|error| broken("cannot connect", &error))?;
+        let port = uri.port_u16().unwrap_or(HTTPS_PORT);
+        let unreached = |what: &str, error: &dyn std::fmt::Display| {
+            tracing::warn!(host, port, what, %error, "a release's server was not reached");
+            FetchFailure::Unreached
+        };
+        let stream = self.reach.connect(host, port).await.map_err(|error| unreached("cannot connect", &error))?;
         let mut request = Request::get(uri.path_and_query().map_or("/", |path| path.as_str()))
             .header(HOST, uri.authority().map_or(host, |authority| authority.as_str()))
             .header(USER_AGENT, "gpuaas")
@@ -108,12 +115,9 @@ impl HttpFetch {
             request = request.header(RANGE, format!("bytes={offset}-"));
         }
         let request = request.body(Empty::new()).map_err(|error| FetchFailure::Refused(error.to_string()))?;
-        if !tls {
-            return exchange(stream, request).await.map_err(|error| broken("no answer", &error));
-        }
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| FetchFailure::Refused(error.to_string()))?;
-        let stream = self.tls.connect(name, stream).await.map_err(|error| broken("no TLS connection", &error))?;
-        exchange(stream, request).await.map_err(|error| broken("no answer", &error))
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| unreached("no name of a server", &error))?;
+        let stream = self.tls.connect(name, stream).await.map_err(|error| unreached("no TLS connection", &error))?;
+        exchange(stream, request).await.map_err(|error| unreached("no answer", &error))
     }
 }
 
@@ -123,17 +127,16 @@ impl Fetch for HttpFetch {
         let mut uri = usable(url)?;
         for _ in 0..=REDIRECTS_MAX {
             let answer = tokio::time::timeout(HEAD_TIMEOUT, self.ask(&uri, offset)).await;
-            let answer = answer.unwrap_or_else(|_| Err(FetchFailure::Broken("no answer in time".into())))?;
+            let answer = answer.unwrap_or_else(|_| {
+                tracing::warn!(host = uri.host(), "a release's server did not answer in time");
+                Err(FetchFailure::Unreached)
+            })?;
             if !answer.status().is_redirection() {
                 return taken(answer, offset);
             }
             let to = answer.headers().get(LOCATION).and_then(|to| to.to_str().ok());
-            let to =
-                usable(&absolute(&uri, to.ok_or_else(|| FetchFailure::Refused("a redirection to nowhere".into()))?))?;
-            if uri.scheme_str() == Some("https") && to.scheme_str() != Some("https") {
-                return Err(FetchFailure::Refused("a redirection from https to http is not followed".into()));
-            }
-            uri = to;
+            let to = to.ok_or_else(|| FetchFailure::Refused("a redirection to nowhere".into()))?;
+            uri = usable(&absolute(&uri, to))?;
         }
         Err(FetchFailure::Refused(format!("more than {REDIRECTS_MAX} redirections")))
     }
@@ -142,8 +145,8 @@ impl Fetch for HttpFetch {
 fn usable(url: &str) -> Result<Uri, FetchFailure> {
     let refused = |why: &str| FetchFailure::Refused(why.to_owned());
     let uri: Uri = url.parse().map_err(|_| refused("this is not a URL"))?;
-    if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err(refused("only http and https are fetched"));
+    if uri.scheme_str() != Some("https") {
+        return Err(refused("only https is fetched, also behind a redirection"));
     }
     if uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
         return Err(refused("a URL with a user in it is not fetched: it would show in logs"));

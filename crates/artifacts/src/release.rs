@@ -1,10 +1,11 @@
-//! Importing a release from a folder: every needed file listed in the sum file, there, whole, with its digest, and harmless.
+//! Importing a release from a folder: its sum file verified, every needed file listed in it, there, whole, with its digest, and harmless.
 
 use std::{
-    io::{self, Read as _},
-    path::{Path, PathBuf},
+    fs::File,
+    io::{self, Read as _, Seek as _},
 };
 
+use gpuaas_model::VerifiedBy;
 use serde::Deserialize;
 use tokio_util::io::ReaderStream;
 
@@ -12,8 +13,10 @@ use crate::{
     archive::{self, Packing},
     digest,
     error::ArtifactError,
+    folder::Folder,
     store::{ARTIFACT_BYTES_MAX, ArtifactStore},
     sums::{SUMS_BYTES_MAX, Sums},
+    verification::{Proof, SIGNATURE_BYTES_MAX, Verification},
 };
 
 /// Bytes read at once.
@@ -45,117 +48,165 @@ pub struct ImportedRelease {
     pub version: Option<String>,
     /// Whether it says of itself that it is a stand-in.
     pub stand_in: bool,
+    /// What verified its sum file.
+    pub verified_by: VerifiedBy,
 }
 
-/// Imports `wanted` files of the release in `folder`, verified against its sum file `sums`.
+/// What is to be imported of a release, and what verifies it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The files that are needed, by the release's own names for them.
+    pub files: &'a [String],
+    /// The release's sum file.
+    pub sums: &'a str,
+    /// What the request brings along to verify it.
+    pub proof: Proof<'a>,
+}
+
+/// The name of the signature file over a sum file.
+pub(crate) fn signature_of(sums: &str) -> String {
+    format!("{sums}.minisig")
+}
+
+/// Imports the release in a folder.
 ///
-/// All files are looked through before the first one is taken, so a refused release leaves nothing visible. Each is verified
-/// once more while it is taken: a folder that changes meanwhile is noticed.
-pub async fn import_release(
+/// All files are looked through before the first one is taken, so a refused release leaves nothing visible. Each is opened once, and verified once more
+/// while it is taken: a file that changes meanwhile is noticed.
+pub(crate) async fn import_release(
     store: &ArtifactStore,
-    folder: &Path,
-    wanted: &[String],
-    sums: &str,
+    folder: Folder,
+    wanted: &Wanted<'_>,
+    verification: &Verification,
 ) -> Result<ImportedRelease, ArtifactError> {
-    let checking = Checking { folder: folder.to_owned(), wanted: wanted.to_vec(), sums: sums.to_owned() };
+    let checking = Checking {
+        folder,
+        wanted: wanted.files.to_vec(),
+        sums: wanted.sums.to_owned(),
+        sums_sha256: wanted.proof.sums_sha256.map(str::to_owned),
+        signature: wanted.proof.signature.map(str::to_owned),
+        verification: verification.clone(),
+    };
     let checked = tokio::task::spawn_blocking(move || checking.run());
-    let mut release = checked.await.map_err(|error| ArtifactError::Store(error.to_string()))??;
-    for file in &mut release.files {
-        let opened = tokio::fs::File::open(folder.join(&file.name)).await;
-        let opened = opened.map_err(|_| ArtifactError::Missing { name: file.name.clone() })?;
-        let bytes = ReaderStream::with_capacity(opened, CHUNK_BYTES);
+    let (mut release, opened) = checked.await.map_err(|error| ArtifactError::Store(error.to_string()))??;
+    for (file, mut open) in release.files.iter_mut().zip(opened) {
+        open.rewind().map_err(|error| unreadable(&file.name, &error))?;
+        let bytes = ReaderStream::with_capacity(tokio::fs::File::from_std(open), CHUNK_BYTES);
         file.size_bytes = store.put_verified(&file.name, &file.sha256, bytes).await?;
     }
     Ok(release)
 }
 
+/// The sum file of a release, read once, and what verifies it. Blocks.
+pub(crate) fn verified_sums(
+    folder: &Folder,
+    sums: &str,
+    proof: &Proof<'_>,
+    verification: &Verification,
+) -> Result<(String, VerifiedBy), ArtifactError> {
+    let bytes = whole(folder, sums, SUMS_BYTES_MAX)?.ok_or_else(|| missing(sums))?;
+    let beside = match proof.is_empty() {
+        true => whole(folder, &signature_of(sums), SIGNATURE_BYTES_MAX)?,
+        false => None,
+    };
+    let beside = beside.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let verified_by = verification.verify(sums, &bytes, proof, beside.as_deref())?;
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), verified_by))
+}
+
 /// The first pass, which takes nothing. Blocks.
 struct Checking {
-    folder: PathBuf,
+    folder: Folder,
     wanted: Vec<String>,
     sums: String,
+    sums_sha256: Option<String>,
+    signature: Option<String>,
+    verification: Verification,
 }
 
 impl Checking {
-    fn run(&self) -> Result<ImportedRelease, ArtifactError> {
+    fn run(&self) -> Result<(ImportedRelease, Vec<File>), ArtifactError> {
         if self.wanted.len() > FILES_MAX {
             return Err(ArtifactError::TooLarge { name: "the release".into(), limit: FILES_MAX as u64, unit: "files" });
         }
-        let text = self.read(&self.sums, SUMS_BYTES_MAX)?;
+        let proof = Proof { sums_sha256: self.sums_sha256.as_deref(), signature: self.signature.as_deref() };
+        let (text, verified_by) = verified_sums(&self.folder, &self.sums, &proof, &self.verification)?;
         let sums = Sums::parse(&self.sums, &text);
         // What is cheap to see is seen first: a gigabyte is not hashed to say that another file is missing.
-        let mut files = Vec::with_capacity(self.wanted.len());
+        let (mut files, mut opened) = (Vec::with_capacity(self.wanted.len()), Vec::with_capacity(self.wanted.len()));
         for name in &self.wanted {
             let sha256 = sums.digest(name)?.to_owned();
-            let size_bytes = self.size(name)?;
+            let (file, size_bytes) = file(&self.folder, name, ARTIFACT_BYTES_MAX)?.ok_or_else(|| missing(name))?;
             files.push(ImportedFile { name: name.clone(), sha256, size_bytes });
+            opened.push(file);
         }
-        for file in &files {
-            self.look_through(file)?;
+        for (file, open) in files.iter().zip(&opened) {
+            look_through(file, open)?;
         }
-        let marker = self.marker()?;
+        let marker = self.marker(&sums)?;
         let stand_in = marker.is_some();
-        Ok(ImportedRelease { files, version: marker.and_then(|marker| marker.version), stand_in })
+        let version = marker.and_then(|marker| marker.version);
+        Ok((ImportedRelease { files, version, stand_in, verified_by }, opened))
     }
 
-    fn look_through(&self, file: &ImportedFile) -> Result<(), ArtifactError> {
-        let (name, path) = (&file.name, self.folder.join(&file.name));
-        let (found, length) = digest::of_file(&path).map_err(|error| unreadable(name, &error))?;
-        if found == file.sha256 {
-            return archive::look_through(name, &path);
+    /// `None` without a marker; a marker that says nothing is one. Where the sum file lists it, it must be there as listed.
+    fn marker(&self, sums: &Sums<'_>) -> Result<Option<Marker>, ArtifactError> {
+        let bytes = whole(&self.folder, STAND_IN, STAND_IN_BYTES_MAX)?;
+        if let Ok(expected) = sums.digest(STAND_IN) {
+            let found = digest::of_bytes(bytes.as_deref().ok_or_else(|| missing(STAND_IN))?);
+            if found != expected {
+                let (name, expected) = (STAND_IN.to_owned(), expected.to_owned());
+                return Err(ArtifactError::DigestMismatch { name, found, expected });
+            }
         }
-        // Bytes that nobody vouches for are unpacked, with bounds, only to say what is wrong: cut off, or other ones.
-        if length == 0 {
-            return Err(ArtifactError::Truncated { name: name.clone(), why: "it is empty".into() });
-        }
-        if matches!(Packing::of(name), Packing::TarGzip | Packing::TarZstd)
-            && let Err(early @ ArtifactError::Truncated { .. }) = archive::look_through(name, &path)
-        {
-            return Err(early);
-        }
-        Err(ArtifactError::DigestMismatch { name: name.clone(), found, expected: file.sha256.clone() })
+        Ok(bytes.map(|bytes| serde_json::from_slice(&bytes).unwrap_or_default()))
     }
+}
 
-    /// The length of a regular file directly in the folder. Others (a pipe, say) would be waited for without end.
-    fn size(&self, name: &str) -> Result<u64, ArtifactError> {
-        let missing = || ArtifactError::Missing { name: name.to_owned() };
-        if name.is_empty() || name.contains('/') || name == ".." {
-            return Err(missing());
-        }
-        let meta = std::fs::metadata(self.folder.join(name)).map_err(|_| missing())?;
-        if !meta.is_file() {
-            return Err(missing());
-        }
-        if meta.len() > ARTIFACT_BYTES_MAX {
-            return Err(ArtifactError::TooLarge { name: name.to_owned(), limit: ARTIFACT_BYTES_MAX, unit: "bytes" });
-        }
-        Ok(meta.len())
+fn look_through(file: &ImportedFile, open: &File) -> Result<(), ArtifactError> {
+    let name = &file.name;
+    let (found, length) = digest::of_file(open).map_err(|error| unreadable(name, &error))?;
+    if found == file.sha256 {
+        return archive::look_through(name, open);
     }
-
-    fn read(&self, name: &str, limit: u64) -> Result<String, ArtifactError> {
-        if self.size(name)? > limit {
-            return Err(ArtifactError::TooLarge { name: name.to_owned(), limit, unit: "bytes" });
-        }
-        let path = self.folder.join(name);
-        let read = || -> io::Result<String> {
-            let mut text = Vec::new();
-            std::fs::File::open(&path)?.take(limit).read_to_end(&mut text)?;
-            Ok(String::from_utf8_lossy(&text).into_owned())
-        };
-        read().map_err(|error| unreadable(name, &error))
+    // Bytes that no digest confirms are unpacked, with bounds, only to say what is wrong: cut off, or other ones.
+    if length == 0 {
+        return Err(ArtifactError::Truncated { name: name.clone(), why: "it is empty".into() });
     }
+    if matches!(Packing::of(name), Packing::TarGzip | Packing::TarZstd)
+        && let Err(early @ ArtifactError::Truncated { .. }) = archive::look_through(name, open)
+    {
+        return Err(early);
+    }
+    Err(ArtifactError::DigestMismatch { name: name.clone(), found, expected: file.sha256.clone() })
+}
 
-    /// `None` without a marker; a marker that says nothing is one.
-    fn marker(&self) -> Result<Option<Marker>, ArtifactError> {
-        match self.read(STAND_IN, STAND_IN_BYTES_MAX) {
-            Ok(text) => Ok(Some(serde_json::from_str(&text).unwrap_or_default())),
-            Err(ArtifactError::Missing { .. }) => Ok(None),
-            Err(error) => Err(error),
+/// A file of the release with its length. One that may not be read, a link and a pipe are as absent as one that is not there; the log tells them apart.
+fn file(folder: &Folder, name: &str, limit: u64) -> Result<Option<(File, u64)>, ArtifactError> {
+    match folder.file(name) {
+        Ok(Some((_, length))) if length > limit => {
+            Err(ArtifactError::TooLarge { name: name.to_owned(), limit, unit: "bytes" })
+        }
+        Ok(file) => Ok(file),
+        Err(error) => {
+            tracing::warn!(name, %error, "a file of a release cannot be read");
+            Ok(None)
         }
     }
 }
 
-/// A file of the release that is there and is not to be had: for whoever imports it, not for us, to mend.
+/// The content of a short file; `None` when there is none.
+fn whole(folder: &Folder, name: &str, limit: u64) -> Result<Option<Vec<u8>>, ArtifactError> {
+    let Some((file, _)) = file(folder, name, limit)? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes).map_err(|error| unreadable(name, &error))?;
+    Ok(Some(bytes))
+}
+
+fn missing(name: &str) -> ArtifactError {
+    ArtifactError::Missing { name: name.to_owned() }
+}
+
+/// A file of the release that is there and is not to be had: for the importer, not for us, to mend.
 fn unreadable(name: &str, error: &io::Error) -> ArtifactError {
     ArtifactError::Malformed { name: name.to_owned(), why: format!("it cannot be read: {error}") }
 }

@@ -1,12 +1,13 @@
 use tar::EntryType;
 
 use super::*;
-use crate::{Users, archive::tests::tar_of, digest::Hasher};
+use crate::{Users, archive::tests::tar_of, digest::of_bytes as sha256};
 
-fn sha256(bytes: &[u8]) -> String {
-    let mut hasher = Hasher::new();
-    hasher.update(bytes);
-    hasher.finish()
+/// What verifies a sum file is `importer_tests`' matter.
+const UNVERIFIED: Verification = Verification { trusted_keys: Vec::new(), allow_unverified: true };
+
+fn wanted(files: &[String]) -> Wanted<'_> {
+    Wanted { files, sums: "sums.txt", proof: Proof::default() }
 }
 
 fn zst(entries: &[(EntryType, &str, &str)]) -> Vec<u8> {
@@ -51,7 +52,8 @@ impl Release {
 
     async fn import(&self) -> Result<ImportedRelease, ArtifactError> {
         let store = ArtifactStore::in_folder(self.kept.path(), Users::One).unwrap();
-        let imported = import_release(&store, self.folder.path(), &WANTED.map(String::from), "sums.txt").await;
+        let (folder, files) = (Folder::own(self.folder.path()).unwrap(), WANTED.map(String::from));
+        let imported = import_release(&store, folder, &wanted(&files), &UNVERIFIED).await;
         if imported.is_err() {
             let visible = std::fs::read_dir(self.kept.path()).unwrap().count();
             assert_eq!(visible, 0, "nothing of a refused release is visible");
@@ -73,6 +75,33 @@ async fn a_sound_release_is_imported_and_says_whether_it_is_a_stand_in() {
     let imported = marked.import().await.unwrap();
     assert_eq!((imported.stand_in, imported.version.as_deref()), (true, Some("v1.36.3+rke2r1")));
     assert!(marked.with(STAND_IN, b"").import().await.unwrap().stand_in);
+}
+
+#[tokio::test]
+async fn marker_that_the_sum_file_lists_is_there_as_listed() {
+    let marked = || {
+        let release = Release::sound().with(STAND_IN, b"{}");
+        let sums = [release.bytes("sums.txt"), format!("{}  {STAND_IN}\n", sha256(b"{}")).into_bytes()].concat();
+        release.with("sums.txt", &sums)
+    };
+    assert!(marked().import().await.unwrap().stand_in);
+    let found = marked().with(STAND_IN, br#"{"version": "v9"}"#).import().await;
+    assert!(matches!(found, Err(ArtifactError::DigestMismatch { ref name, .. }) if name == STAND_IN), "{found:?}");
+    let found = marked().without(STAND_IN).import().await;
+    assert!(matches!(found, Err(ArtifactError::Missing { ref name }) if name == STAND_IN), "{found:?}");
+}
+
+#[tokio::test]
+async fn file_that_is_a_link_or_a_pipe_is_missing_and_not_waited_for() {
+    let release = Release::sound();
+    let (own, real) = (release.folder.path().join(WANTED[0]), release.folder.path().join("real"));
+    std::fs::rename(&own, &real).unwrap();
+    std::os::unix::fs::symlink("real", &own).unwrap();
+    assert!(matches!(release.import().await, Err(ArtifactError::Missing { ref name }) if name == WANTED[0]));
+    std::fs::remove_file(&own).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &own, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    assert!(matches!(release.import().await, Err(ArtifactError::Missing { ref name }) if name == WANTED[0]));
 }
 
 #[tokio::test]
@@ -125,7 +154,7 @@ async fn a_name_that_leaves_the_folder_is_missing_even_if_it_is_listed() {
     let store = ArtifactStore::in_folder(release.kept.path(), Users::One).unwrap();
     std::fs::create_dir(release.folder.path().join("sub")).unwrap();
     std::fs::write(release.folder.path().join("sub/sums.txt"), format!("{}  ../sums.txt\n", "a".repeat(64))).unwrap();
-    let wanted = ["../sums.txt".to_owned()];
-    let found = import_release(&store, &release.folder.path().join("sub"), &wanted, "sums.txt").await;
+    let (files, folder) = (["../sums.txt".to_owned()], Folder::own(&release.folder.path().join("sub")).unwrap());
+    let found = import_release(&store, folder, &wanted(&files), &UNVERIFIED).await;
     assert!(matches!(found, Err(ArtifactError::Missing { .. })), "{found:?}");
 }

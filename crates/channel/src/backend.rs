@@ -1,7 +1,7 @@
 //! What the channel asks of the control plane behind it.
 
 use async_trait::async_trait;
-use gpuaas_model::{Code, NodeId, SecretId};
+use gpuaas_model::{Code, EnrolledNode, NodeId, SecretId};
 use gpuaas_trust::NodeIdentity;
 use gpuaas_wire::{
     session::{Hello, RenewRequest},
@@ -64,7 +64,7 @@ pub trait ChannelBackend: Send + Sync {
     async fn admit(&self, presented: &Presented) -> Result<Admission, Refused>;
 
     /// The node's control connection stands; it can be sent tasks from now on. Refused when that cannot be recorded.
-    async fn connected(&self, node: NodeId, connection: Uuid, hello: &Hello) -> Result<(), Refused>;
+    async fn connected(&self, node: EnrolledNode, connection: Uuid, hello: &Hello) -> Result<(), Refused>;
 
     /// A control connection has ended, also one of which [`ChannelBackend::connected`] could not record all. Returns when that is recorded: true
     /// when the node has no other by now.
@@ -84,7 +84,7 @@ pub trait ChannelBackend: Send + Sync {
 
     /// The node's observed units are now like this, as far as they are listed. Not called again before it returns. False when that cannot be
     /// recorded now: then it is said again.
-    async fn units_changed(&self, node: NodeId, reports: Vec<UnitReport>) -> bool;
+    async fn units_changed(&self, node: EnrolledNode, reports: Vec<UnitReport>) -> bool;
 
     /// The signed key set to hand out at connection: its version, and JSON.
     async fn key_set(&self) -> (u64, String);
@@ -93,19 +93,23 @@ pub trait ChannelBackend: Send + Sync {
     async fn observed_units(&self, node: NodeId) -> Vec<String>;
 
     /// An artifact of one of the node's own tasks.
-    async fn artifact(&self, node: NodeId, sha256: &str, offset: u64) -> Result<ArtifactBody, FetchError>;
+    async fn artifact(&self, node: EnrolledNode, sha256: &str, offset: u64) -> Result<ArtifactBody, FetchError>;
 
     /// A secret of one of the node's own tasks.
-    async fn read_secret(&self, node: NodeId, secret: SecretId) -> Result<zeroize::Zeroizing<Vec<u8>>, FetchError>;
+    async fn read_secret(
+        &self,
+        node: EnrolledNode,
+        secret: SecretId,
+    ) -> Result<zeroize::Zeroizing<Vec<u8>>, FetchError>;
 
     /// Takes a secret that one of the node's own tasks was told to deposit.
     async fn deposit_secret(
         &self,
-        node: NodeId,
+        node: EnrolledNode,
         secret: SecretId,
         bytes: zeroize::Zeroizing<Vec<u8>>,
     ) -> Result<(), FetchError>;
 
-    /// A new certificate for the same key.
+    /// A new certificate for a fresh key.
     async fn renew(&self, presented: &Presented, ask: &RenewRequest) -> Result<String, Refused>;
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::Stream;
-use gpuaas_model::{Clock, NodeId};
+use gpuaas_model::{Clock, EnrolledNode, NodeId};
 use gpuaas_wire::session::{JournalLine, Refusal, TaskLine};
 use tokio::sync::oneshot;
 
@@ -83,7 +83,7 @@ pub(crate) struct Shared {
     /// The control connection of each node that is connected here.
     sessions: Mutex<HashMap<NodeId, Session>>,
     /// Bulk connections that were asked for and did not come yet.
-    awaited: Mutex<HashMap<String, (NodeId, oneshot::Sender<Link>)>>,
+    awaited: Mutex<HashMap<String, (EnrolledNode, oneshot::Sender<Link>)>>,
 }
 
 impl Shared {
@@ -109,6 +109,12 @@ impl Shared {
         sessions.get(&node).cloned().ok_or(ChannelError::NotConnected)
     }
 
+    /// The node's control connection, if it came with that very enrollment.
+    pub(crate) fn session_of(&self, enrolled: EnrolledNode) -> Result<Session, ChannelError> {
+        let session = self.session(enrolled.node)?;
+        if session.epoch == enrolled.epoch { Ok(session) } else { Err(ChannelError::NotConnected) }
+    }
+
     /// Makes `session` the node's control connection and ends the one before.
     pub(crate) fn install(&self, session: Session) {
         let before = self.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(session.node, session);
@@ -130,7 +136,7 @@ impl Shared {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    pub(crate) fn await_bulk(&self, request: &str, node: NodeId) -> oneshot::Receiver<Link> {
+    pub(crate) fn await_bulk(&self, request: &str, node: EnrolledNode) -> oneshot::Receiver<Link> {
         let (arrives, arrival) = oneshot::channel();
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner).insert(request.to_owned(), (node, arrives));
         arrival
@@ -143,7 +149,7 @@ impl Shared {
     /// Hands a bulk connection to whoever asked for it; one that nobody asked this very node for is dropped.
     pub(crate) fn deliver_bulk(&self, request: &str, session: Session) {
         let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = awaited.get(request).is_some_and(|(node, _)| *node == session.node);
+        let asked = awaited.get(request).is_some_and(|(node, _)| *node == session.enrolled());
         let waiting = if asked { awaited.remove(request) } else { None };
         drop(awaited);
         let ended = session.link.ended.clone();

@@ -131,7 +131,7 @@ impl Fetch {
             return self.artifact(sha256, offset(&request)).await;
         }
         if let Some(secret) = target.strip_prefix(path::SECRETS) {
-            let node = self.presented().identity.node;
+            let node = self.presented().identity.enrolled();
             return match (method, secret.parse()) {
                 (Method::GET, Ok(secret)) => match self.shared.backend.read_secret(node, secret).await {
                     Ok(bytes) => plain(StatusCode::OK, Bytes::copy_from_slice(&bytes)),
@@ -145,7 +145,7 @@ impl Fetch {
     }
 
     async fn artifact(&self, sha256: &str, offset: Option<u64>) -> Answer {
-        match self.shared.backend.artifact(self.presented().identity.node, sha256, offset.unwrap_or(0)).await {
+        match self.shared.backend.artifact(self.presented().identity.enrolled(), sha256, offset.unwrap_or(0)).await {
             Ok(artifact) => {
                 let bytes = ReaderStream::with_capacity(artifact.bytes, CHUNK_BYTES).map_ok(Frame::data);
                 let mut response = Response::new(StreamBody::new(bytes).boxed_unsync());
@@ -168,7 +168,7 @@ impl Fetch {
             Ok(bytes) => Zeroizing::new(bytes.to_vec()),
             Err(why) => return why,
         };
-        match self.shared.backend.deposit_secret(self.presented().identity.node, secret, bytes).await {
+        match self.shared.backend.deposit_secret(self.presented().identity.enrolled(), secret, bytes).await {
             Ok(()) => plain(StatusCode::NO_CONTENT, Bytes::new()),
             Err(error) => self.failed("a deposit", error),
         }

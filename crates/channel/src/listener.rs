@@ -164,7 +164,7 @@ async fn until_after(clock: &dyn Clock, end: Timestamp) {
 
 async fn serve_reversed(channel: Channel, place: &Place, stream: TlsStream<TcpStream>) -> Result<(), ChannelError> {
     let identity = &place.presented.identity;
-    let session = Session::open(identity.node, stream, &place.end).await?;
+    let session = Session::open(identity.enrolled(), stream, &place.end).await?;
     let _end = session.link.ended.clone().drop_guard();
     if !session.hello.protocols.contains(&PROTOCOL) {
         return Err(ChannelError::Protocol(
@@ -209,7 +209,7 @@ async fn serve_control(channel: Channel, mut session: Session, identity: &NodeId
 /// What an installed channel is there for, until it ends.
 async fn hold(channel: &Channel, session: &Session) -> Result<(), ChannelError> {
     let (shared, node) = (&channel.shared, session.node);
-    let recorded = shared.backend.connected(node, session.connection, &session.hello).await;
+    let recorded = shared.backend.connected(session.enrolled(), session.connection, &session.hello).await;
     recorded.map_err(|refused| ChannelError::Lost(refused.message))?;
     // Only now: where it could not be recorded, a return that is waited for goes on to be.
     shared.liveness.connected(node);

@@ -4,7 +4,7 @@ use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::TryStreamExt;
-use gpuaas_model::{Code, NodeId, PeerSite};
+use gpuaas_model::{Code, EnrolledNode, NodeId, PeerSite};
 use gpuaas_trust::{ALPN_REPLICA, ReplicaIdentity};
 use gpuaas_wire::session::{Observe, Refusal};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -160,16 +160,41 @@ impl PeerService {
                 self.channel.observe_here(node, units).await?;
                 Ok(Response::new(full(Bytes::new())))
             }
-            _ => match (rest.strip_prefix("control"), rest.strip_prefix("bulk")) {
-                (Some(path), _) => hand_on(self.channel.link_here(node)?, path, request, None).await,
-                (_, Some(path)) => {
+            _ => match way(node, rest).ok_or_else(unknown)? {
+                Way::Control(path) => hand_on(self.channel.link_here(node)?, path, request, None).await,
+                Way::Enrolled(node, path) => hand_on(self.channel.link_to_here(node)?, path, request, None).await,
+                Way::Bulk(node, path) => {
                     let link = self.channel.bulk_here(node).await?;
                     let alive = link.ended.clone();
                     hand_on(link, path, request, Some(alive)).await
                 }
-                _ => Err(unknown()),
             },
         }
+    }
+}
+
+/// By which connection of a node a request is handed on, and the path that the agent is asked for.
+enum Way<'a> {
+    /// The control connection, whichever enrollment it came with.
+    Control(&'a str),
+    /// The control connection of one enrollment.
+    Enrolled(EnrolledNode, &'a str),
+    /// A further connection of one enrollment.
+    Bulk(EnrolledNode, &'a str),
+}
+
+/// `control/PATH`, `enrolled/EPOCH/PATH` or `bulk/EPOCH/PATH`.
+fn way(node: NodeId, rest: &str) -> Option<Way<'_>> {
+    if let Some(path) = rest.strip_prefix("control").filter(|path| path.starts_with('/')) {
+        return Some(Way::Control(path));
+    }
+    let (kind, rest) = rest.split_once('/')?;
+    let (epoch, path) = rest.split_at_checked(rest.find('/')?)?;
+    let node = EnrolledNode { node, epoch: epoch.parse().ok()? };
+    match kind {
+        "enrolled" => Some(Way::Enrolled(node, path)),
+        "bulk" => Some(Way::Bulk(node, path)),
+        _ => None,
     }
 }
 

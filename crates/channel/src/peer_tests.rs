@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use gpuaas_model::{Clock, NodeId, ReplicaId, SecretId, Timestamp};
+use gpuaas_model::{Clock, EnrolledNode, NodeId, ReplicaId, SecretId, Timestamp};
 use gpuaas_trust::{
     ALPN_REPLICA, Authority, NodeIdentity, NodeKey, ReplicaIdentity, node_client_config, replica_server_config,
 };
@@ -32,7 +32,7 @@ impl ChannelBackend for Empty {
         Ok(Admission::Full)
     }
 
-    async fn connected(&self, _: NodeId, _: Uuid, _: &Hello) -> Result<(), Refused> {
+    async fn connected(&self, _: EnrolledNode, _: Uuid, _: &Hello) -> Result<(), Refused> {
         Ok(())
     }
 
@@ -52,7 +52,7 @@ impl ChannelBackend for Empty {
 
     async fn cloned(&self, _: NodeId, _: &Hello) {}
 
-    async fn units_changed(&self, _: NodeId, _: Vec<UnitReport>) -> bool {
+    async fn units_changed(&self, _: EnrolledNode, _: Vec<UnitReport>) -> bool {
         true
     }
 
@@ -64,15 +64,15 @@ impl ChannelBackend for Empty {
         Vec::new()
     }
 
-    async fn artifact(&self, _: NodeId, _: &str, _: u64) -> Result<ArtifactBody, FetchError> {
+    async fn artifact(&self, _: EnrolledNode, _: &str, _: u64) -> Result<ArtifactBody, FetchError> {
         Err(FetchError::NotFound)
     }
 
-    async fn read_secret(&self, _: NodeId, _: SecretId) -> Result<Zeroizing<Vec<u8>>, FetchError> {
+    async fn read_secret(&self, _: EnrolledNode, _: SecretId) -> Result<Zeroizing<Vec<u8>>, FetchError> {
         Err(FetchError::NotFound)
     }
 
-    async fn deposit_secret(&self, _: NodeId, _: SecretId, _: Zeroizing<Vec<u8>>) -> Result<(), FetchError> {
+    async fn deposit_secret(&self, _: EnrolledNode, _: SecretId, _: Zeroizing<Vec<u8>>) -> Result<(), FetchError> {
         Err(FetchError::NotFound)
     }
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use gpuaas_model::{NodeId, ReplicaId};
+use gpuaas_model::{EnrolledNode, NodeId, ReplicaId};
 use gpuaas_trust::ReplicaIdentity;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
@@ -71,14 +71,21 @@ impl Peers {
         Ok(link.below(prefix))
     }
 
+    /// The same to a node in one enrollment.
+    pub(crate) async fn enrolled(&self, holder: &Holder, node: EnrolledNode) -> Result<Link, ChannelError> {
+        let EnrolledNode { node, epoch } = node;
+        Ok(self.control(holder, node).await?.below(format!("/nodes/{node}/enrolled/{epoch}")))
+    }
+
     /// The way to what the holder itself does with a node's channel.
     pub(crate) async fn holder(&self, holder: &Holder, node: NodeId) -> Result<Link, ChannelError> {
         Ok(self.control(holder, node).await?.below(format!("/nodes/{node}")))
     }
 
-    /// The way to a node for one stream, on a connection of its own; the holder asks the node for one as well.
-    pub(crate) async fn bulk(&self, holder: &Holder, node: NodeId) -> Result<Link, ChannelError> {
-        Ok(self.dial(holder, Streams::Wide).await?.below(format!("/nodes/{node}/bulk")))
+    /// The way to a node in one enrollment for one stream, on a connection of its own; the holder asks the node for one as well.
+    pub(crate) async fn bulk(&self, holder: &Holder, node: EnrolledNode) -> Result<Link, ChannelError> {
+        let EnrolledNode { node, epoch } = node;
+        Ok(self.dial(holder, Streams::Wide).await?.below(format!("/nodes/{node}/bulk/{epoch}")))
     }
 
     async fn dial(&self, holder: &Holder, streams: Streams) -> Result<Link, ChannelError> {

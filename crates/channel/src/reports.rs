@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt};
-use gpuaas_model::NodeId;
+use gpuaas_model::EnrolledNode;
 use gpuaas_wire::{
     session::{LINE_BYTES_MAX, Observe, UnitLine, path},
     task::UnitReport,
@@ -38,7 +38,7 @@ pub(crate) async fn observe(channel: &Channel, session: Session, units: Vec<Stri
             .filter(|report| std::future::ready(report.as_ref().map_or(true, |report| asked.contains(&report.unit))));
         tokio::select! {
             () = superseded.cancelled() => {}
-            () = hand_on(&shared, session.node, reports) => {}
+            () = hand_on(&shared, session.enrolled(), reports) => {}
         }
     });
     Ok(())
@@ -47,9 +47,10 @@ pub(crate) async fn observe(channel: &Channel, session: Session, units: Vec<Stri
 /// Hands reports on, each unit's newest and each in its rhythm, until there are no more and the last of each was taken.
 pub(crate) async fn hand_on(
     shared: &Shared,
-    node: NodeId,
+    enrolled: EnrolledNode,
     reports: impl Stream<Item = Result<UnitReport, ChannelError>> + Unpin,
 ) {
+    let node = enrolled.node;
     let mut reports = reports.fuse();
     let mut newest: BTreeMap<String, UnitReport> = BTreeMap::new();
     let mut again = Instant::now();
@@ -71,7 +72,7 @@ pub(crate) async fn hand_on(
                 let now = Instant::now();
                 let is_due = |unit: &String| shared.rhythms.due(node, unit, now) <= now;
                 let due: Vec<UnitReport> = newest.extract_if(.., |unit, _| is_due(unit)).map(|(_, said)| said).collect();
-                if shared.backend.units_changed(node, due.clone()).await {
+                if shared.backend.units_changed(enrolled, due.clone()).await {
                     due.iter().for_each(|said| shared.rhythms.heard(node, &said.unit, now));
                     again = now + HEARD_EVERY;
                 } else {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use gpuaas_model::{Code, NodeId, TaskId};
+use gpuaas_model::{Code, EnrolledNode, NodeId, TaskId};
 use gpuaas_wire::{
     session::{
         BulkRequest, ChannelEndpoints, Hello, JournalLine, JournalRequest, LINE_BYTES_MAX, Observe, Refusal,
@@ -34,9 +34,9 @@ const TOLD_AT_ONCE: usize = 64;
 const CLONE_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Channel {
-    /// Pushes a signed envelope and follows its task. A refusal is the task's end, with the refusal's code.
-    pub async fn dispatch(&self, node: NodeId, envelope: &str) -> Result<TaskStream, ChannelError> {
-        let link = self.link(node).await?;
+    /// Pushes a signed envelope to the node in that enrollment and follows its task. A refusal is the task's end, with the refusal's code.
+    pub async fn dispatch(&self, node: EnrolledNode, envelope: &str) -> Result<TaskStream, ChannelError> {
+        let link = self.link_to(node).await?;
         match link.request(Method::POST, path::TASKS, HeaderMap::new(), full(envelope.to_owned())).await {
             Ok(response) => Ok(Box::pin(lines::<TaskLine, _>(response.into_body(), LINE_BYTES_MAX, Pace::OF_REPORTS))),
             Err(ChannelError::Refused(refusal)) => {
@@ -93,8 +93,8 @@ impl Channel {
         }
     }
 
-    /// A stream to one of the allowlisted ports of the node, on a connection of its own.
-    pub async fn open_tunnel(&self, node: NodeId, port: u16) -> Result<TunnelIo, ChannelError> {
+    /// A stream to one of the allowlisted ports of the node in that enrollment, on a connection of its own.
+    pub async fn open_tunnel(&self, node: EnrolledNode, port: u16) -> Result<TunnelIo, ChannelError> {
         if !TUNNEL_PORTS.contains(&port) {
             let message = format!("no tunnel leads to port {port}");
             return Err(ChannelError::Refused(Refusal { code: Code::Forbidden, message }));
@@ -103,8 +103,8 @@ impl Channel {
         within(TunnelIo::open(link, port)).await
     }
 
-    /// The journal of one of the node's units, on a connection of its own.
-    pub async fn journal(&self, node: NodeId, request: &JournalRequest) -> Result<JournalStream, ChannelError> {
+    /// The journal of one of the units of the node in that enrollment, on a connection of its own.
+    pub async fn journal(&self, node: EnrolledNode, request: &JournalRequest) -> Result<JournalStream, ChannelError> {
         let link = self.bulk(node).await?;
         let end = link.ended.clone().drop_guard();
         let response = within(link.post(path::JOURNAL, request)).await?;
@@ -128,9 +128,21 @@ impl Channel {
         self.shared.session(node).map(|session| session.link)
     }
 
-    /// The way to a node for one stream.
-    async fn bulk(&self, node: NodeId) -> Result<Link, ChannelError> {
-        match self.holder(node).await? {
+    /// The same to a node in one enrollment.
+    async fn link_to(&self, node: EnrolledNode) -> Result<Link, ChannelError> {
+        match self.holder(node.node).await? {
+            None => self.link_to_here(node),
+            Some((peers, holder)) => peers.enrolled(&holder, node).await,
+        }
+    }
+
+    pub(crate) fn link_to_here(&self, node: EnrolledNode) -> Result<Link, ChannelError> {
+        self.shared.session_of(node).map(|session| session.link)
+    }
+
+    /// The way to a node in one enrollment, for one stream.
+    async fn bulk(&self, node: EnrolledNode) -> Result<Link, ChannelError> {
+        match self.holder(node.node).await? {
             None => self.bulk_here(node).await,
             Some((peers, holder)) => peers.bulk(&holder, node).await,
         }
@@ -146,8 +158,8 @@ impl Channel {
         Ok(Some((peers, holder)))
     }
 
-    pub(crate) async fn bulk_here(&self, node: NodeId) -> Result<Link, ChannelError> {
-        let control = self.link_here(node)?;
+    pub(crate) async fn bulk_here(&self, node: EnrolledNode) -> Result<Link, ChannelError> {
+        let control = self.link_to_here(node)?;
         let request = uuid::Uuid::new_v4().to_string();
         let arrival = self.shared.await_bulk(&request, node);
         let asked = within(control.post(path::CONNECTIONS, &BulkRequest { request: request.clone() })).await;

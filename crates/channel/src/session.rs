@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use gpuaas_model::NodeId;
+use gpuaas_model::{EnrolledNode, NodeId};
 use gpuaas_wire::session::{Hello, path};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
@@ -23,6 +23,8 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Session {
     pub(crate) node: NodeId,
+    /// The enrollment epoch of the certificate that it came with.
+    pub(crate) epoch: u64,
     /// Names this very connection.
     pub(crate) connection: Uuid,
     pub(crate) hello: Hello,
@@ -33,7 +35,11 @@ pub(crate) struct Session {
 
 impl Session {
     /// Turns the roles of a fresh connection around and asks who is there. `end` ends the connection.
-    pub(crate) async fn open<S>(node: NodeId, stream: S, end: &CancellationToken) -> Result<Self, ChannelError>
+    pub(crate) async fn open<S>(
+        EnrolledNode { node, epoch }: EnrolledNode,
+        stream: S,
+        end: &CancellationToken,
+    ) -> Result<Self, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -42,7 +48,12 @@ impl Session {
         let hello = tokio::time::timeout(HELLO_TIMEOUT, link.get::<Hello>(path::HELLO));
         let hello = hello.await.map_err(|_| ChannelError::Lost("it said no hello".to_owned()))??;
         guard.disarm();
-        Ok(Self { node, connection: Uuid::new_v4(), hello, link, observed: Arc::default() })
+        Ok(Self { node, epoch, connection: Uuid::new_v4(), hello, link, observed: Arc::default() })
+    }
+
+    /// The node in the enrollment that it came with.
+    pub(crate) fn enrolled(&self) -> EnrolledNode {
+        EnrolledNode { node: self.node, epoch: self.epoch }
     }
 
     /// Ends the reading of earlier reports; the new one ends with what is returned.

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use gpuaas_server::{Network, TrustedKey};
 
 use crate::commands;
 
@@ -205,6 +206,43 @@ pub(crate) struct Server {
         default_value = "/etc/ssl/certs/ca-certificates.crt"
     )]
     pub(crate) release_ca_bundle: PathBuf,
+    /// Program that reimages machines which tenants have left; where there is one, they must show that it did
+    #[arg(long, env = "GPUAAS_REIMAGE_HOOK", hide_env_values = true, value_name = "FILE")]
+    pub(crate) reimage_hook: Option<PathBuf>,
+    /// The folder below which releases lie that are imported from folders; none are when absent
+    #[arg(long, env = "GPUAAS_RELEASE_IMPORT_DIR", hide_env_values = true, value_name = "DIR")]
+    pub(crate) release_import_dir: Option<PathBuf>,
+    /// Networks that are not public and that releases may be fetched from all the same, for example 10.4.0.0/16; separated by commas
+    #[arg(
+        long,
+        env = "GPUAAS_RELEASE_PRIVATE_NETWORKS",
+        hide_env_values = true,
+        value_name = "CIDR",
+        value_delimiter = ','
+    )]
+    pub(crate) release_private_networks: Vec<Network>,
+    /// Public keys of minisign (RW…) whose signatures over a release's sum file count; separated by commas
+    #[arg(
+        long,
+        env = "GPUAAS_RELEASE_TRUSTED_KEYS",
+        hide_env_values = true,
+        value_name = "KEY",
+        value_delimiter = ','
+    )]
+    pub(crate) release_trusted_keys: Vec<TrustedKey>,
+    /// Import releases that neither a digest nor a trusted signature verifies
+    #[arg(
+        long,
+        env = "GPUAAS_ALLOW_UNVERIFIED_RELEASES",
+        hide_env_values = true,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true",
+        action = clap::ArgAction::Set
+    )]
+    pub(crate) allow_unverified_releases: bool,
     /// Requests a second by one token; four times as many at once
     #[arg(long, env = "GPUAAS_REQUESTS_PER_TOKEN", hide_env_values = true, value_name = "N", default_value = "1000")]
     pub(crate) requests_per_token: NonZeroU32,

@@ -108,8 +108,10 @@ fn settings(matches: &ArgMatches, file: &BTreeMap<String, String>) -> Vec<Settin
             _ if file.contains_key(&id) => "file",
             _ => "built in",
         };
-        let raw = server.get_raw(&id).and_then(|mut values| values.next());
-        let value = raw.map(|value| value.to_string_lossy().into_owned());
+        let values = |raw: clap::parser::RawValues<'_>| {
+            raw.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>().join(",")
+        };
+        let value = server.get_raw(&id).map(values);
         Setting { key: id.replace('_', "-"), value, from: from.to_owned() }
     };
     known().into_iter().map(setting).collect()
@@ -159,6 +161,34 @@ mod tests {
         }
         let missing = parse(["gpuaas", "server", "--config", "/nonexistent"].map(OsString::from));
         assert!(missing.expect_err("there is no such file").to_string().contains("/nonexistent"));
+    }
+
+    #[test]
+    fn lists_are_separated_by_commas_and_switches_are_true_or_false() {
+        const KEY: &str = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
+        let file = format!(
+            "release-private-networks = \"10.4.0.0/16,fd00::/8\"\nrelease-trusted-keys = \"{KEY}\"\nallow-unverified-releases = true\n"
+        );
+        let (cli, settings) = parsed(&file, &[]).expect("it is sound");
+        let Verb::Server(server) = cli.command else { panic!("another command") };
+        assert_eq!((server.release_private_networks.len(), server.release_trusted_keys.len()), (2, 1));
+        assert!(server.allow_unverified_releases);
+        let value = |key: &str| settings.iter().find(|setting| setting.key == key).and_then(|of| of.value.clone());
+        assert_eq!(value("release-private-networks").as_deref(), Some("10.4.0.0/16,fd00::/8"));
+        let (cli, _) = parsed(&file, &["--allow-unverified-releases=false"]).expect("it is sound");
+        let Verb::Server(server) = cli.command else { panic!("another command") };
+        assert!(!server.allow_unverified_releases, "a flag counts more than the file");
+        let (cli, _) = parsed("", &[]).expect("it is sound");
+        let Verb::Server(server) = cli.command else { panic!("another command") };
+        assert!(!server.allow_unverified_releases && server.release_trusted_keys.is_empty());
+        for (file, word) in [
+            ("release-private-networks = \"10.4.0.0/99\"", "10.4.0.0/99"),
+            ("release-trusted-keys = \"RWQ\"", "RWQ"),
+            ("allow-unverified-releases = \"perhaps\"", "perhaps"),
+        ] {
+            let refused = parsed(file, &[]).expect_err(file);
+            assert!(refused.contains(word), "{file}: {refused}");
+        }
     }
 
     #[test]

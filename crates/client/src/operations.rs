@@ -3,7 +3,7 @@
 use gpuaas_api_types::{
     AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry,
     CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
-    Deploy, Event, FixNode, FixedNode, ImportRelease, List, Member, Node, Operation, OperationDetail, Ping,
+    Deploy, EnrollNode, Event, FixNode, FixedNode, ImportRelease, List, Member, Node, Operation, OperationDetail, Ping,
     PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, ServiceAccount, SigningKey, Started,
     Task, Token, WhoAmI, Workload, WorkloadDetail,
 };
@@ -132,8 +132,8 @@ impl Client {
     }
 
     /// Issues a new enrollment string.
-    pub async fn issue_enrollment(&self, node: &str) -> Answer<RegisteredNode> {
-        self.post(&format!("/api/v1/nodes/{}/enrollment", escaped(node)), &json!({})).await
+    pub async fn issue_enrollment(&self, node: &str, ask: &EnrollNode) -> Answer<RegisteredNode> {
+        self.post(&format!("/api/v1/nodes/{}/enrollment", escaped(node)), ask).await
     }
 
     /// Sends a signed no-op and waits for its result.
@@ -141,10 +141,14 @@ impl Client {
         self.post(&format!("/api/v1/nodes/{}/ping", escaped(node)), &json!({})).await
     }
 
-    /// Puts a reimaged node back into use.
-    pub async fn reset_node(&self, node: &str, vouched: bool) -> Answer<RegisteredNode> {
-        let query = query(&[("vouched", vouched.then(|| "true".to_owned()))]);
-        self.post(&format!("/api/v1/nodes/{}/reset{query}", escaped(node)), &json!({})).await
+    /// Puts a node back to its beginning.
+    pub async fn reset_node(&self, node: &str, ask: &EnrollNode) -> Answer<RegisteredNode> {
+        self.post(&format!("/api/v1/nodes/{}/reset", escaped(node)), ask).await
+    }
+
+    /// Hands a node that a tenant has left to the reimage hook.
+    pub async fn reimage_node(&self, node: &str) -> Answer<Node> {
+        self.post(&format!("/api/v1/nodes/{}/reimage", escaped(node)), &json!({})).await
     }
 
     /// Has a node look at its machine and at whether it is fit.

@@ -4,17 +4,20 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, future::BoxFuture, stream};
-use gpuaas_model::{Code, EventKind, MemberId, NodeId, OperationState, StepId, StepState, TaskId, Timestamp};
+use gpuaas_model::{
+    Code, EventKind, IllegalTransition, MemberId, NodeId, OperationState, StepId, StepState, TaskId, Timestamp,
+};
 use gpuaas_planner::{App, Schedule, StepAction};
-use gpuaas_store::{LeaseRecord, MemberRecord, StepRecord, StoreError, TaskRecord, Tx};
+use gpuaas_store::{LeaseRecord, MemberRecord, StepRecord, StoreError, Tx};
 use gpuaas_wire::{bounds::cut, task::TaskFailure};
 
 use sync_wrapper::SyncFuture;
 
 use crate::{
-    dispatch::{Purpose, StepStartError},
+    dispatch::{Origin, Outgoing, StepStartError},
     driver::{Driver, Ended, THE_LEASE},
     keys::KeysError,
+    ownership::{self, NodeAccess},
     port::Nodes,
     record::Story,
     rows::OperationRows,
@@ -29,7 +32,7 @@ const CANCELLED_AT_ONCE: usize = 32;
 /// An attempt whose beginning is in rows.
 enum Begun {
     /// To be run; node tasks with their row.
-    Run(StepRecord, Option<Box<TaskRecord>>),
+    Run(StepRecord, Option<Box<Outgoing>>),
     /// Ended before it could run.
     Ended(StepRecord, TaskFailure),
 }
@@ -97,20 +100,33 @@ impl Driver {
             step.deadline_at = Some(now.plus(std::time::Duration::from_millis(step.spec.deadline_ms)));
         }
         let member = rows.steps[at].spec.member;
-        if let (Some(event), Some(member)) = (rows.steps[at].spec.begins.clone(), member) {
-            change_member(tx, story, rows, member, event, now).await?;
-        }
-        mark_touched(tx, rows, at).await?;
-        let task = match self.record_node_task(tx, rows, at).await {
+        let is_first = rows.steps[at].attempts == 1;
+        let begun = match (rows.steps[at].spec.begins.clone().filter(|_| is_first), member) {
+            (Some(event), Some(member)) => change_member(tx, story, rows, member, event, now).await?,
+            // A later attempt finds the member where the first one has brought it.
+            (Some(_) | None, None) | (None, Some(_)) => Ok(()),
+        };
+        let recorded = match begun {
+            Ok(()) => {
+                mark_touched(tx, rows, at).await?;
+                self.record_node_task(tx, rows, at).await
+            }
+            Err(illegal) => Err(StepStartError::Illegal(illegal)),
+        };
+        let task = match recorded {
             Ok(task) => Ok(task),
             Err(StepStartError::Store(error)) => return Err(error),
             Err(StepStartError::Keys(KeysError::Store(error))) => return Err(error),
+            Err(StepStartError::Illegal(illegal)) => {
+                Err(TaskFailure::new(Code::IllegalTransition, illegal.to_string()))
+            }
+            Err(StepStartError::NotHeld(refused)) => Err(TaskFailure::new(Code::NodeNotHeld, refused.to_string())),
             Err(error @ (StepStartError::Keys(_) | StepStartError::Render(_))) => {
                 Err(TaskFailure::new(Code::Internal, error.to_string()))
             }
         };
         let step = &mut rows.steps[at];
-        step.task = task.as_ref().ok().and_then(|task| task.as_ref().map(|task| task.id));
+        step.task = task.as_ref().ok().and_then(|outgoing| outgoing.as_ref().map(|outgoing| outgoing.task.id));
         tx.update_step(step, before).await?;
         story.step(tx, step).await?;
         Ok(match task {
@@ -125,27 +141,38 @@ impl Driver {
         tx: &mut Tx,
         rows: &OperationRows,
         at: usize,
-    ) -> Result<Option<TaskRecord>, StepStartError> {
+    ) -> Result<Option<Outgoing>, StepStartError> {
         let step = &rows.steps[at];
         let StepAction::NodeTask { node, task } = &step.spec.action else { return Ok(None) };
+        let access = self.access_of(tx, rows, step, *node).await?;
         let app = self.app(rows)?;
         let params =
             app.render(&step.spec, &rows.of.view()).map_err(|error| StepStartError::Render(error.to_string()))?;
         let oldest = app.manifest().tasks.iter().find(|(known, _)| known == task).map_or(1, |(_, schema)| *schema);
-        let purpose = Purpose {
-            project: Some(rows.operation.project),
-            workload: Some(rows.operation.workload),
-            operation: Some(rows.operation.id),
-            step: Some(step.id),
+        let origin = Origin {
+            step: Some((rows.operation.id, step.id)),
             attempt: step.attempts,
             correlation: rows.operation.correlation,
         };
-        let node = match rows.of.nodes.get(node) {
-            Some(node) => node.clone(),
-            None => tx.node(*node).await?,
-        };
         let expires_at = step.deadline_at.unwrap_or_else(|| self.engine.ports().clock.now());
-        self.engine.record_task(tx, &node, purpose, (*task, oldest), params, expires_at).await.map(Some)
+        self.engine.record_task(tx, access, origin, (*task, oldest), params, expires_at).await.map(Some)
+    }
+
+    /// Access to the node of a step: that of the step's member, and of no other node.
+    async fn access_of(
+        &self,
+        tx: &mut Tx,
+        rows: &OperationRows,
+        step: &StepRecord,
+        node: NodeId,
+    ) -> Result<NodeAccess, StepStartError> {
+        let member = rows.of.members.iter().find(|member| Some(member.id) == step.spec.member);
+        let placed = member.and_then(|member| Some((member, rows.of.nodes.get(&node)?)));
+        let Some((member, node)) = placed else {
+            return Err(StepStartError::Render(format!("{} names a node without a member on it", step.spec.key)));
+        };
+        let allocation = tx.allocation(member.allocation).await?;
+        Ok(ownership::decide(member, &rows.of.workload, &allocation, node)?)
     }
 
     /// Goes on with an attempt that a driver before this one began.
@@ -236,7 +263,7 @@ async fn cancel(nodes: Arc<dyn Nodes>, tasks: Vec<(NodeId, TaskId)>) {
     told.await;
 }
 
-/// Moves a member on, with its event. A transition that cannot happen is a defect and is logged; the member stays as it is.
+/// Moves a member on, with its event. Of a transition that cannot happen the member stays as it is, and the caller fails the step for it.
 pub(crate) async fn change_member(
     tx: &mut Tx,
     story: &Story,
@@ -244,9 +271,9 @@ pub(crate) async fn change_member(
     id: MemberId,
     event: gpuaas_model::MemberEvent,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<Result<(), IllegalTransition>, StoreError> {
     let operation = rows.operation.id;
-    let Some(member) = rows.of.members.iter_mut().find(|member| member.id == id) else { return Ok(()) };
+    let Some(member) = rows.of.members.iter_mut().find(|member| member.id == id) else { return Ok(Ok(())) };
     match member.state.on(event, now) {
         Ok(state) => {
             let before = member.state.name();
@@ -254,11 +281,12 @@ pub(crate) async fn change_member(
             member.last_operation = Some(operation);
             settle_health(member);
             *member = tx.update_member(member, before).await?;
-            story.member(tx, member).await
+            story.member(tx, member).await?;
+            Ok(Ok(()))
         }
         Err(illegal) => {
-            tracing::warn!(member = %id, %illegal, "a plan asked for an impossible transition");
-            Ok(())
+            tracing::warn!(member = %id, %illegal, "a plan asked for a transition that cannot happen");
+            Ok(Err(illegal))
         }
     }
 }

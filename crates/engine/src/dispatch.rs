@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream::BoxStream};
 use gpuaas_model::{
-    AuditAction, AuditResult, Code, CorrelationId, OperationId, ProjectId, StepId, TaskId, TaskState, TaskType,
-    Timestamp, WorkloadId,
+    AuditAction, AuditResult, Code, CorrelationId, EnrolledNode, IllegalTransition, OperationId, StepId, TaskId,
+    TaskState, TaskType, Timestamp,
 };
-use gpuaas_store::{NodeRecord, StoreError, TaskRecord, Tx};
+use gpuaas_store::{StoreError, TaskRecord, Tx};
 use gpuaas_trust::TaskStatement;
 use gpuaas_wire::{
     bounds::cut,
@@ -24,6 +24,7 @@ use crate::{
     engine::Engine,
     error::CommandError,
     keys::KeysError,
+    ownership::{self, AccessError, NodeAccess, NotHeld},
     port::{DispatchError, TaskUpdate},
     record::audit_task,
 };
@@ -39,15 +40,35 @@ const LOST_RETRY: Duration = Duration::from_secs(2);
 /// How often a task's progress is taken up at most: each time is a change of rows.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
-/// What a task is for.
+/// What a task carries out.
 #[derive(Clone, Debug)]
-pub(crate) struct Purpose {
-    pub(crate) project: Option<ProjectId>,
-    pub(crate) workload: Option<WorkloadId>,
-    pub(crate) operation: Option<OperationId>,
-    pub(crate) step: Option<StepId>,
+pub(crate) struct Origin {
+    /// The operation and its step; `None` for a task outside of operations.
+    pub(crate) step: Option<(OperationId, StepId)>,
     pub(crate) attempt: u32,
     pub(crate) correlation: CorrelationId,
+}
+
+impl Origin {
+    /// A task outside of operations.
+    pub(crate) fn alone(correlation: CorrelationId) -> Self {
+        Self { step: None, attempt: 1, correlation }
+    }
+}
+
+/// A recorded task on its way to its node.
+#[derive(Clone, Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) task: TaskRecord,
+    /// The access that it was signed under; `None` where another process signed it, or an earlier one: it is decided again.
+    access: Option<NodeAccess>,
+}
+
+impl Outgoing {
+    /// A task that was signed earlier.
+    pub(crate) fn again(task: TaskRecord) -> Self {
+        Self { task, access: None }
+    }
 }
 
 /// How a task ended, as far as the control plane knows.
@@ -65,25 +86,32 @@ impl Engine {
     pub(crate) async fn record_task(
         &self,
         tx: &mut Tx,
-        node: &NodeRecord,
-        purpose: Purpose,
+        access: NodeAccess,
+        origin: Origin,
         (task_type, oldest): (TaskType, u32),
         params: Value,
         expires_at: Timestamp,
-    ) -> Result<TaskRecord, StepStartError> {
+    ) -> Result<Outgoing, StepStartError> {
+        if task_type.is_for_workload() && access.workload().is_none() {
+            return Err(StepStartError::Render(format!("{task_type} is signed for workloads alone")));
+        }
         let now = self.ports().clock.now();
+        let (EnrolledNode { node, epoch }, workload) = (access.node(), access.workload());
+        let (project, allocation) = access.holding().map(|holding| (holding.project, holding.allocation)).unzip();
+        let (operation, step) = origin.step.unzip();
         // Replicas that live sign under one fence; it grows when its holder is gone, and with it all that it may still send.
-        let fence = tx.shared_fence(&format!("node/{}", node.id), self.replica(), NODE_LEASE_TTL).await?;
+        let fence = tx.shared_fence(&format!("node/{node}"), self.replica(), NODE_LEASE_TTL).await?;
         let id = TaskId::generate(&*self.ports().clock, &*self.ports().entropy);
-        let (schema, params) = shaped(task_type, oldest, params, &node.support);
+        let (schema, params) = shaped(task_type, oldest, params, access.support());
         let statement = TaskStatement {
             control_plane: self.keys().control_plane().to_owned(),
-            node: node.id,
-            epoch: node.epoch,
-            workload: purpose.workload,
-            operation: purpose.operation,
-            step: purpose.step,
-            attempt: purpose.attempt,
+            node,
+            epoch,
+            allocation,
+            workload,
+            operation,
+            step,
+            attempt: origin.attempt,
             task: id,
             task_type: task_type.as_str().to_owned(),
             schema,
@@ -91,18 +119,19 @@ impl Engine {
             issued_at: now,
             expires_at,
             fence,
-            correlation: purpose.correlation,
+            correlation: origin.correlation,
         };
         let signed = self.keys().ring(tx).await?.sign(&statement)?;
         let task = TaskRecord {
             id,
-            node: node.id,
-            epoch: node.epoch,
-            project: purpose.project,
-            workload: purpose.workload,
-            operation: purpose.operation,
-            step: purpose.step,
-            attempt: purpose.attempt,
+            node,
+            epoch,
+            project,
+            allocation,
+            workload,
+            operation,
+            step,
+            attempt: origin.attempt,
             task_type,
             schema,
             params,
@@ -112,15 +141,15 @@ impl Engine {
             envelope_sha256: signed.sha256,
             envelope: signed.envelope,
             fence,
-            correlation: purpose.correlation,
+            correlation: origin.correlation,
             created_at: now,
             dispatched_at: Some(now),
             ended_at: None,
             expires_at,
         };
         tx.insert_task(&task).await?;
-        audit_task(tx, &task, node.name.as_str(), AuditAction::TaskDispatch, AuditResult::Accepted).await?;
-        Ok(task)
+        audit_task(tx, &task, access.name().as_str(), AuditAction::TaskDispatch, AuditResult::Accepted).await?;
+        Ok(Outgoing { task, access: Some(access) })
     }
 
     /// Pushes a recorded task and follows it to its end, over as many channels as it takes.
@@ -129,14 +158,15 @@ impl Engine {
     /// cancels tells the node at once; one that had not the task then, or was away, is told again with it.
     pub(crate) async fn follow_task(
         &self,
-        task: &TaskRecord,
+        outgoing: Outgoing,
         progress: &ProgressSink,
         cancelled: &CancellationToken,
     ) -> TaskEnd {
+        let Outgoing { task, access } = outgoing;
         let give_up = self.ports().runtime.sleep_until(task.expires_at.plus(ANSWER_GRACE));
         tokio::select! {
             biased;
-            end = self.follow_until_end(task, progress, cancelled) => end,
+            end = self.follow_until_end(&task, access, progress, cancelled) => end,
             () = give_up => {
                 self.nodes().cancel(task.node, task.id).await;
                 let message = format!("{} did not end by its deadline", task.task_type);
@@ -148,6 +178,7 @@ impl Engine {
     async fn follow_until_end(
         &self,
         task: &TaskRecord,
+        mut access: Option<NodeAccess>,
         progress: &ProgressSink,
         cancelled: &CancellationToken,
     ) -> TaskEnd {
@@ -156,7 +187,14 @@ impl Engine {
         loop {
             // Asked for before the push: a connection that comes while it fails is not missed.
             let connection = self.next_connection();
-            let dispatched = self.nodes().dispatch(task.node, &task.envelope).await;
+            let dispatched = match self.access_again(task, access.take()).await {
+                Ok(access) => self.nodes().dispatch(&access, &task.envelope).await,
+                Err(AccessError::NotHeld(why)) => {
+                    let failure = TaskFailure::new(Code::NodeNotHeld, why.to_string());
+                    return TaskEnd::Outcome(TaskOutcome::Failed { failure });
+                }
+                Err(AccessError::Store(error)) => Err(DispatchError::Lost(error.to_string())),
+            };
             if dispatched.is_ok() && cancelled.is_cancelled() {
                 self.cancel_beside(task);
             }
@@ -184,6 +222,14 @@ impl Engine {
                     () = self.ports().runtime.sleep_until(self.ports().clock.now().plus(LOST_RETRY)) => {}
                 },
             }
+        }
+    }
+
+    /// The access of a task that is about to be pushed: the one it was signed under, or as it is decided now.
+    async fn access_again(&self, task: &TaskRecord, signed: Option<NodeAccess>) -> Result<NodeAccess, AccessError> {
+        match signed {
+            Some(access) => Ok(access),
+            None => ownership::for_task(&mut self.store().read().await?, task).await,
         }
     }
 
@@ -302,9 +348,24 @@ pub(crate) enum StepStartError {
     /// Its parameters could not be rendered.
     #[error("the task could not be rendered: {0}")]
     Render(String),
+    /// The node may not be reached for it.
+    #[error(transparent)]
+    NotHeld(#[from] NotHeld),
+    /// Its member cannot begin it in its present state.
+    #[error(transparent)]
+    Illegal(#[from] IllegalTransition),
     /// The task could not be signed.
     #[error(transparent)]
     Keys(#[from] KeysError),
+}
+
+impl From<AccessError> for StepStartError {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::NotHeld(refused) => Self::NotHeld(refused),
+            AccessError::Store(error) => Self::Store(error),
+        }
+    }
 }
 
 impl From<StepStartError> for CommandError {
@@ -312,6 +373,8 @@ impl From<StepStartError> for CommandError {
         match error {
             StepStartError::Store(error) => error.into(),
             StepStartError::Keys(error) => error.into(),
+            StepStartError::NotHeld(refused) => refused.into(),
+            StepStartError::Illegal(illegal) => illegal.into(),
             StepStartError::Render(_) => Self::new(Code::Internal, error.to_string()),
         }
     }

@@ -3,25 +3,28 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gpuaas_model::{MemberId, NodeId, SecretId, Timestamp};
+use gpuaas_model::{MemberId, NodeId, SecretId, Timestamp, WorkloadId};
 use gpuaas_planner::WorkloadView;
 use gpuaas_wire::task::TaskFailure;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroizing;
 
+use crate::{engine::Engine, held::HeldTunnel, ownership, secrets::SealedSecrets};
+
 /// A byte stream to a port of a node, through its channel.
 pub trait Tunnel: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Tunnel for T {}
 
-/// Opens tunnels to allowlisted ports of nodes, at the node's own address.
+/// Opens tunnels to allowlisted ports of the nodes of one workload, at the node's own address.
 #[async_trait]
 pub trait Tunnels: Send + Sync {
-    /// A stream to `port` of `node`.
+    /// A stream to `port` of `node`. Fails where the workload's project does not hold the node at that moment, and breaks as soon as it does no
+    /// more.
     async fn open(&self, node: NodeId, port: u16) -> std::io::Result<Box<dyn Tunnel>>;
 }
 
-/// Opens sealed secrets.
+/// Opens sealed secrets of one workload.
 #[async_trait]
 pub trait Secrets: Send + Sync {
     /// The plain bytes; wiped when dropped. Fails when the secret is not there yet or cannot be unsealed.
@@ -91,4 +94,40 @@ pub trait AppEffects: Send + Sync {
 
     /// Withdraws it; withdrawing what is gone succeeds.
     async fn revoke_access(&self, service_account: &str, context: CallContext) -> Result<(), TaskFailure>;
+}
+
+impl CallContext {
+    /// What calls on behalf of that workload may use: its own secrets, and tunnels to nodes that it holds.
+    pub(crate) fn of(engine: &Arc<Engine>, workload: WorkloadView, deadline: Timestamp) -> Self {
+        let of = workload.id;
+        Self {
+            workload,
+            member: None,
+            secrets: Arc::new(SealedSecrets::of(engine.clone(), of)),
+            tunnels: Arc::new(WorkloadTunnels { engine: engine.clone(), workload: of }),
+            progress: Arc::new(|_| {}),
+            now: engine.ports().clock.now(),
+            deadline,
+        }
+    }
+}
+
+/// Tunnels to the nodes that one workload holds.
+struct WorkloadTunnels {
+    engine: Arc<Engine>,
+    workload: WorkloadId,
+}
+
+#[async_trait]
+impl Tunnels for WorkloadTunnels {
+    async fn open(&self, node: NodeId, port: u16) -> std::io::Result<Box<dyn Tunnel>> {
+        let decided = async {
+            let mut reader = self.engine.store().read().await?;
+            ownership::for_workload_on(&mut reader, self.workload, node).await
+        };
+        let access = decided.await.map_err(std::io::Error::other)?;
+        let held = self.engine.while_held(&access).await.map_err(std::io::Error::other)?;
+        let tunnel = self.engine.tunnels().open(&access, port).await?;
+        Ok(Box::new(HeldTunnel::new(tunnel, held)))
+    }
 }

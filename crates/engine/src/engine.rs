@@ -13,15 +13,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     catalog::Catalog,
-    commands::token,
+    commands::{access, token},
     driver::Driver,
-    effects::Tunnels,
+    fair_queue::FairQueue,
+    held::Held,
     key_rotation::KeyTending,
     keys::Keys,
-    port::{Nodes, Ports},
+    port::{NodeTunnels, Nodes, Ports, ReimageHook},
 };
 
-/// The only sweep there is: it finds operations whose hint was lost. Everything else is pushed.
+/// Finds operations whose hint was lost. Everything else is pushed.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
 /// What an engine is made of.
@@ -39,9 +40,11 @@ pub struct EngineParts {
     /// The way to the nodes.
     pub nodes: Arc<dyn Nodes>,
     /// Streams to ports of nodes.
-    pub tunnels: Arc<dyn Tunnels>,
+    pub tunnels: Arc<dyn NodeTunnels>,
     /// Where nodes find this control plane.
     pub endpoints: Endpoints,
+    /// Reimages machines that tenants have left; where there is one, they must prove that it did.
+    pub reimage_hook: Option<Arc<dyn ReimageHook>>,
 }
 
 /// Where nodes find this control plane.
@@ -63,6 +66,9 @@ pub struct Engine {
     /// Told of every connection of a node; wakes the attempts that wait for one, in the order in which they came.
     connections: Notify,
     key_tending: KeyTending,
+    held: Held,
+    /// Deliveries and withdrawals of access under way.
+    access_calls: Arc<FairQueue>,
     stop: CancellationToken,
 }
 
@@ -74,6 +80,8 @@ impl Engine {
             drivers: Mutex::default(),
             connections: Notify::new(),
             key_tending: KeyTending::default(),
+            held: Held::default(),
+            access_calls: FairQueue::new(access::CALLS),
             stop: CancellationToken::new(),
         })
     }
@@ -103,9 +111,19 @@ impl Engine {
         &self.parts.nodes
     }
 
+    /// What is open to nodes now.
+    pub(crate) fn held(&self) -> &Held {
+        &self.held
+    }
+
     /// Streams to ports of nodes.
-    pub fn tunnels(&self) -> &Arc<dyn Tunnels> {
+    pub(crate) fn tunnels(&self) -> &Arc<dyn NodeTunnels> {
         &self.parts.tunnels
+    }
+
+    /// Reimages machines that tenants have left.
+    pub(crate) fn reimage_hook(&self) -> Option<&Arc<dyn ReimageHook>> {
+        self.parts.reimage_hook.as_ref()
     }
 
     /// Where nodes find this control plane.
@@ -135,6 +153,11 @@ impl Engine {
     /// What this process knows of the task-signing keys it tends.
     pub(crate) fn key_tending(&self) -> &KeyTending {
         &self.key_tending
+    }
+
+    /// Permits for deliveries and withdrawals of access.
+    pub(crate) fn access_calls(&self) -> &Arc<FairQueue> {
+        &self.access_calls
     }
 
     /// Cancelled when the engine stops.

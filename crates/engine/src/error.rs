@@ -94,6 +94,9 @@ impl From<StoreError> for CommandError {
             StoreError::Stale { what } => Self::new(Code::StateConflict, format!("{what} changed in the meantime"))
                 .then("look at its present state and try again"),
             StoreError::EnrollmentRefused(refusal) => Self::from(refusal),
+            StoreError::KeyReused => Self::new(Code::KeyReused, "a certificate was issued for this key before")
+                .about("csr")
+                .then("have the agent make a fresh key: each enrollment and each renewal takes one"),
             StoreError::Busy => Self::new(Code::Unavailable, "the store is busy").then("try again"),
             StoreError::Unreachable(_) => {
                 Self::new(Code::Unavailable, "the database cannot be reached").then("try again in a moment")

@@ -3,12 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use gpuaas_model::{CorrelationId, EventKind, Fault, Health, MemberState, NodeId, ProjectId};
+use gpuaas_model::{CorrelationId, EnrolledNode, EventKind, Fault, Health, MemberState, NodeId, ProjectId};
 use gpuaas_planner::status::{OperationView, status};
 use gpuaas_store::{MemberRecord, Reader, StoreError, Tx};
 use gpuaas_wire::task::UnitReport;
 
-use crate::{engine::Engine, record::Story, rows::WorkloadRows};
+use crate::{
+    engine::Engine,
+    ownership::{self, AccessError},
+    record::Story,
+    rows::WorkloadRows,
+};
 
 /// A member as its unit's report has it.
 struct Judgement {
@@ -17,8 +22,9 @@ struct Judgement {
 }
 
 impl Engine {
-    /// Takes a node's reports about its units. Changes nothing but the members on that very node, and takes the writer's turn only when it does.
-    pub async fn units_changed(&self, node: NodeId, reports: &[UnitReport]) -> Result<(), StoreError> {
+    /// Takes a node's reports about its units. Changes nothing but the members that hold that very node in that enrollment, and takes the writer's
+    /// turn only when it does.
+    pub async fn units_changed(&self, node: EnrolledNode, reports: &[UnitReport]) -> Result<(), StoreError> {
         if self.judgements(&mut self.store().read().await?, node, reports).await?.is_empty() {
             return Ok(());
         }
@@ -33,16 +39,21 @@ impl Engine {
     async fn judgements(
         &self,
         reader: &mut Reader,
-        node: NodeId,
+        node: EnrolledNode,
         reports: &[UnitReport],
     ) -> Result<Vec<Judgement>, StoreError> {
         let mut judgements = Vec::new();
-        for member in reader.members_on(node).await? {
+        for member in reader.members_on(node.node).await? {
             // While a member is on its way, its steps follow the unit themselves and know more.
             if !matches!(member.state, MemberState::Ready { .. }) {
                 continue;
             }
             let rows = WorkloadRows::load(reader, member.workload).await?;
+            match ownership::for_member(reader, &rows.workload, &member).await {
+                Ok(access) if access.node() == node => {}
+                Ok(_) | Err(AccessError::NotHeld(_)) => continue,
+                Err(AccessError::Store(error)) => return Err(error),
+            }
             judgements.extend(self.judgement(&rows, member, reports));
         }
         Ok(judgements)

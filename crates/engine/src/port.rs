@@ -5,8 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 pub use gpuaas_model::Runtime;
-use gpuaas_model::{Clock, Entropy, NodeId, TaskId};
+use gpuaas_model::{Clock, Entropy, Name, NodeId, TaskId};
+use gpuaas_trust::SecretText;
 use gpuaas_wire::task::{TaskOutcome, TaskProgress};
+
+use crate::{effects::Tunnel, ownership::NodeAccess};
 
 /// The unrepeatable, bundled: cloned into everything that needs any of it.
 #[derive(Clone)]
@@ -43,13 +46,21 @@ pub enum DispatchError {
     Lost(String),
 }
 
+/// Opens streams to ports of nodes, at the node's own address.
+#[async_trait]
+pub trait NodeTunnels: Send + Sync {
+    /// A stream to an allowlisted `port` of the node, in the enrollment of the access alone.
+    async fn open(&self, access: &NodeAccess, port: u16) -> std::io::Result<Box<dyn Tunnel>>;
+}
+
 /// The way to the nodes, wherever their channels end.
 #[async_trait]
 pub trait Nodes: Send + Sync {
-    /// Pushes a signed envelope and follows the task. Sending the same envelope again is harmless: the node answers from its ledger.
+    /// Pushes a signed envelope and follows the task. Sending the same envelope again is harmless: the node answers from its ledger. It reaches the
+    /// node in the enrollment of the access alone.
     async fn dispatch(
         &self,
-        node: NodeId,
+        access: &NodeAccess,
         envelope: &str,
     ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError>;
 
@@ -76,4 +87,25 @@ pub trait Nodes: Send + Sync {
 
     /// Ends every channel that is held here: the nodes dial again, here or elsewhere.
     fn release_all(&self);
+}
+
+/// A node that is to be reimaged, with what its fresh machine needs.
+#[derive(Debug)]
+pub struct ReimageOrder {
+    /// The node.
+    pub node: NodeId,
+    /// Its name.
+    pub name: Name,
+    /// The string that brings the machine in.
+    pub enrollment: SecretText,
+    /// The value that the machine has to show as it enrolls. The hook alone learns it.
+    pub value: SecretText,
+}
+
+/// Hands nodes to whatever reimages machines: the first of the ways to prove a reimage. A TPM's quote would be checked where the value is, as
+/// another kind of `ReimageEvidence`.
+#[async_trait]
+pub trait ReimageHook: Send + Sync {
+    /// Returns once the order was taken; says why it was not.
+    async fn reimage(&self, order: ReimageOrder) -> Result<(), String>;
 }

@@ -3,23 +3,27 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gpuaas_model::{ActorType, AuditAction, AuditResult, NodeId, SecretId};
-use gpuaas_store::{NewAudit, Reader, StoreError, TaskRecord};
-use gpuaas_wire::task::{NamedSecrets, named_secrets};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, EnrolledNode, SecretId, WorkloadId};
+use gpuaas_store::{NewAudit, Reader, SecretRecord, StoreError, TaskRecord};
+use gpuaas_wire::task::named_secrets;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use crate::{effects::Secrets, engine::Engine};
+use crate::{
+    effects::Secrets,
+    engine::Engine,
+    ownership::{self, AccessError},
+};
 
-/// The store's secrets, opened with the engine's keys.
-pub struct SealedSecrets {
+/// The secrets of one workload, opened with the engine's keys.
+pub(crate) struct SealedSecrets {
     engine: Arc<Engine>,
+    workload: WorkloadId,
 }
 
 impl SealedSecrets {
-    /// Secrets of that engine's store.
-    pub fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
+    pub(crate) fn of(engine: Arc<Engine>, workload: WorkloadId) -> Self {
+        Self { engine, workload }
     }
 }
 
@@ -28,6 +32,9 @@ impl Secrets for SealedSecrets {
     async fn open(&self, id: SecretId) -> Result<Zeroizing<Vec<u8>>, String> {
         let mut reader = self.engine.store().read().await.map_err(|error| error.to_string())?;
         let record = reader.secret(id).await.map_err(|error| error.to_string())?;
+        if record.workload != Some(self.workload) {
+            return Err(format!("there is no secret {id} of this workload"));
+        }
         if record.sealed.is_empty() {
             return Err(format!("the secret {} is not there yet", record.name));
         }
@@ -35,18 +42,36 @@ impl Secrets for SealedSecrets {
     }
 }
 
+/// An artifact that a node may fetch at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArtifactAccess {
+    sha256: String,
+}
+
+impl ArtifactAccess {
+    /// SHA-256 of its bytes, 64 hex digits.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+}
+
 impl Engine {
     /// The bytes of a secret that one of the node's open tasks is to read; for every other node it does not exist.
-    pub async fn secret_for_node(&self, node: NodeId, secret: SecretId) -> Result<Zeroizing<Vec<u8>>, StoreError> {
-        let may = |named: &NamedSecrets| named.reads.contains(&secret);
-        // What a node asks for in vain costs nobody the writer's turn.
-        open_task(&mut self.store().read().await?, node, secret, may).await?;
+    pub async fn secret_for_node(
+        &self,
+        node: EnrolledNode,
+        secret: SecretId,
+    ) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+        let may = |task: &TaskRecord| named_secrets(task.task_type, &task.params).reads.contains(&secret);
+        // Rejected requests never take the writer's turn.
+        task_for(&mut self.store().read().await?, node, ("secret", secret), may).await?;
         let mut tx = self.store().begin().await?;
-        let task = open_task(&mut tx, node, secret, may).await?;
+        let task = task_for(&mut tx, node, ("secret", secret), may).await?;
         let record = tx.secret(secret).await?;
+        of_same_workload(&record, &task)?;
         let plain =
             self.keys().unseal(secret, &record.sealed).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let node = tx.node(node).await?;
+        let node = tx.node(node.node).await?;
         tx.append_audit(&NewAudit {
             actor: format!("node/{}", node.name),
             actor_type: ActorType::Node,
@@ -62,19 +87,21 @@ impl Engine {
         Ok(plain)
     }
 
-    /// Whether one of the node's open tasks names the artifact of that digest; for every other node it does not exist.
-    pub async fn names_artifact(&self, node: NodeId, sha256: &str) -> Result<bool, StoreError> {
-        let open = open_tasks(&mut self.store().read().await?, node).await?;
-        Ok(open.iter().any(|task| names(&task.params, "sha256", sha256)))
+    /// The artifact of that digest if one of the node's open tasks names it; for every other node it does not exist.
+    pub async fn artifact_for_node(&self, node: EnrolledNode, sha256: &str) -> Result<ArtifactAccess, StoreError> {
+        let may = |task: &TaskRecord| names(&task.params, "sha256", sha256);
+        task_for(&mut self.store().read().await?, node, ("artifact", sha256), may).await?;
+        Ok(ArtifactAccess { sha256: sha256.to_owned() })
     }
 
     /// Takes the bytes of a secret that one of the node's open tasks was told to deposit, in place of its empty record.
-    pub async fn deposit_for_node(&self, node: NodeId, secret: SecretId, plain: &[u8]) -> Result<(), StoreError> {
-        let may = |named: &NamedSecrets| named.deposits.contains(&secret);
-        open_task(&mut self.store().read().await?, node, secret, may).await?;
+    pub async fn deposit_for_node(&self, node: EnrolledNode, secret: SecretId, plain: &[u8]) -> Result<(), StoreError> {
+        let may = |task: &TaskRecord| named_secrets(task.task_type, &task.params).deposits.contains(&secret);
+        task_for(&mut self.store().read().await?, node, ("secret", secret), may).await?;
         let mut tx = self.store().begin().await?;
-        open_task(&mut tx, node, secret, may).await?;
+        let task = task_for(&mut tx, node, ("secret", secret), may).await?;
         let mut record = tx.secret(secret).await?;
+        of_same_workload(&record, &task)?;
         record.sealed = self.keys().seal(secret, plain).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         record.sha256 = gpuaas_trust::sha256_hex(plain);
         tx.put_secret(&record).await?;
@@ -82,25 +109,28 @@ impl Engine {
     }
 }
 
-/// The node's open task that may do with the secret what is asked.
-async fn open_task(
+/// The node's open task that may do what is asked with the thing of that kind and name, while the project that it serves holds the node. Without one
+/// the thing does not exist for the node.
+async fn task_for(
     reader: &mut Reader,
-    node: NodeId,
-    secret: SecretId,
-    may: impl Fn(&NamedSecrets) -> bool,
+    node: EnrolledNode,
+    (what, name): (&'static str, impl std::fmt::Display),
+    may: impl Fn(&TaskRecord) -> bool,
 ) -> Result<TaskRecord, StoreError> {
-    let open = open_tasks(reader, node).await?;
-    open.into_iter()
-        .find(|task| may(&named_secrets(task.task_type, &task.params)))
-        .ok_or_else(|| StoreError::NotFound { what: "secret", id: secret.to_string() })
+    for task in reader.open_tasks(node.node).await?.into_iter().filter(|task| task.epoch == node.epoch && may(task)) {
+        match ownership::for_task(reader, &task).await {
+            Ok(access) if access.node() == node => return Ok(task),
+            Ok(_) | Err(AccessError::NotHeld(_)) => {}
+            Err(AccessError::Store(error)) => return Err(error),
+        }
+    }
+    Err(StoreError::NotFound { what, id: name.to_string() })
 }
 
-/// The node's open tasks of its present enrollment: what an earlier one was told is not for the machine that has come since.
-async fn open_tasks(reader: &mut Reader, node: NodeId) -> Result<Vec<TaskRecord>, StoreError> {
-    let epoch = reader.node(node).await?.epoch;
-    let mut open = reader.open_tasks(node).await?;
-    open.retain(|task| task.epoch == epoch);
-    Ok(open)
+/// Refuses a secret that belongs to another workload than the task, whatever the task's parameters name.
+fn of_same_workload(secret: &SecretRecord, task: &TaskRecord) -> Result<(), StoreError> {
+    let is_same = secret.workload.is_some() && secret.workload == task.workload;
+    if is_same { Ok(()) } else { Err(StoreError::NotFound { what: "secret", id: secret.id.to_string() }) }
 }
 
 /// Whether a field of that name anywhere in the parameters holds that text.

@@ -63,10 +63,18 @@ impl Driver {
     async fn succeed(&self, tx: &mut Tx, story: &Story, rows: &mut OperationRows, at: usize) -> Result<(), StoreError> {
         let now = self.engine.ports().clock.now();
         let spec = rows.steps[at].spec.clone();
-        if let (Some(event), Some(member)) = (spec.ends, spec.member) {
-            change_member(tx, story, rows, member, event, now).await?;
+        let ended = match (spec.ends.clone(), spec.member) {
+            (Some(event), Some(member)) => change_member(tx, story, rows, member, event, now).await?,
+            (Some(_) | None, None) | (None, Some(_)) => Ok(()),
+        };
+        match ended {
+            Ok(()) => self.end_step(tx, story, rows, at, StepState::Succeeded, None).await,
+            Err(illegal) => {
+                let failure = TaskFailure::new(Code::IllegalTransition, illegal.to_string());
+                let fault = self.app(rows)?.diagnose(&spec, &failure, &rows.of.view());
+                self.fail(tx, story, rows, at, fault).await
+            }
         }
-        self.end_step(tx, story, rows, at, StepState::Succeeded, None).await
     }
 
     async fn fail_with(
@@ -105,7 +113,8 @@ impl Driver {
         }
         let spec = step.spec.clone();
         if let Some(member) = spec.member {
-            change_member(tx, story, rows, member, MemberEvent::Fail { fault: fault.clone() }, now).await?;
+            // A member that cannot fail any more, one that was removed, stays as it is; the step fails all the same.
+            let _ = change_member(tx, story, rows, member, MemberEvent::Fail { fault: fault.clone() }, now).await?;
         }
         if spec.scope == FailureScope::Workload {
             rows.of.workload.fault = Some(fault.clone());

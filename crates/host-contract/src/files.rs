@@ -1,7 +1,7 @@
 //! Files: whole or not at all, once, and nowhere else.
 
 use camino::Utf8Path;
-use gpuaas_host::{Changed, FileSpec, HostError};
+use gpuaas_host::{Changed, ContentId, FileSpec, HostError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{Backend, Bench};
@@ -55,7 +55,7 @@ pub async fn a_link_is_replaced_and_what_it_led_to_stays(backend: &dyn Backend) 
     // Nor through the draft of a copy or of a write.
     bench.run("cd $root/var/lib/contract && ln -s precious .copied.draft && ln -s precious .written.draft").await;
     let (from, to) = (Utf8Path::new("/var/lib/contract/link"), Utf8Path::new("/var/lib/contract/copied"));
-    bench.host.copy(from, to, 0o600).await.unwrap();
+    bench.host.copy_verified(from, to, 0o600, ContentId::of(b"new")).await.unwrap();
     bench.file("/var/lib/contract/written", 0o600, "new").await;
     assert_eq!(bench.text("/var/lib/contract/precious").await, "precious");
 }
@@ -80,14 +80,64 @@ pub async fn what_is_removed_is_gone_and_a_link_takes_nothing_along(backend: &dy
 pub async fn a_copy_changes_once_and_has_its_own_mode(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let (from, to) = (Utf8Path::new("/var/lib/contract/from"), Utf8Path::new("/var/lib/contract/to/copy"));
-    bench.file(from.as_str(), 0o600, &"x".repeat(200_000)).await;
-    assert_eq!(bench.host.copy(from, to, 0o644).await.unwrap(), Changed::Yes);
-    assert_eq!(bench.host.copy(from, to, 0o644).await.unwrap(), Changed::No);
+    let (x, y) = ("x".repeat(200_000), "y".repeat(200_000));
+    let copy = async |bytes: &str| bench.host.copy_verified(from, to, 0o644, ContentId::of(bytes.as_bytes())).await;
+    bench.file(from.as_str(), 0o600, &x).await;
+    assert_eq!(copy(&x).await.unwrap(), Changed::Yes);
+    assert_eq!(copy(&x).await.unwrap(), Changed::No);
     assert_eq!(bench.run(&format!("stat -c %a $root{to}")).await.output.trim(), "644");
-    bench.file(from.as_str(), 0o600, &"y".repeat(200_000)).await;
-    assert_eq!(bench.host.copy(from, to, 0o644).await.unwrap(), Changed::Yes);
-    assert_eq!(bench.text(to.as_str()).await, "y".repeat(200_000));
+    bench.file(from.as_str(), 0o600, &y).await;
+    assert_eq!(copy(&x).await.unwrap(), Changed::No, "what is there is what is asked for");
+    assert_eq!(copy(&y).await.unwrap(), Changed::Yes);
+    assert_eq!(bench.text(to.as_str()).await, y);
     assert_eq!(bench.host.list("/var/lib/contract/to".into()).await.unwrap(), ["copy"]);
+}
+
+pub async fn a_copy_of_other_bytes_is_refused_and_changes_nothing(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let (from, to) = (Utf8Path::new("/var/lib/contract/from"), Utf8Path::new("/var/lib/contract/to/copy"));
+    bench.file(from.as_str(), 0o600, "evil bytes").await;
+    for other in ["good bytes", "good", "good bytes and more"] {
+        let id = ContentId::of(other.as_bytes());
+        let refused = bench.host.copy_verified(from, to, 0o644, id).await;
+        assert!(matches!(refused, Err(HostError::OtherBytes { .. })), "{other}: {refused:?}");
+        let refused = bench.host.read_verified(from, id).await;
+        assert!(matches!(refused, Err(HostError::OtherBytes { .. })), "{other}: {refused:?}");
+        assert!(!bench.host.holds(from, id).await.unwrap(), "{other}");
+    }
+    assert_eq!(bench.host.list("/var/lib/contract/to".into()).await.unwrap(), [""; 0]);
+    let own = ContentId::of(b"evil bytes");
+    assert_eq!(bench.host.read_verified(from, own).await.unwrap(), b"evil bytes");
+    assert!(bench.host.holds(from, own).await.unwrap());
+    // As long as it must be, and something else.
+    bench.file(to.as_str(), 0o644, "good bytes").await;
+    assert_eq!(bench.host.copy_verified(from, to, 0o644, own).await.unwrap(), Changed::Yes);
+    assert_eq!(bench.text(to.as_str()).await, "evil bytes");
+}
+
+pub async fn a_file_that_others_may_write_is_not_believed(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let (from, to) = (Utf8Path::new("/var/lib/contract/from"), Utf8Path::new("/var/lib/contract/copy"));
+    let id = ContentId::of(b"good bytes");
+    for spoil in ["chmod 666 from", "ln from other", "mkfifo pipe && mv pipe from", "ln -s good from"] {
+        bench.host.remove("/var/lib/contract".into()).await.unwrap();
+        bench.file("/var/lib/contract/good", 0o600, "good bytes").await;
+        if !spoil.starts_with("ln -s") {
+            bench.file(from.as_str(), 0o600, "good bytes").await;
+            assert!(bench.host.holds(from, id).await.unwrap());
+        }
+        bench.run(&format!("cd $root/var/lib/contract && {spoil}")).await;
+        assert!(!bench.host.holds(from, id).await.unwrap(), "{spoil}");
+        let read = bench.host.read_verified(from, id).await;
+        assert!(matches!(read, Err(HostError::Unfit { .. })), "{spoil}: {read:?}");
+        let appended = bench.host.append(from).await.map(drop);
+        assert!(matches!(appended, Err(HostError::Unfit { .. })), "{spoil}: {appended:?}");
+        // The copy is checked, not its source, and has one name and one writer.
+        if matches!(spoil, "chmod 666 from" | "ln from other") {
+            assert_eq!(bench.host.copy_verified(from, to, 0o644, id).await.unwrap(), Changed::Yes, "{spoil}");
+            assert!(bench.host.holds(to, id).await.unwrap(), "{spoil}");
+        }
+    }
 }
 
 pub async fn appended_bytes_follow_each_other_also_from_another_client(backend: &dyn Backend) {
@@ -127,7 +177,8 @@ pub async fn a_file_belongs_to_whom_the_host_runs_as(backend: &dyn Backend) {
     let lay_out = async || {
         let written = bench.file(file, 0o600, "x").await;
         let made = bench.host.make_folder(folder.into(), 0o700).await.unwrap();
-        [written, made, bench.host.copy(file.into(), copy.into(), 0o600).await.unwrap()]
+        let copied = bench.host.copy_verified(file.into(), copy.into(), 0o600, ContentId::of(b"x")).await;
+        [written, made, copied.unwrap()]
     };
     assert_eq!(lay_out().await, [Changed::Yes; 3]);
     assert_eq!(lay_out().await, [Changed::No; 3]);

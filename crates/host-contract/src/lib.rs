@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
 #![allow(missing_docs, reason = "a case's name is the sentence that it checks")]
 
+pub mod attacks;
 mod bench;
 pub mod clients;
 pub mod conditions;
@@ -58,9 +59,19 @@ macro_rules! host_contract {
             files: a_link_is_replaced_and_what_it_led_to_stays;
             files: what_is_removed_is_gone_and_a_link_takes_nothing_along;
             files: a_copy_changes_once_and_has_its_own_mode;
+            files: a_copy_of_other_bytes_is_refused_and_changes_nothing;
+            files: a_file_that_others_may_write_is_not_believed;
             files: appended_bytes_follow_each_other_also_from_another_client;
             files: a_file_longer_than_asked_for_is_refused;
             files: a_file_belongs_to_whom_the_host_runs_as;
+            attacks: a_link_in_the_way_is_not_followed;
+            attacks: a_link_in_a_files_place_is_not_followed;
+            attacks: a_hard_link_is_not_changed_through_its_other_name;
+            attacks: a_named_pipe_hangs_no_operation;
+            attacks: a_device_is_not_opened;
+            attacks: a_mount_is_not_emptied_with_the_folder_around_it_nor_appended_to;
+            attacks: a_folder_with_links_in_it_is_removed_and_nothing_else;
+            attacks: what_distributions_link_is_looked_up_where_it_leads;
             starts: a_simple_unit_runs_as_soon_as_it_is_started;
             starts: a_notify_unit_is_activating_until_it_says_ready;
             starts: a_start_that_never_notifies_times_out_and_says_so;

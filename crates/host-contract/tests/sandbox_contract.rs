@@ -15,7 +15,7 @@ use std::{
 
 use camino::Utf8PathBuf;
 use gpuaas_host::{
-    Host, HostError, JournalFrom,
+    ContentId, Host, HostError, JournalFrom,
     sandbox::{SandboxEnvironment, SandboxHost},
 };
 use gpuaas_host_contract::{Backend, Bench, host_contract};
@@ -96,18 +96,20 @@ async fn no_link_leads_out_of_the_root() {
     symlink(outside.path(), root.join("folder")).unwrap();
     let host = &bench.host;
     let refused =
-        |refused: Result<(), HostError>| assert!(matches!(refused, Err(HostError::Path { .. })), "{refused:?}");
+        |refused: Result<(), HostError>| assert!(matches!(refused, Err(HostError::Unfit { .. })), "{refused:?}");
+    let new = ContentId::of(b"secret");
     refused(host.read("/var/lib/file".into(), 100).await.map(drop));
     refused(host.open("/var/lib/file".into()).await.map(drop));
     refused(host.size("/var/lib/file".into()).await.map(drop));
     refused(host.sync("/var/lib/file".into()).await);
     refused(host.append("/var/lib/file".into()).await.map(drop));
     refused(host.append("/var/lib/dangling".into()).await.map(drop));
-    refused(host.copy("/var/lib/file".into(), "/var/lib/copy".into(), 0o600).await.map(drop));
+    refused(host.copy_verified("/var/lib/file".into(), "/var/lib/copy".into(), 0o600, new).await.map(drop));
     refused(host.list("/var/lib/folder".into()).await.map(drop));
     refused(host.make_folder("/var/lib/folder".into(), 0o711).await.map(drop));
     refused(host.make_folder("/var/lib/folder/made".into(), 0o711).await.map(drop));
     refused(host.remove("/var/lib/folder/secret".into()).await.map(drop));
+    assert_eq!(host.tree().text("/var/lib/file"), None);
     bench.file("/var/lib/file", 0o600, "new").await;
     assert_eq!(std::fs::read_to_string(outside.path().join("secret")).unwrap(), "secret");
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);

@@ -7,11 +7,21 @@ use camino::Utf8PathBuf;
 /// Why a host did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// A path that is not absolute, holds `..`, or leads out of the host's root.
+    /// A path that is not absolute, or holds `..`.
     #[error("{path} is no path that may be touched")]
     Path {
         /// Which.
         path: Utf8PathBuf,
+    },
+    /// What lies there is nothing that the operation may touch: a link, a pipe, a device, a file with a second name.
+    #[error("{path} is not touched: {at} {what}")]
+    Unfit {
+        /// Of which operation.
+        path: Utf8PathBuf,
+        /// What is unfit: the path itself, or what stands in its way.
+        at: Utf8PathBuf,
+        /// Why.
+        what: &'static str,
     },
     /// The file system refused.
     #[error("{action} {path}: {source}")]
@@ -38,6 +48,24 @@ pub enum HostError {
         unit: String,
         /// Why.
         message: String,
+    },
+    /// The file holds other bytes than it must.
+    #[error("{path} holds {found}, not {expected}")]
+    OtherBytes {
+        /// Which.
+        path: Utf8PathBuf,
+        /// What it holds, as far as it was read.
+        found: String,
+        /// What it must hold.
+        expected: String,
+    },
+    /// The kernel cannot look paths up safely.
+    #[error(
+        "the kernel ({release}) does not answer openat2: Linux 5.6 or newer is needed, and no filter that forbids it"
+    )]
+    KernelTooOld {
+        /// The kernel's release.
+        release: String,
     },
     /// No init that is known here has booted this machine.
     #[error("systemd has not booted this host: there is no {0}")]

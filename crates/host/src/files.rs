@@ -1,21 +1,28 @@
 //! Files under a host's root.
 //!
-//! Guarantees: what is written or copied is there whole and durable, or not at all, and belongs to whom the agent runs as; links planted
-//! where a draft goes are not followed; nobody else is held up while a disk takes its time; of what was given up nothing is begun or put in place.
+//! Guarantees: what is written or copied is there whole and durable, or not at all, and belongs to the user that the agent runs as; a copy holds
+//! exactly the bytes that its digest names; planted links, pipes and mounts neither redirect an operation nor block it ([`crate::root`]); a slow disk
+//! blocks no other task; a dropped operation changes nothing that it has not begun to put in place.
 
 use std::{
-    fs::{self, File, Metadata, OpenOptions, Permissions},
-    io::{BufRead, BufReader, ErrorKind, Read, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown},
+    fs::File,
+    io::{ErrorKind, Read, Seek, Write},
+    os::fd::AsFd,
 };
 
-use camino::{Utf8Path, Utf8PathBuf};
-use rustix::process::{getegid, geteuid};
+use camino::Utf8Path;
+use rustix::{
+    fs::{AtFlags, Dir, OFlags, ResolveFlags, fstat, unlinkat},
+    io::Errno,
+};
 
 use crate::{
+    digest::{ContentId, Sha256},
     error::HostError,
     file::{Changed, FileSpec},
-    root::Root,
+    place::{Draft, Held, Place, is_ours, opened, own},
+    removal,
+    root::{Root, folder_made, look_up_folder},
     turns::{Asked, Turn},
 };
 
@@ -44,9 +51,19 @@ impl Files {
         self.aside(move |root, _| read(root, &path, bytes_max)).await
     }
 
+    pub(crate) async fn read_verified(&self, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
+        let path = path.to_owned();
+        self.aside(move |root, _| read_verified(root, &path, id)).await
+    }
+
+    pub(crate) async fn holds(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
+        let path = path.to_owned();
+        self.aside(move |root, asked| holds(root, &path, id, asked)).await
+    }
+
     pub(crate) async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| remove(root, &path)).await
+        self.aside(move |root, _| root.place(&path)?.map_or(Ok(Changed::No), |place| removal::remove(&place))).await
     }
 
     pub(crate) async fn remove_empty_folder(&self, path: &Utf8Path) -> Result<Changed, HostError> {
@@ -59,8 +76,9 @@ impl Files {
         self.aside(move |root, _| make_folder(root, &path, mode)).await
     }
 
-    pub(crate) fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
-        Ok(fs::symlink_metadata(self.root.resolve(path)?).is_ok())
+    pub(crate) async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
+        let path = path.to_owned();
+        self.aside(move |root, _| root.place(&path)?.map_or(Ok(false), |place| Ok(place.status()?.is_some()))).await
     }
 
     pub(crate) async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError> {
@@ -68,17 +86,14 @@ impl Files {
         self.aside(move |root, _| list(root, &path)).await
     }
 
-    pub(crate) fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
-        match fs::metadata(self.root.resolve_followed(path)?) {
-            Ok(metadata) => Ok(Some(metadata.len())),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-            Err(error) => Err(HostError::file("look at", path)(error)),
-        }
+    pub(crate) async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
+        let path = path.to_owned();
+        self.aside(move |root, _| Ok(file(root, &path)?.map(|held| held.size()))).await
     }
 
     pub(crate) async fn open(&self, path: &Utf8Path) -> Result<tokio::fs::File, HostError> {
-        let real = self.root.resolve_followed(path)?;
-        tokio::fs::File::open(&real).await.map_err(HostError::file("open", path))
+        let path = path.to_owned();
+        self.aside(move |root, _| open(root, &path)).await.map(tokio::fs::File::from_std)
     }
 
     pub(crate) async fn append(&self, path: &Utf8Path) -> Result<tokio::fs::File, HostError> {
@@ -88,7 +103,7 @@ impl Files {
 
     pub(crate) async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| sync(root, &path)).await
+        self.aside(move |root, _| open(root, &path)?.sync_all().map_err(HostError::file("sync", &path))).await
     }
 
     pub(crate) async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
@@ -96,9 +111,15 @@ impl Files {
         self.aside(move |root, _| rename(root, &from, &to)).await
     }
 
-    pub(crate) async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+    pub(crate) async fn copy_verified(
+        &self,
+        from: &Utf8Path,
+        to: &Utf8Path,
+        mode: u32,
+        id: ContentId,
+    ) -> Result<Changed, HostError> {
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.aside(move |root, asked| copy(root, &from, &to, mode, asked)).await
+        self.aside(move |root, asked| copy_verified(root, &from, &to, mode, id, asked)).await
     }
 
     /// Does what may wait for a disk beside everything else. Who drops this does not end that.
@@ -114,274 +135,195 @@ impl Files {
     }
 }
 
-fn write(root: &Root, file: &FileSpec, asked: &Asked) -> Result<Changed, HostError> {
-    let real = root.resolve(&file.path)?;
-    let _turn = Turn::take(&real, asked)?;
-    let fail = |action| HostError::file(action, &file.path);
-    if let Ok(metadata) = fs::symlink_metadata(&real)
-        && metadata.is_file()
-        && is_ours(&metadata, file.mode)
-        && metadata.len() == file.content.len() as u64
-        && fs::read(&real).is_ok_and(|content| content == file.content)
-    {
+pub(crate) fn write(root: &Root, file: &FileSpec, asked: &Asked) -> Result<Changed, HostError> {
+    let _turn = Turn::take(&root.named(&file.path)?, asked)?;
+    let place = root.place_made(&file.path)?;
+    if is_written(&place, file) {
         return Ok(Changed::No);
     }
-    let folder = real.parent().ok_or_else(|| HostError::Path { path: file.path.clone() })?;
-    fs::create_dir_all(folder).map_err(fail("make the folder of"))?;
-    let draft = draft(folder, &real).map_err(fail("write"))?;
-    let mut options = OpenOptions::new();
-    let mut open = options.create_new(true).write(true).mode(file.mode).open(&draft).map_err(fail("write"))?;
-    let put = || {
-        open.write_all(&file.content).map_err(fail("write"))?;
-        own(&open, file.mode).map_err(fail("set mode and owner of"))?;
-        open.sync_all().map_err(fail("sync"))?;
-        asked.still()?;
-        fs::rename(&draft, &real).map_err(fail("put in place"))
-    };
-    whole_or_gone(put, &draft)?;
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(fail("sync the folder of"))?;
+    let fail = |action| HostError::file(action, &file.path);
+    let mut draft = Draft::begin(&place)?;
+    draft.file.write_all(&file.content).map_err(fail("write"))?;
+    draft.own(file.mode).map_err(fail("set mode and owner of"))?;
+    draft.file.sync_all().map_err(fail("sync"))?;
+    asked.still()?;
+    draft.put()?;
     Ok(Changed::Yes)
 }
 
-fn read(root: &Root, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
-    let real = root.resolve_followed(path)?;
-    let file = match File::open(&real) {
-        Ok(file) => file,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
-        Err(error) => return Err(HostError::file("open", path)(error)),
-    };
+/// Whether a file is there as described. Whatever else lies there is replaced.
+fn is_written(place: &Place, file: &FileSpec) -> bool {
+    let Ok(Some(held)) = place.own_file() else { return false };
+    let is_alike = is_ours(&held.status, file.mode) && held.size() == file.content.len() as u64;
+    is_alike && content(&held, file.content.len() as u64).is_ok_and(|content| content == file.content)
+}
+
+/// At most one byte more than that.
+fn content(held: &Held, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    file.take(bytes_max + 1).read_to_end(&mut content).map_err(HostError::file("read", path))?;
+    held.open(OFlags::RDONLY)?.take(bytes_max.saturating_add(1)).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// The regular file of that path; `None` when there is none.
+fn file(root: &Root, path: &Utf8Path) -> Result<Option<Held>, HostError> {
+    root.place(path)?.map_or(Ok(None), |place| place.file())
+}
+
+fn read(root: &Root, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
+    let Some(held) = file(root, path)? else { return Ok(None) };
+    let content = content(&held, bytes_max).map_err(HostError::file("read", path))?;
     if content.len() as u64 > bytes_max {
         return Err(HostError::TooLong { path: path.to_owned(), bytes_max });
     }
     Ok(Some(content))
 }
 
-fn remove(root: &Root, path: &Utf8Path) -> Result<Changed, HostError> {
-    let real = root.resolve(path)?;
-    let removed = match fs::symlink_metadata(&real) {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(&real),
-        Ok(_) => fs::remove_file(&real),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Changed::No),
-        Err(error) => Err(error),
+/// Checks the bytes in our own memory: changes of the file from then on do not reach them.
+fn read_verified(root: &Root, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
+    let held = root.place(path)?.map_or(Ok(None), |place| place.own_file())?.ok_or_else(|| absent("open", path))?;
+    id.check_size(path, held.size())?;
+    let bytes = content(&held, id.size_bytes).map_err(HostError::file("read", path))?;
+    id.check(path, Sha256::of(&bytes))?;
+    Ok(bytes)
+}
+
+fn absent(action: &'static str, path: &Utf8Path) -> HostError {
+    HostError::file(action, path)(ErrorKind::NotFound.into())
+}
+
+fn holds(root: &Root, path: &Utf8Path, id: ContentId, asked: &Asked) -> Result<bool, HostError> {
+    match root.place(path)? {
+        Some(place) => place_holds(&place, path, id, asked),
+        None => Ok(false),
+    }
+}
+
+/// Whether a file of our own lies there, with those bytes. Another thing in its place does not hold them.
+fn place_holds(place: &Place, path: &Utf8Path, id: ContentId, asked: &Asked) -> Result<bool, HostError> {
+    let held = match place.own_file() {
+        Ok(Some(held)) if held.size() == id.size_bytes => held,
+        Ok(_) | Err(HostError::Unfit { .. }) => return Ok(false),
+        Err(error) => return Err(error),
     };
-    removed.map(|()| Changed::Yes).map_err(HostError::file("remove", path))
+    let file = held.open(OFlags::RDONLY).map_err(HostError::file("open", path))?;
+    Ok(digest(file.take(id.size_bytes), path, asked)? == id.sha256)
+}
+
+fn digest(file: impl Read, path: &Utf8Path, asked: &Asked) -> Result<Sha256, HostError> {
+    let digest = Sha256::of_rest(file, || asked.still().map_err(GivenUpOr::Given));
+    digest.map_err(|error| match error {
+        GivenUpOr::Given(error) => error,
+        GivenUpOr::Failed(error) => HostError::file("read", path)(error),
+    })
+}
+
+enum GivenUpOr {
+    Given(HostError),
+    Failed(std::io::Error),
+}
+
+impl From<std::io::Error> for GivenUpOr {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 fn remove_empty_folder(root: &Root, path: &Utf8Path) -> Result<Changed, HostError> {
-    use ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound, ResourceBusy};
-    match fs::remove_dir(root.resolve(path)?) {
+    let Some(place) = root.place(path)? else { return Ok(Changed::No) };
+    match unlinkat(place.folder(), place.name(), AtFlags::REMOVEDIR) {
         Ok(()) => Ok(Changed::Yes),
-        Err(error) if matches!(error.kind(), NotFound | NotADirectory | DirectoryNotEmpty | ResourceBusy) => {
-            Ok(Changed::No)
-        }
-        Err(error) => Err(HostError::file("remove", path)(error)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::NOTEMPTY | Errno::EXIST | Errno::BUSY) => Ok(Changed::No),
+        Err(error) => Err(place.fail("remove")(error)),
     }
 }
 
-fn make_folder(root: &Root, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-    let real = root.resolve_followed(path)?;
-    if fs::metadata(&real).is_ok_and(|known| known.is_dir() && is_ours(&known, mode)) {
+pub(crate) fn make_folder(root: &Root, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
+    let place = root.place_made(path)?;
+    let folder = folder_made(place.folder().as_fd(), place.name()).map_err(|error| match error {
+        Errno::LOOP => place.unfit("is a link, and links are not followed"),
+        error => place.fail("make")(error),
+    })?;
+    let status = fstat(&folder).map_err(place.fail("look at"))?;
+    if is_ours(&status, mode) {
         return Ok(Changed::No);
     }
-    fs::create_dir_all(&real).map_err(HostError::file("make", path))?;
-    let owned = File::open(&real).and_then(|folder| own(&folder, mode));
-    owned.map_err(HostError::file("set mode and owner of", path))?;
+    let folder = File::from(opened(&folder).map_err(place.fail("open"))?);
+    own(&folder, mode).map_err(HostError::file("set mode and owner of", path))?;
     Ok(Changed::Yes)
 }
 
 fn list(root: &Root, path: &Utf8Path) -> Result<Vec<String>, HostError> {
-    let entries = match fs::read_dir(root.resolve_followed(path)?) {
-        Ok(entries) => entries,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
-        Err(error) => return Err(HostError::file("list", path)(error)),
+    let Some(place) = root.place(path)? else { return Ok(Vec::new()) };
+    let folder = match look_up_folder(place.folder().as_fd(), place.name(), ResolveFlags::empty()) {
+        Ok(folder) => folder,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
+        Err(Errno::LOOP) => return Err(place.unfit("is a link, and links are not followed")),
+        Err(error) => return Err(place.fail("list")(error)),
     };
+    let fail = place.fail("list");
     let mut names = Vec::new();
-    for entry in entries {
-        names.push(entry.map_err(HostError::file("list", path))?.file_name().to_string_lossy().into_owned());
+    for entry in Dir::new(opened(&folder).map_err(&fail)?).map_err(&fail)? {
+        let name = entry.map_err(&fail)?.file_name().to_string_lossy().into_owned();
+        if name != "." && name != ".." {
+            names.push(name);
+        }
     }
     names.sort();
     Ok(names)
 }
 
-fn open_append(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
-    let real = root.resolve_followed(path)?;
-    if let Some(folder) = real.parent() {
-        fs::create_dir_all(folder).map_err(HostError::file("make the folder of", path))?;
-    }
-    OpenOptions::new().create(true).append(true).mode(0o600).open(&real).map_err(HostError::file("open", path))
+fn open(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
+    let held = file(root, path)?.ok_or_else(|| absent("open", path))?;
+    held.open(OFlags::RDONLY).map_err(HostError::file("open", path))
 }
 
-fn sync(root: &Root, path: &Utf8Path) -> Result<(), HostError> {
-    let real = root.resolve_followed(path)?;
-    File::open(&real).and_then(|file| file.sync_all()).map_err(HostError::file("sync", path))
+fn open_append(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
+    let place = root.place_made(path)?;
+    match place.own_file()? {
+        Some(held) => held.open(OFlags::WRONLY | OFlags::APPEND).map_err(HostError::file("open", path)),
+        None => place.created(0o600),
+    }
 }
 
 fn rename(root: &Root, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
-    let (real_from, real_to) = (root.resolve(from)?, root.resolve(to)?);
-    fs::rename(&real_from, &real_to).map_err(HostError::file("rename", from))?;
-    let folder = real_to.parent().ok_or_else(|| HostError::Path { path: to.to_owned() })?;
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(HostError::file("sync the folder of", to))
+    let there = |path| root.place(path)?.ok_or_else(|| absent("rename", path));
+    let (from, to) = (there(from)?, there(to)?);
+    rustix::fs::renameat(from.folder(), from.name(), to.folder(), to.name()).map_err(from.fail("rename"))?;
+    to.sync_folder()
 }
 
-fn copy(root: &Root, from: &Utf8Path, to: &Utf8Path, mode: u32, asked: &Asked) -> Result<Changed, HostError> {
-    let (real_from, real_to) = (root.resolve_followed(from)?, root.resolve(to)?);
-    let _turn = Turn::take(&real_to, asked)?;
-    if is_copy(&real_from, &real_to, mode) {
+/// Copies into a file of our own that has no name yet, and checks that one: changes of the source, also while it is copied, do not reach what was
+/// checked. Costs: the copy shares the source's blocks where the file system can, and takes its length on the disk where it cannot; reading it back
+/// takes about a second a gigabyte. A sealed copy in memory would take a gigabyte of the tenant's memory and still has to be written to the disk.
+fn copy_verified(
+    root: &Root,
+    from: &Utf8Path,
+    to: &Utf8Path,
+    mode: u32,
+    id: ContentId,
+    asked: &Asked,
+) -> Result<Changed, HostError> {
+    let _turn = Turn::take(&root.named(to)?, asked)?;
+    let place = root.place_made(to)?;
+    let has_mode = place.status()?.is_some_and(|status| is_ours(&status, mode));
+    if has_mode && place_holds(&place, to, id, asked)? {
         return Ok(Changed::No);
     }
-    let folder = real_to.parent().ok_or_else(|| HostError::Path { path: to.to_owned() })?;
-    fs::create_dir_all(folder).map_err(HostError::file("make the folder of", to))?;
-    let draft = draft(folder, &real_to).map_err(HostError::file("write", to))?;
-    let mut source = File::open(&real_from).map_err(HostError::file("open", from))?;
-    let mut options = OpenOptions::new();
-    let mut copied =
-        options.create_new(true).write(true).mode(mode).open(&draft).map_err(HostError::file("write", to))?;
-    let put = || {
-        std::io::copy(&mut source, &mut copied).map_err(HostError::file("copy", from))?;
-        own(&copied, mode).map_err(HostError::file("set mode and owner of", to))?;
-        copied.sync_all().map_err(HostError::file("sync", to))?;
-        asked.still()?;
-        fs::rename(&draft, &real_to).map_err(HostError::file("put in place", to))
-    };
-    whole_or_gone(put, &draft)?;
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(HostError::file("sync the folder of", to))?;
+    let source = file(root, from)?.ok_or_else(|| absent("open", from))?;
+    id.check_size(from, source.size())?;
+    let mut bytes = source.open(OFlags::RDONLY).map_err(HostError::file("open", from))?.take(id.size_bytes);
+    let mut draft = Draft::begin(&place)?;
+    std::io::copy(&mut bytes, &mut draft.file).map_err(HostError::file("copy", from))?;
+    draft.file.rewind().map_err(HostError::file("read", to))?;
+    id.check(from, digest(&draft.file, to, asked)?)?;
+    draft.own(mode).map_err(HostError::file("set mode and owner of", to))?;
+    draft.file.sync_all().map_err(HostError::file("sync", to))?;
+    asked.still()?;
+    draft.put()?;
     Ok(Changed::Yes)
 }
 
-/// Whether something has that mode and belongs to whom we run as.
-fn is_ours(metadata: &Metadata, mode: u32) -> bool {
-    let owner = (geteuid().as_raw(), getegid().as_raw());
-    metadata.permissions().mode() & 0o7777 == mode && (metadata.uid(), metadata.gid()) == owner
-}
-
-/// Gives something to whom we run as, with that mode.
-fn own(open: &File, mode: u32) -> std::io::Result<()> {
-    // The owner first: changing it takes some bits of the mode away.
-    fchown(open, Some(geteuid().as_raw()), Some(getegid().as_raw()))?;
-    open.set_permissions(Permissions::from_mode(mode))
-}
-
-/// A name beside the file for what is not whole yet. What an interrupted change left there goes first: it is never followed through a link.
-fn draft(folder: &Utf8Path, real: &Utf8Path) -> std::io::Result<Utf8PathBuf> {
-    let draft = folder.join(format!(".{}.draft", real.file_name().unwrap_or_default()));
-    match fs::remove_file(&draft) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(draft),
-    }
-}
-
-/// Puts a draft in place, or removes what there is of it: on a full disk it would keep the disk full.
-fn whole_or_gone(put: impl FnOnce() -> Result<(), HostError>, draft: &Utf8Path) -> Result<(), HostError> {
-    put().inspect_err(|_| {
-        // The failure itself is what counts; a draft that stays is removed before the next try.
-        let _ = fs::remove_file(draft);
-    })
-}
-
-fn is_copy(from: &Utf8Path, to: &Utf8Path, mode: u32) -> bool {
-    let (Ok(known), Ok(source)) = (fs::symlink_metadata(to), fs::metadata(from)) else { return false };
-    let alike = known.is_file() && known.len() == source.len() && is_ours(&known, mode);
-    alike && same_content(from, to).unwrap_or(false)
-}
-
-fn same_content(one: &Utf8Path, other: &Utf8Path) -> std::io::Result<bool> {
-    let (mut one, mut other) = (BufReader::new(File::open(one)?), BufReader::new(File::open(other)?));
-    loop {
-        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
-        let length = left.len().min(right.len());
-        if left[..length] != right[..length] {
-            return Ok(false);
-        }
-        if length == 0 {
-            return Ok(left.len() == right.len());
-        }
-        one.consume(length);
-        other.consume(length);
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn write(root: &Root, file: &FileSpec) -> Result<Changed, HostError> {
-        let (_asker, asked) = Asked::new();
-        super::write(root, file, &asked)
-    }
-
-    fn copy(root: &Root, from: &str, to: &str) -> Result<Changed, HostError> {
-        let (_asker, asked) = Asked::new();
-        super::copy(root, from.into(), to.into(), 0o600, &asked)
-    }
-
-    fn root() -> (tempfile::TempDir, Root) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = Utf8PathBuf::from_path_buf(folder.path().to_owned()).unwrap();
-        (folder, Root::new(path))
-    }
-
-    #[test]
-    fn writing_twice_changes_once_and_a_mode_alone_counts_as_a_change() {
-        let (_folder, root) = root();
-        let mut file = FileSpec { path: "/etc/rancher/config".into(), mode: 0o600, content: b"a: 1".to_vec() };
-        assert_eq!(write(&root, &file).unwrap(), Changed::Yes);
-        assert_eq!(write(&root, &file).unwrap(), Changed::No);
-        file.mode = 0o640;
-        assert_eq!(write(&root, &file).unwrap(), Changed::Yes);
-        assert_eq!(list(&root, "/etc/rancher".into()).unwrap(), ["config"]);
-        assert_eq!(read(&root, &file.path, 100).unwrap().unwrap(), b"a: 1");
-        assert!(matches!(read(&root, &file.path, 3), Err(HostError::TooLong { .. })));
-    }
-
-    #[test]
-    fn a_draft_planted_as_a_link_is_not_followed() {
-        let (folder, root) = root();
-        fs::create_dir(folder.path().join("etc")).unwrap();
-        let victim = folder.path().join("victim");
-        fs::write(&victim, "precious").unwrap();
-        std::os::unix::fs::symlink(&victim, folder.path().join("etc/.x.draft")).unwrap();
-        let file = FileSpec { path: "/etc/x".into(), mode: 0o600, content: b"new".to_vec() };
-        write(&root, &file).unwrap();
-        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
-    }
-
-    #[test]
-    fn what_cannot_be_put_in_place_leaves_no_draft() {
-        let (_folder, root) = root();
-        make_folder(&root, "/etc/taken".into(), 0o750).unwrap();
-        let file = |name: &str| FileSpec { path: format!("/etc/{name}").into(), mode: 0o600, content: b"a".to_vec() };
-        assert!(write(&root, &file("taken")).is_err(), "a folder is there");
-        write(&root, &file("from")).unwrap();
-        assert!(copy(&root, "/etc/from", "/etc/taken").is_err());
-        assert_eq!(list(&root, "/etc".into()).unwrap(), ["from", "taken"]);
-    }
-
-    #[test]
-    fn removing_what_is_not_there_changes_nothing() {
-        let (_folder, root) = root();
-        assert_eq!(remove(&root, "/nowhere/x".into()).unwrap(), Changed::No);
-        make_folder(&root, "/a/b".into(), 0o750).unwrap();
-        assert_eq!(make_folder(&root, "/a/b".into(), 0o750).unwrap(), Changed::No);
-        assert_eq!(remove(&root, "/a".into()).unwrap(), Changed::Yes);
-    }
-
-    #[test]
-    fn a_copy_that_was_given_up_is_not_put_in_place() {
-        let (folder, root) = root();
-        let made = std::process::Command::new("mkfifo").arg(folder.path().join("from")).status().unwrap();
-        assert!(made.success());
-        let (asker, asked) = Asked::new();
-        let (to, real) = (root.clone(), folder.path().join("x/to"));
-        let copying = std::thread::spawn(move || super::copy(&to, "/from".into(), "/x/to".into(), 0o600, &asked));
-        // Opened on both ends: the copying has begun.
-        let mut source = OpenOptions::new().write(true).open(folder.path().join("from")).unwrap();
-        source.write_all(b"half").unwrap();
-        drop(asker);
-        drop(source);
-        assert!(matches!(copying.join().unwrap(), Err(HostError::GivenUp)));
-        assert!(!real.exists());
-        assert!(list(&root, "/x".into()).unwrap().is_empty(), "nor does a draft stay");
-    }
-}
+#[path = "files_tests.rs"]
+mod tests;

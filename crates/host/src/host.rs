@@ -9,6 +9,7 @@ use gpuaas_wire::task::HostFacts;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
+    digest::ContentId,
     error::HostError,
     file::{Changed, FileSpec},
     inventory::{Listener, Process},
@@ -50,26 +51,27 @@ pub const FIREWALL_RULES_MAX: usize = 1_000;
 
 /// What an operation may do to a host. Implemented for sandboxes and for systemd.
 ///
-/// Every change is idempotent: repeating it after a crash ends in the same state and reports [`Changed::No`].
+/// Every change is idempotent: repeating it after a crash ends in the same state and reports [`Changed::No`]. No file operation follows a link,
+/// opens anything but a regular file, or leaves the host's root: links, pipes and devices in its way are refused with [`HostError::Unfit`].
 #[async_trait]
 pub trait Host: Send + Sync {
     /// Makes a file be as described: whole and durable, or as it was before.
     async fn write(&self, file: &FileSpec) -> Result<Changed, HostError>;
     /// The content of a file; `None` when there is none.
     async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError>;
-    /// Removes a file, link or whole folder.
+    /// Removes a file, a link itself, or a whole folder; one that holds a mount is not emptied.
     async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError>;
     /// Removes a folder that is empty, at once and nothing else: what holds something, is mounted on, or is a link or a file stays.
     async fn remove_empty_folder(&self, path: &Utf8Path) -> Result<Changed, HostError>;
-    /// Makes a folder and those above it.
+    /// Makes a folder, and those above it.
     async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError>;
     /// Whether something is there, a dangling link included.
     async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError>;
     /// Names in a folder, sorted; empty when there is no such folder.
     async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError>;
-    /// Length of a file; `None` when there is none.
+    /// Length of a regular file; `None` when there is none.
     async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError>;
-    /// Opens a file for reading from an offset.
+    /// Opens a regular file for reading.
     async fn open(&self, path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError>;
     /// Opens a file of mode 0600 for appending; made when absent. What is written is durable after [`Host::sync`].
     async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError>;
@@ -77,8 +79,26 @@ pub trait Host: Send + Sync {
     async fn sync(&self, path: &Utf8Path) -> Result<(), HostError>;
     /// Gives a file another name in one step.
     async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError>;
-    /// Puts a copy of a file (sharing its blocks where the file system can) under another name.
-    async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError>;
+    /// The content of a file that holds exactly that, checked in the memory that is returned;
+    /// [`HostError::OtherBytes`] where it holds something else.
+    async fn read_verified(&self, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
+        Err(HostError::Init(format!("{path} cannot be verified here: {id:?}")))
+    }
+    /// Whether a file is there that holds exactly that, and that only the agent's own user may write.
+    async fn holds(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
+        Err(HostError::Init(format!("{path} cannot be verified here: {id:?}")))
+    }
+    /// Puts a copy of a file (sharing its blocks where the file system can) under another name, if the copy holds exactly that; else
+    /// [`HostError::OtherBytes`], and nothing is changed.
+    async fn copy_verified(
+        &self,
+        from: &Utf8Path,
+        to: &Utf8Path,
+        mode: u32,
+        id: ContentId,
+    ) -> Result<Changed, HostError> {
+        Err(HostError::Init(format!("{from} cannot be copied here to {to} with mode {mode:o}: {id:?}")))
+    }
 
     /// Runs a program to its end.
     async fn run(&self, command: &Command) -> Result<CommandEnd, HostError>;

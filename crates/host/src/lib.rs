@@ -1,13 +1,15 @@
 //! What an operation may do to a host: files, units, journals, processes. The only crate that touches them.
 //!
 //! Guarantees: every change is idempotent (repeating it after a crash ends in the same state and reports [`Changed::No`]); files appear
-//! whole or not at all; nothing outside of the host's own root is reached; paths are the host's true paths on every backend.
+//! whole or not at all; nothing outside of the host's own root is reached and no planted link is followed (the rule is in
+//! `root.rs`); paths are the host's true paths on every backend.
 //!
 //! Two backends, [`systemd`] and [`sandbox`], do what is alike through the same modules and pass the same suite (`host-contract`).
 //!
 //! Deliberately absent: what any app means by it (`agent`'s handlers).
 
 mod cgroup;
+mod digest;
 mod error;
 mod file;
 mod files;
@@ -19,9 +21,11 @@ mod links;
 mod machine;
 mod mounts;
 mod path;
+mod place;
 mod processes;
 mod program;
 mod ready;
+mod removal;
 mod root;
 pub mod sandbox;
 mod sockets;
@@ -30,6 +34,7 @@ pub mod systemd;
 mod turns;
 mod unit;
 
+pub use digest::{ContentId, NoDigest, Sha256};
 pub use error::{HostError, no_room};
 pub use file::{Changed, FileSpec};
 pub use host::{Command, CommandEnd, FIREWALL_RULES_MAX, Facts, Host};

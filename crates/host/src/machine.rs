@@ -9,6 +9,8 @@ use crate::{error::HostError, host::Facts, root::Root};
 
 /// Where an app would put its data.
 const DATA_PATH: &str = "/var/lib";
+/// Most of a machine's id that is read: it has 32 digits.
+const MACHINE_ID_BYTES_MAX: u64 = 256;
 
 /// Whom the facts are about: what a sandbox has of its own.
 pub(crate) struct Identity {
@@ -38,16 +40,14 @@ pub(crate) fn facts(root: &Root, identity: Identity) -> Result<Facts, HostError>
 /// Every host has an id of its own, a sandbox too: its init makes one.
 fn machine_id(root: &Root) -> Result<String, HostError> {
     let path = Utf8Path::new("/etc/machine-id");
-    let id = fs::read_to_string(root.resolve(path)?).map_err(HostError::file("read", path))?;
+    let missing = || HostError::file("read", path)(std::io::ErrorKind::NotFound.into());
+    let id = root.text(path, MACHINE_ID_BYTES_MAX).ok_or_else(missing)?;
     Ok(id.trim().to_owned())
 }
 
 /// The file system that a folder lies on, or will once it is made.
 fn disk(root: &Root, path: &Utf8Path) -> Result<DiskFacts, HostError> {
-    let real = root.resolve(path)?;
-    let folder = real.ancestors().find(|folder| folder.exists()).unwrap_or(&real);
-    let disk =
-        rustix::fs::statvfs(folder.as_std_path()).map_err(|error| HostError::file("look at", path)(error.into()))?;
+    let disk = root.room(path).ok_or_else(|| HostError::file("look at", path)(std::io::ErrorKind::NotFound.into()))?;
     Ok(DiskFacts {
         path: path.to_string(),
         size_bytes: disk.f_blocks.saturating_mul(disk.f_frsize),

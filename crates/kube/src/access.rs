@@ -8,31 +8,28 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use http::{Request, header::CONTENT_TYPE};
-use k8s_openapi::{
-    api::{
-        authentication::v1::{TokenRequest, TokenRequestSpec},
-        authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
-        core::v1::{Namespace, ServiceAccount},
-        rbac::v1::{ClusterRoleBinding, RoleRef, Subject},
-    },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
-use kube::{
-    Resource,
-    api::{Api, DeleteParams, PostParams},
-};
+use http::StatusCode;
+use jiff::Timestamp;
 use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use crate::{
-    answer,
+    calls::{Answer, Call},
     cluster::{Cluster, WhoAmI},
-    error::{KubeError, answered},
+    error::KubeError,
+    json::{self, AtMost},
     kubeconfig::{Kubeconfig, KubeconfigText},
 };
 
+/// Where bindings of ClusterRoles are.
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+/// Whom roles belong to.
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// Most subjects of a binding that is compared with ours, which has one.
+const SUBJECTS_MAX: usize = 16;
 /// Where our ServiceAccounts live, apart from everything of the tenant.
 pub const ACCESS_NAMESPACE: &str = "gpuaas-access";
 /// The apiserver refuses tokens that live shorter than ten minutes.
@@ -75,13 +72,9 @@ impl AccessRole {
     }
 
     /// What it is known by: no lesser role allows that, in any namespace.
-    fn example(self) -> ResourceAttributes {
-        let of = |verb: &str, group: &str, resource: &str| ResourceAttributes {
-            verb: Some(verb.into()),
-            group: Some(group.into()),
-            resource: Some(resource.into()),
-            ..ResourceAttributes::default()
-        };
+    fn example(self) -> Value {
+        let of =
+            |verb: &str, group: &str, resource: &str| json!({ "verb": verb, "group": group, "resource": resource });
         match self {
             Self::ClusterAdmin => of("*", "*", "*"),
             Self::ClusterView => of("get", "", "configmaps"),
@@ -159,11 +152,8 @@ impl Cluster {
     /// seen for 10 s more, but the right is gone with the binding. Withdrawing what is gone succeeds.
     pub async fn withdraw_access(&self, service_account: &str) -> Result<Withdrawn, KubeError> {
         check_name(service_account)?;
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), ACCESS_NAMESPACE);
-        let bindings: Api<ClusterRoleBinding> = Api::all(self.client.clone());
-        let account = deleted(answer::in_time(accounts.delete(service_account, &DeleteParams::default())).await)?;
-        let binding =
-            deleted(answer::in_time(bindings.delete(&binding_name(service_account), &DeleteParams::default())).await)?;
+        let account = self.delete(format!("{}/{service_account}", accounts())).await?;
+        let binding = self.delete(binding_path(service_account)).await?;
         Ok(Withdrawn { service_account: account, binding })
     }
 
@@ -188,33 +178,48 @@ impl Cluster {
     }
 
     async fn ensure_account(&self, name: &str, labels: Vec<(String, String)>) -> Result<(), KubeError> {
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let namespace = Namespace { metadata: metadata(ACCESS_NAMESPACE, vec![]), ..Namespace::default() };
-        created(&namespaces, &namespace).await?;
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), ACCESS_NAMESPACE);
-        let account = ServiceAccount {
-            metadata: metadata(name, labels),
+        let namespace =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata(ACCESS_NAMESPACE, vec![]) });
+        self.create("/api/v1/namespaces", namespace).await?;
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name, labels),
             // The token is asked for; nothing else may get one by mounting it.
-            automount_service_account_token: Some(false),
-            ..ServiceAccount::default()
-        };
-        created(&accounts, &account).await.map(drop)
+            "automountServiceAccountToken": false,
+        });
+        self.create(&accounts(), account).await.map(drop)
     }
 
     /// A binding's role cannot be changed, so one with another role, left by somebody, is replaced.
     async fn ensure_binding(&self, terms: &AccessTerms) -> Result<(), KubeError> {
-        let bindings: Api<ClusterRoleBinding> = Api::all(self.client.clone());
-        let binding = binding(terms);
-        if created(&bindings, &binding).await? {
+        if self.create(BINDINGS, binding(terms)).await? {
             return Ok(());
         }
-        let name = binding_name(&terms.name);
-        let found = answer::in_time(bindings.get(&name)).await?;
-        if found.role_ref == binding.role_ref && found.subjects == binding.subjects {
+        let path = binding_path(&terms.name);
+        let found: FoundBinding = self.calls.make(Call::get(path.as_str())).await?.object()?;
+        if found.says(terms) {
             return Ok(());
         }
-        deleted(answer::in_time(bindings.delete(&name, &DeleteParams::default())).await)?;
-        answer::in_time(bindings.create(&PostParams::default(), &binding)).await.map(drop)
+        self.delete(path).await?;
+        self.calls.make(Call::post(BINDINGS, binding(terms))).await?.success().map(drop)
+    }
+
+    /// Whether it was made now; `false` when it was there.
+    async fn create(&self, target: &str, object: Value) -> Result<bool, KubeError> {
+        let answer = self.calls.make(Call::post(target, object)).await?;
+        // A namespace that is going away also answers 409.
+        if answer.status == StatusCode::CONFLICT && exists_already(&answer) {
+            return Ok(false);
+        }
+        answer.success().map(|_| true)
+    }
+
+    /// Whether it was there.
+    async fn delete(&self, target: String) -> Result<bool, KubeError> {
+        match self.calls.make(Call::delete(target)).await?.success() {
+            Ok(_) => Ok(true),
+            Err(KubeError::NotFound(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Waits until the authorizer allows what the binding says, and no more: it learns of bindings by a watch of its own, and whoever used a
@@ -224,9 +229,8 @@ impl Cluster {
         let mut ticks = tokio::time::interval(RIGHT_ASKED_EVERY);
         loop {
             ticks.tick().await;
-            let (may, may_all) =
-                tokio::try_join!(self.may(terms, terms.role), self.may(terms, AccessRole::ClusterAdmin))?;
-            if may && may_all == (terms.role == AccessRole::ClusterAdmin) {
+            let is_admin = terms.role == AccessRole::ClusterAdmin;
+            if self.may(terms, terms.role).await? && (is_admin || !self.may(terms, AccessRole::ClusterAdmin).await?) {
                 return Ok(());
             }
             if began.elapsed() >= RIGHT_WITHIN {
@@ -238,40 +242,111 @@ impl Cluster {
 
     /// Whether the account of these terms may do what `role` is known by.
     async fn may(&self, terms: &AccessTerms, role: AccessRole) -> Result<bool, KubeError> {
-        let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
-        let answer = answer::in_time(reviews.create(&PostParams::default(), &review(terms, role))).await?;
-        Ok(answer.status.is_some_and(|status| status.allowed))
+        let call = Call::post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review(terms, role));
+        let review: FoundReview = self.calls.make(call).await?.object()?;
+        Ok(review.status.allowed)
     }
 
     async fn request_token(&self, account: &str, seconds: u64) -> Result<(SecretString, i64), KubeError> {
-        let expiration_seconds = Some(i64::try_from(seconds).unwrap_or(i64::MAX));
-        let request = TokenRequest {
-            spec: TokenRequestSpec { expiration_seconds, ..TokenRequestSpec::default() },
-            ..TokenRequest::default()
-        };
-        let body = serde_json::to_vec(&request).map_err(|error| KubeError::Refusal(error.to_string()))?;
-        let request = Request::post(format!("/api/v1/namespaces/{ACCESS_NAMESPACE}/serviceaccounts/{account}/token"))
-            .header(CONTENT_TYPE, "application/json")
-            .body(body)
-            .map_err(|error| KubeError::Refusal(error.to_string()))?;
-        // Not through the library's typed call, which logs a body that it cannot read.
-        let (status, body) = answer::raw(&self.client, request).await?;
-        if !status.is_success() {
-            return Err(answered(status.as_u16(), String::from_utf8_lossy(&body)));
-        }
-        let answer: TokenRequest =
-            serde_json::from_slice(&body).map_err(|_| KubeError::Unreadable("not a TokenRequest".into()))?;
-        let issued = answer.metadata.creation_timestamp.map(|time| time.0.as_second());
-        let status = answer.status.ok_or_else(|| KubeError::Unreadable("a TokenRequest without a token".into()))?;
-        let expires = status.expiration_timestamp.0;
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "expirationSeconds": seconds },
+        });
+        let call = Call::post(format!("{}/{account}/token", accounts()), request);
+        let answer = self.calls.make(call).await?.success()?;
+        // What it holds instead is quoted nowhere: it may be a token in another place.
+        let found: FoundToken =
+            json::read(&answer.body).map_err(|_| KubeError::Unreadable("not a TokenRequest with its token".into()))?;
+        let (issued, expires) = (found.metadata.creation_timestamp, found.status.expiration_timestamp);
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
-        if issued.is_some_and(|issued| expires.as_second() - issued > asked.saturating_add(EXPIRY_SLACK_SECONDS)) {
+        if issued
+            .is_some_and(|issued| expires.as_second() - issued.as_second() > asked.saturating_add(EXPIRY_SLACK_SECONDS))
+        {
             return Err(KubeError::Refusal(format!(
                 "the apiserver gave a token that outlives the {seconds} s asked for"
             )));
         }
-        Ok((SecretString::from(status.token), expires.as_millisecond()))
+        Ok((found.status.token, expires.as_millisecond()))
     }
+}
+
+/// Whether an object of that name exists; Kubernetes' own reason, where the message is in words.
+fn exists_already(answer: &Answer) -> bool {
+    #[derive(Deserialize)]
+    struct Told {
+        reason: String,
+    }
+    json::read::<Told>(&answer.body).is_ok_and(|told| told.reason == "AlreadyExists")
+}
+
+/// What is read of a ClusterRoleBinding.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FoundBinding {
+    role_ref: FoundRole,
+    #[serde(default)]
+    subjects: AtMost<FoundSubject, SUBJECTS_MAX>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FoundRole {
+    api_group: String,
+    kind: String,
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct FoundSubject {
+    kind: String,
+    name: String,
+    #[serde(default)]
+    namespace: String,
+}
+
+impl FoundBinding {
+    /// Whether it gives the account of these terms their role, and nobody else anything.
+    fn says(&self, terms: &AccessTerms) -> bool {
+        let role = &self.role_ref;
+        let is_role = role.api_group == RBAC && role.kind == "ClusterRole" && role.name == terms.role.cluster_role();
+        let is_ours = |subject: &FoundSubject| {
+            subject.kind == "ServiceAccount" && subject.name == terms.name && subject.namespace == ACCESS_NAMESPACE
+        };
+        is_role && matches!(self.subjects.0.as_slice(), [only] if is_ours(only))
+    }
+}
+
+/// What is read of a SubjectAccessReview.
+#[derive(Deserialize)]
+struct FoundReview {
+    #[serde(default)]
+    status: FoundReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct FoundReviewStatus {
+    #[serde(default)]
+    allowed: bool,
+}
+
+/// What is read of a TokenRequest.
+#[derive(Deserialize)]
+struct FoundToken {
+    #[serde(default)]
+    metadata: FoundTokenMetadata,
+    status: FoundTokenStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FoundTokenMetadata {
+    creation_timestamp: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FoundTokenStatus {
+    token: SecretString,
+    expiration_timestamp: Timestamp,
 }
 
 fn check(terms: &AccessTerms) -> Result<(), KubeError> {
@@ -293,40 +368,37 @@ fn check_name(name: &str) -> Result<(), KubeError> {
     if label { Ok(()) } else { Err(KubeError::Refusal(format!("{name:?} cannot name a ServiceAccount"))) }
 }
 
+/// Where our ServiceAccounts are.
+fn accounts() -> String {
+    format!("/api/v1/namespaces/{ACCESS_NAMESPACE}/serviceaccounts")
+}
+
 fn binding_name(account: &str) -> String {
     format!("{ACCESS_NAMESPACE}:{account}")
 }
 
-/// The question whether the account of these terms may do what `role` is known by. Groups are those that every ServiceAccount has.
-fn review(terms: &AccessTerms, role: AccessRole) -> SubjectAccessReview {
-    let groups =
-        ["system:serviceaccounts", &format!("system:serviceaccounts:{ACCESS_NAMESPACE}"), "system:authenticated"];
-    SubjectAccessReview {
-        spec: SubjectAccessReviewSpec {
-            user: Some(format!("system:serviceaccount:{ACCESS_NAMESPACE}:{}", terms.name)),
-            groups: Some(groups.map(str::to_owned).to_vec()),
-            resource_attributes: Some(role.example()),
-            ..SubjectAccessReviewSpec::default()
-        },
-        ..SubjectAccessReview::default()
-    }
+fn binding_path(account: &str) -> String {
+    format!("{BINDINGS}/{}", binding_name(account))
 }
 
-fn binding(terms: &AccessTerms) -> ClusterRoleBinding {
-    ClusterRoleBinding {
-        metadata: metadata(&binding_name(&terms.name), labels(terms)),
-        role_ref: RoleRef {
-            api_group: "rbac.authorization.k8s.io".into(),
-            kind: "ClusterRole".into(),
-            name: terms.role.cluster_role().into(),
-        },
-        subjects: Some(vec![Subject {
-            kind: "ServiceAccount".into(),
-            name: terms.name.clone(),
-            namespace: Some(ACCESS_NAMESPACE.into()),
-            api_group: None,
-        }]),
-    }
+/// The question whether the account of these terms may do what `role` is known by. Groups are those that every ServiceAccount has.
+fn review(terms: &AccessTerms, role: AccessRole) -> Value {
+    let groups =
+        ["system:serviceaccounts", &format!("system:serviceaccounts:{ACCESS_NAMESPACE}"), "system:authenticated"];
+    let user = format!("system:serviceaccount:{ACCESS_NAMESPACE}:{}", terms.name);
+    json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": { "user": user, "groups": groups, "resourceAttributes": role.example() },
+    })
+}
+
+fn binding(terms: &AccessTerms) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": metadata(&binding_name(&terms.name), labels(terms)),
+        "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": terms.role.cluster_role() },
+        "subjects": [{ "kind": "ServiceAccount", "name": terms.name, "namespace": ACCESS_NAMESPACE }],
+    })
 }
 
 fn labels(terms: &AccessTerms) -> Vec<(String, String)> {
@@ -337,13 +409,11 @@ fn labels(terms: &AccessTerms) -> Vec<(String, String)> {
     ]
 }
 
-fn metadata(name: &str, labels: Vec<(String, String)>) -> ObjectMeta {
+fn metadata(name: &str, labels: Vec<(String, String)>) -> Value {
     let ours = ("app.kubernetes.io/managed-by".to_owned(), "gpuaas".to_owned());
-    ObjectMeta {
-        name: Some(name.into()),
-        labels: Some(labels.into_iter().chain([ours]).collect()),
-        ..ObjectMeta::default()
-    }
+    let labels: serde_json::Map<String, Value> =
+        labels.into_iter().chain([ours]).map(|(label, value)| (label, value.into())).collect();
+    json!({ "name": name, "labels": labels })
 }
 
 /// Any text as a label's value: what Kubernetes does not take becomes `-`, and 63 characters are kept.
@@ -351,28 +421,6 @@ pub fn label_value(text: &str) -> String {
     let kept: String =
         text.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).take(63).collect();
     kept.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
-}
-
-/// Whether it was made now; `false` when it was there.
-async fn created<K>(api: &Api<K>, object: &K) -> Result<bool, KubeError>
-where
-    K: Resource + Clone + serde::Serialize + serde::de::DeserializeOwned + fmt::Debug,
-{
-    match answer::in_time(api.create(&PostParams::default(), object)).await {
-        Ok(_) => Ok(true),
-        // A namespace that is going away also answers 409, but its reason is kept in the text.
-        Err(KubeError::Conflict(text)) if text.contains("already exists") => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether it was there.
-fn deleted<T>(answer: Result<T, KubeError>) -> Result<bool, KubeError> {
-    match answer {
-        Ok(_) => Ok(true),
-        Err(KubeError::NotFound(_)) => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]
@@ -393,6 +441,35 @@ mod tests {
             assert!(check_name(bad).is_err(), "{bad:?}");
         }
         assert!(check_name("access-0198c0de-7a3b").is_ok());
+    }
+
+    #[test]
+    fn a_binding_that_gives_more_than_ours_is_another() {
+        let terms = AccessTerms {
+            name: "access-1".into(),
+            role: AccessRole::ClusterView,
+            kind: "direct".into(),
+            requested_by: "ann".into(),
+            seconds: 600,
+            context: "prod".into(),
+        };
+        let says = |change: &dyn Fn(&mut Value)| {
+            let mut found = binding(&terms);
+            change(&mut found);
+            serde_json::from_value::<FoundBinding>(found).unwrap().says(&terms)
+        };
+        assert!(says(&|_| {}));
+        assert!(!says(&|found| found["roleRef"]["name"] = "cluster-admin".into()));
+        assert!(!says(&|found| found["roleRef"]["kind"] = "Role".into()));
+        assert!(!says(&|found| found["subjects"][0]["name"] = "access-2".into()));
+        assert!(!says(&|found| found["subjects"][0]["namespace"] = "default".into()));
+        assert!(!says(&|found| found["subjects"][0]["kind"] = "User".into()));
+        assert!(!says(&|found| found["subjects"] = Value::Null));
+        assert!(!says(&|found| {
+            let mut more = found["subjects"][0].clone();
+            more["name"] = "somebody".into();
+            found["subjects"].as_array_mut().unwrap().push(more);
+        }));
     }
 
     #[test]

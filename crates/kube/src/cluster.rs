@@ -2,17 +2,21 @@
 
 use std::{fmt, sync::Arc};
 
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
-use kube::api::{Api, PostParams};
+use http::Method;
 use rustls_pki_types::ServerName;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::{
-    answer,
-    error::{KubeError, answered},
+    calls::{Admission, Call, Calls},
+    dial::Connector,
+    error::{KubeError, bounded},
+    json::AtMost,
     kubeconfig::Kubeconfig,
-    transport::{self, Connector},
 };
+
+/// Most groups that are kept of a caller; an admin has two.
+const GROUPS_MAX: usize = 64;
 
 /// Takes what a wait waits for, in words, for example `kubelet not ready (31 s)`.
 pub type Progress<'a> = &'a (dyn Fn(String) + Send + Sync);
@@ -51,10 +55,11 @@ impl fmt::Display for Endpoint {
 /// replaced when it dies.
 #[derive(Clone)]
 pub struct Cluster {
-    pub(crate) client: kube::Client,
+    pub(crate) calls: Arc<Calls>,
     pub(crate) endpoint: Endpoint,
     pub(crate) ca_pem: Arc<str>,
     connector: Arc<dyn Connector>,
+    admission: Option<Arc<dyn Admission>>,
 }
 
 impl fmt::Debug for Cluster {
@@ -82,15 +87,35 @@ pub struct WhoAmI {
 
 impl Cluster {
     /// A cluster behind `connector`, with the credentials and the CA of `kubeconfig`. The kubeconfig's own server address is not
-    /// used: RKE2 writes `127.0.0.1`, which is true on the node alone. Opens nothing yet.
+    /// used: RKE2 writes `127.0.0.1`, which is true on the node alone. Opens nothing yet, and makes every call as soon as it is asked.
     pub fn new(kubeconfig: &Kubeconfig, endpoint: Endpoint, connector: Arc<dyn Connector>) -> Result<Self, KubeError> {
-        let client = transport::client(kubeconfig, &endpoint, connector.clone())?;
-        Ok(Self { client, endpoint, ca_pem: kubeconfig.ca_pem.as_str().into(), connector })
+        Self::with(kubeconfig, endpoint, connector, None)
     }
 
-    /// The same cluster over connections of its own, as seen with other credentials.
+    /// The same, with every call made when `admission` allows it.
+    pub fn admitted(
+        kubeconfig: &Kubeconfig,
+        endpoint: Endpoint,
+        connector: Arc<dyn Connector>,
+        admission: Arc<dyn Admission>,
+    ) -> Result<Self, KubeError> {
+        Self::with(kubeconfig, endpoint, connector, Some(admission))
+    }
+
+    fn with(
+        kubeconfig: &Kubeconfig,
+        endpoint: Endpoint,
+        connector: Arc<dyn Connector>,
+        admission: Option<Arc<dyn Admission>>,
+    ) -> Result<Self, KubeError> {
+        let calls = Calls::new(kubeconfig, &endpoint, connector.clone(), admission.clone())?;
+        let (calls, ca_pem) = (Arc::new(calls), kubeconfig.ca_pem.as_str().into());
+        Ok(Self { calls, endpoint, ca_pem, connector, admission })
+    }
+
+    /// The same cluster over connections of its own, as seen with other credentials; its calls are admitted as these are.
     pub fn with_credentials(&self, kubeconfig: &Kubeconfig) -> Result<Self, KubeError> {
-        Self::new(kubeconfig, self.endpoint.clone(), self.connector.clone())
+        Self::with(kubeconfig, self.endpoint.clone(), self.connector.clone(), self.admission.clone())
     }
 
     /// Where its clients reach it.
@@ -98,27 +123,53 @@ impl Cluster {
         &self.endpoint
     }
 
-    /// For calls that this crate does not make. Carries all rights of the credentials.
-    pub fn client(&self) -> kube::Client {
-        self.client.clone()
+    /// Makes a call that this crate does not know, with all rights of the credentials; returns the object of a success. Bounded as every call.
+    pub async fn request(
+        &self,
+        method: Method,
+        target: &str,
+        body: Option<(&'static str, Value)>,
+    ) -> Result<Value, KubeError> {
+        let call = Call::new(method, target);
+        let call = match body {
+            Some((media_type, body)) => call.with(media_type, body),
+            None => call,
+        };
+        self.calls.make(call).await?.object()
     }
 
     /// The apiserver's version. Answered from memory: says nothing about readiness.
     pub async fn version(&self) -> Result<ClusterVersion, KubeError> {
-        let (status, body) = answer::raw(&self.client, answer::get("/version")).await?;
-        if !status.is_success() {
-            return Err(answered(status.as_u16(), String::from_utf8_lossy(&body)));
-        }
-        serde_json::from_slice(&body).map_err(|error| KubeError::Unreadable(error.to_string()))
+        let told: ClusterVersion = self.calls.make(Call::get("/version")).await?.object()?;
+        Ok(ClusterVersion { git_version: bounded(&told.git_version) })
     }
 
     /// Whom the apiserver takes these credentials for; needs no right beyond being known.
     pub async fn whoami(&self) -> Result<WhoAmI, KubeError> {
-        let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
-        let review = answer::in_time(api.create(&PostParams::default(), &SelfSubjectReview::default())).await?;
-        let user = review.status.and_then(|status| status.user_info).unwrap_or_default();
-        Ok(WhoAmI { username: user.username.unwrap_or_default(), groups: user.groups.unwrap_or_default() })
+        let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+        let call = Call::post("/apis/authentication.k8s.io/v1/selfsubjectreviews", review);
+        let user = self.calls.make(call).await?.object::<SelfSubjectReview>()?.status.user_info;
+        Ok(WhoAmI { username: bounded(&user.username), groups: user.groups.0.iter().map(|of| bounded(of)).collect() })
     }
+}
+
+#[derive(Deserialize)]
+struct SelfSubjectReview {
+    status: SelfSubjectReviewStatus,
+}
+
+#[derive(Deserialize)]
+struct SelfSubjectReviewStatus {
+    #[serde(rename = "userInfo")]
+    user_info: UserInfo,
+}
+
+#[derive(Deserialize)]
+struct UserInfo {
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    groups: AtMost<String, GROUPS_MAX>,
 }
 
 #[cfg(test)]

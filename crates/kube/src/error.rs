@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, io};
 
-use crate::kubeconfig::KubeconfigError;
+use crate::{kubeconfig::KubeconfigError, metered::Exceeded};
 
 /// A call that did not succeed. Texts hold no credential; what the other side said is cut to a bounded length.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +51,12 @@ pub enum KubeError {
         /// How long was waited.
         seconds: u64,
     },
+    /// Too many calls are under way, of this cluster or of all: none of ours was made.
+    #[error("too many calls to clusters are under way; try again after {seconds} s")]
+    Busy {
+        /// When it is worth trying again.
+        seconds: u64,
+    },
     /// The wait's patience ended. `last` is what was seen last.
     #[error("still {last} after {seconds} s")]
     NotReady {
@@ -71,7 +77,7 @@ impl KubeError {
     }
 }
 
-/// Why a connection could not be made; travels inside the HTTP client's error and is found again by [`KubeError::from`].
+/// Why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
     #[error("refused")]
@@ -86,16 +92,40 @@ pub(crate) enum OpenError {
     Slow(u64),
 }
 
-impl From<kube::Error> for KubeError {
-    fn from(error: kube::Error) -> Self {
+impl From<OpenError> for KubeError {
+    fn from(error: OpenError) -> Self {
         match error {
-            kube::Error::Api(status) => answered(status.code, status.message),
-            kube::Error::SerdeError(error) => Self::Unreadable(bounded(&error.to_string())),
-            kube::Error::FromUtf8(error) => Self::Unreadable(error.to_string()),
-            kube::Error::Service(error) => of_chain(error.as_ref()),
-            other => of_chain(&other),
+            OpenError::Refused => Self::Refused,
+            OpenError::Unreachable(error) => Self::Unreachable(bounded(&error.to_string())),
+            OpenError::Untrusted(error) => Self::Untrusted(bounded(&error.to_string())),
+            OpenError::Handshake(error) if is_too_much(&error) => Self::Unreadable(Exceeded.to_string()),
+            OpenError::Handshake(error) => Self::Interrupted(bounded(&format!("in the TLS handshake: {error}"))),
+            OpenError::Slow(seconds) => Self::Silent { seconds },
         }
     }
+}
+
+impl From<hyper::Error> for KubeError {
+    /// Looks through the sources for a limit that was passed; what is left over is a broken connection.
+    fn from(error: hyper::Error) -> Self {
+        if error.is_parse_too_large() {
+            return Self::Unreadable("its headers are too long, or too many".to_owned());
+        }
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            if error.downcast_ref::<io::Error>().is_some_and(is_too_much) {
+                return Self::Unreadable(Exceeded.to_string());
+            }
+            text = error.to_string();
+            cause = error.source();
+        }
+        Self::Interrupted(bounded(&text))
+    }
+}
+
+fn is_too_much(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|cause| cause.is::<Exceeded>())
 }
 
 /// The error of an answer with that status.
@@ -110,38 +140,13 @@ pub(crate) fn answered(status: u16, message: impl AsRef<str>) -> KubeError {
     }
 }
 
-/// Looks through the sources for a failure that we know by type; what is left over is a broken connection.
-fn of_chain(error: &(dyn StdError + 'static)) -> KubeError {
-    let mut texts = Vec::new();
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(open) = error.downcast_ref::<OpenError>() {
-            return of_open(open);
-        }
-        if error.is::<http_body_util::LengthLimitError>() {
-            return KubeError::Unreadable(format!("longer than {} bytes", crate::ANSWER_BYTES_MAX));
-        }
-        texts.push(error.to_string());
-        cause = error.source();
-    }
-    KubeError::Interrupted(bounded(texts.last().map_or("", String::as_str)))
-}
-
-fn of_open(open: &OpenError) -> KubeError {
-    match open {
-        OpenError::Refused => KubeError::Refused,
-        OpenError::Unreachable(error) => KubeError::Unreachable(bounded(&error.to_string())),
-        OpenError::Untrusted(error) => KubeError::Untrusted(bounded(&error.to_string())),
-        OpenError::Handshake(error) => KubeError::Interrupted(bounded(&format!("in the TLS handshake: {error}"))),
-        OpenError::Slow(seconds) => KubeError::Silent { seconds: *seconds },
-    }
-}
-
 /// Most bytes of a foreign text inside one of our errors.
 const FOREIGN_BYTES_MAX: usize = 400;
 
 /// A foreign text, cut, on one line.
 pub(crate) fn bounded(text: &str) -> String {
+    // What is far too long is not looked through.
+    let text = &text[..text.floor_char_boundary(2 * FOREIGN_BYTES_MAX)];
     let mut kept: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if kept.len() > FOREIGN_BYTES_MAX {
         let end = kept.floor_char_boundary(FOREIGN_BYTES_MAX);
@@ -162,9 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_port_is_told_from_a_broken_connection() {
-        let of = |error: tower::BoxError| KubeError::from(kube::Error::Service(error));
-        assert!(matches!(of(Box::new(OpenError::Refused)), KubeError::Refused));
-        assert!(matches!(of(Box::new(io::Error::from(io::ErrorKind::BrokenPipe))), KubeError::Interrupted(_)));
+    fn a_refused_port_is_told_from_a_broken_connection_and_that_from_a_limit() {
+        assert!(matches!(KubeError::from(OpenError::Refused), KubeError::Refused));
+        let broken = |error| KubeError::from(OpenError::Handshake(error));
+        assert!(matches!(broken(io::Error::from(io::ErrorKind::BrokenPipe)), KubeError::Interrupted(_)));
+        assert!(matches!(broken(io::Error::other(Exceeded)), KubeError::Unreadable(_)));
     }
 }

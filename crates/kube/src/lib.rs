@@ -1,9 +1,10 @@
 //! The few Kubernetes calls that the platform makes, over byte streams that somebody else opens.
 //!
 //! Guarantees: the apiserver's certificate is verified against the CA of the cluster's own kubeconfig, under the name that
-//! clients of the cluster will use; no request is sent before that. Every answer is bounded in size and, unless it is a watch,
-//! in time: the machine behind the stream belongs to a tenant. No key, token or kubeconfig is logged, shown by `Debug` or put
-//! into an error. Creating and deleting are idempotent: repeating them after a crash ends in the same state.
+//! clients of the cluster will use; no request is sent before that. The machine behind the stream belongs to a tenant: every answer
+//! is bounded in size, on the wire as in memory, and in time, whatever is sent (`limits`); only what is used of it is kept; and a call
+//! is made when it is admitted ([`Admission`]). No key, token or kubeconfig is logged, shown by `Debug` or put into an error.
+//! Creating and deleting are idempotent: repeating them after a crash ends in the same state.
 //!
 //! Waiting is by watching. The one thing that is probed is `/readyz`, because nothing can be watched before it is `ok`.
 //!
@@ -11,23 +12,28 @@
 //! effects), drains and evictions (they come with the operations that need them).
 
 mod access;
-mod answer;
+mod calls;
 mod cluster;
+mod connection;
+mod dial;
 mod error;
+mod json;
 mod kubeconfig;
+mod limits;
+mod metered;
 mod node;
 mod node_watch;
 mod readyz;
-mod transport;
 
 pub use access::{
     ACCESS_NAMESPACE, AccessGrant, AccessRole, AccessTerms, TOKEN_SECONDS_MAX, TOKEN_SECONDS_MIN, Withdrawn,
     label_value,
 };
-pub use answer::{ANSWER_BYTES_MAX, REQUEST_TIMEOUT};
+pub use calls::{Admission, CallKind, Permit};
 pub use cluster::{Cluster, ClusterVersion, Endpoint, Progress, WhoAmI};
+pub use dial::{ByteStream, Connector};
 pub use error::KubeError;
 pub use kubeconfig::{KUBECONFIG_BYTES_MAX, Kubeconfig, KubeconfigError, KubeconfigText};
+pub use limits::{ANSWER_BYTES_MAX, EVENT_BYTES_MAX, NODES_BYTES_MAX, REQUEST_TIMEOUT};
 pub use node::{KubeNode, NodeCondition};
 pub use readyz::{READYZ_PROBE_EVERY, Readiness};
-pub use transport::{ByteStream, Connector};

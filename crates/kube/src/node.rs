@@ -1,17 +1,22 @@
 //! KubeNodes: Kubernetes' own Node objects, as far as the platform looks at them.
 
-use k8s_openapi::api::core::v1::{Node, NodeCondition as CoreCondition};
-use kube::api::{Api, DeleteParams, ListParams};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    answer,
+    calls::Call,
     cluster::Cluster,
     error::{KubeError, bounded},
+    json::AtMost,
+    limits::{CONTINUE_BYTES_MAX, NODES_BYTES_MAX, NODES_MAX, NODES_PER_PAGE},
 };
 
-/// Most conditions that are kept of one KubeNode; a kubelet sets five.
-const CONDITIONS_MAX: usize = 32;
+/// Most conditions of one KubeNode; a kubelet sets five, a detector of problems ten more.
+const CONDITIONS_MAX: usize = 64;
+/// Most addresses of one KubeNode; a kubelet sets two, or three with IPv6.
+const ADDRESSES_MAX: usize = 64;
+/// Where KubeNodes are.
+pub(crate) const NODES: &str = "/api/v1/nodes";
 
 /// What a cluster says of one of its nodes. The kubelet's word, and after its death for about 44 s more (measured at 1.36.3).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,19 +69,103 @@ impl KubeNode {
     }
 }
 
+/// What is read of a Node.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Node {
+    #[serde(default)]
+    pub(crate) metadata: Metadata,
+    #[serde(default)]
+    spec: NodeSpec,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Metadata {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    pub(crate) resource_version: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct NodeSpec {
+    #[serde(default)]
+    unschedulable: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeStatus {
+    #[serde(default)]
+    conditions: AtMost<Condition, CONDITIONS_MAX>,
+    #[serde(default)]
+    addresses: AtMost<Address, ADDRESSES_MAX>,
+    #[serde(default)]
+    node_info: NodeInfo,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeInfo {
+    #[serde(default)]
+    kubelet_version: String,
+    #[serde(default)]
+    container_runtime_version: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Address {
+    #[serde(rename = "type")]
+    kind: String,
+    address: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    message: String,
+    last_transition_time: Option<Timestamp>,
+}
+
+/// A page of a list of Nodes.
+#[derive(Debug, Deserialize)]
+pub(crate) struct NodeList {
+    #[serde(default)]
+    pub(crate) metadata: ListMetadata,
+    #[serde(default)]
+    pub(crate) items: AtMost<Node, NODES_PER_PAGE>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ListMetadata {
+    #[serde(default)]
+    pub(crate) resource_version: String,
+    /// Where the next page begins; empty behind the last.
+    #[serde(default, rename = "continue")]
+    next: String,
+}
+
 impl From<Node> for KubeNode {
     fn from(node: Node) -> Self {
-        let status = node.status.unwrap_or_default();
-        let info = status.node_info.unwrap_or_default();
-        let conditions: Vec<_> =
-            status.conditions.unwrap_or_default().into_iter().take(CONDITIONS_MAX).map(NodeCondition::from).collect();
-        let internal_ip =
-            status.addresses.unwrap_or_default().into_iter().find(|address| address.type_ == "InternalIP");
+        let NodeStatus { conditions, addresses, node_info: info } = node.status;
+        let conditions: Vec<_> = conditions.0.into_iter().map(NodeCondition::from).collect();
+        let internal_ip = addresses.0.into_iter().find(|address| address.kind == "InternalIP");
         Self {
-            name: bounded(&node.metadata.name.unwrap_or_default()),
-            uid: bounded(&node.metadata.uid.unwrap_or_default()),
+            name: bounded(&node.metadata.name),
+            uid: bounded(&node.metadata.uid),
             ready: conditions.iter().any(|condition| condition.kind == "Ready" && condition.status == "True"),
-            unschedulable: node.spec.and_then(|spec| spec.unschedulable).unwrap_or_default(),
+            unschedulable: node.spec.unschedulable,
             kubelet_version: bounded(&info.kubelet_version),
             container_runtime: bounded(&info.container_runtime_version),
             internal_ip: internal_ip.map(|address| bounded(&address.address)).unwrap_or_default(),
@@ -85,39 +174,61 @@ impl From<Node> for KubeNode {
     }
 }
 
-impl From<CoreCondition> for NodeCondition {
-    fn from(condition: CoreCondition) -> Self {
+impl From<Condition> for NodeCondition {
+    fn from(condition: Condition) -> Self {
         Self {
-            kind: bounded(&condition.type_),
+            kind: bounded(&condition.kind),
             status: bounded(&condition.status),
-            reason: bounded(&condition.reason.unwrap_or_default()),
-            message: bounded(&condition.message.unwrap_or_default()),
-            since: condition.last_transition_time.map(|time| time.0.to_string()).unwrap_or_default(),
+            reason: bounded(&condition.reason),
+            message: bounded(&condition.message),
+            since: condition.last_transition_time.map(|time| time.to_string()).unwrap_or_default(),
         }
     }
 }
 
 impl Cluster {
-    /// All of them, by name.
+    /// All of them, by name, page by page.
     pub async fn kube_nodes(&self) -> Result<Vec<KubeNode>, KubeError> {
-        let api: Api<Node> = Api::all(self.client.clone());
-        let list = answer::in_time(api.list(&ListParams::default())).await?;
-        let mut nodes: Vec<KubeNode> = list.items.into_iter().map(KubeNode::from).collect();
-        nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(nodes)
+        let mut nodes: Vec<KubeNode> = Vec::new();
+        let mut page = String::new();
+        loop {
+            let query = form_urlencoded::Serializer::new(String::new())
+                .append_pair("limit", &NODES_PER_PAGE.to_string())
+                .append_pair("continue", &page)
+                .finish();
+            let call = Call::get(format!("{NODES}?{query}")).up_to(NODES_BYTES_MAX);
+            let list: NodeList = self.calls.make(call).await?.object()?;
+            nodes.extend(list.items.0.into_iter().map(KubeNode::from));
+            page = list.metadata.next;
+            if page.is_empty() {
+                nodes.sort_by(|a, b| a.name.cmp(&b.name));
+                return Ok(nodes);
+            }
+            if nodes.len() > NODES_MAX || page.len() > CONTINUE_BYTES_MAX {
+                return Err(KubeError::Unreadable(format!("the cluster has more than {NODES_MAX} KubeNodes")));
+            }
+        }
     }
 
     /// Deletes the KubeNode of that name; `false` when there was none.
     ///
     /// A kubelet that still runs does not bring it back until it restarts, and then without its cordon (measured): stop it first.
     pub async fn delete_kube_node(&self, name: &str) -> Result<bool, KubeError> {
-        let api: Api<Node> = Api::all(self.client.clone());
-        match answer::in_time(api.delete(name, &DeleteParams::background())).await {
+        check_object_name(name)?;
+        let call = Call::delete(format!("{NODES}/{name}?propagationPolicy=Background"));
+        match self.calls.make(call).await?.success() {
             Ok(_) => Ok(true),
             Err(KubeError::NotFound(_)) => Ok(false),
             Err(error) => Err(error),
         }
     }
+}
+
+/// A DNS subdomain, as Kubernetes names Nodes: it becomes part of a path.
+fn check_object_name(name: &str) -> Result<(), KubeError> {
+    let may = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    let is_name = (1..=253).contains(&name.len()) && name.bytes().all(may) && !name.starts_with('.');
+    if is_name { Ok(()) } else { Err(KubeError::Refusal(format!("{name:?} cannot name a KubeNode"))) }
 }
 
 #[cfg(test)]
@@ -142,5 +253,13 @@ mod tests {
         assert_eq!(node(None).not_ready_because().unwrap(), "kubelet has not reported yet");
         assert_eq!(node(Some(("False", "cni"))).not_ready_because().unwrap(), "kubelet not ready: cni");
         assert_eq!(node(Some(("True", ""))).not_ready_because(), None);
+    }
+
+    #[test]
+    fn a_name_that_would_leave_its_path_is_refused() {
+        for bad in ["", "a/b", "..", "../x", "A", "a?b", "a%2f", &"a".repeat(254)] {
+            assert!(check_object_name(bad).is_err(), "{bad:?}");
+        }
+        assert!(check_object_name("gpu-1.example").is_ok());
     }
 }

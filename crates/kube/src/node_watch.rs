@@ -2,22 +2,24 @@
 
 use std::{convert::Infallible, sync::Mutex, time::Duration};
 
-use futures::{StreamExt as _, pin_mut};
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, ListParams, WatchEvent, WatchParams};
-use tokio::time::Instant;
+use serde::Deserialize;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    answer,
+    calls::Call,
     cluster::{Cluster, Progress},
     error::{KubeError, answered},
-    node::KubeNode,
+    json,
+    limits::{EVENT_BYTES_MAX, NODES_BYTES_MAX, NODES_PER_PAGE, WATCH_SECONDS},
+    node::{KubeNode, NODES, Node, NodeList},
 };
 
 /// The pause before a watch that ended or broke is opened anew.
 const REWATCH_AFTER: Duration = Duration::from_millis(250);
 /// An unchanged wait is told again this often, with its age.
 const RETELL_EVERY: Duration = Duration::from_secs(5);
+/// Changes are told at most this often, the newest of them: each is a change of rows, and a cluster may report as quickly as it likes.
+const TELL_EVERY: Duration = Duration::from_millis(250);
 /// The apiserver's word for a resource version that is too old to watch from.
 const GONE: u16 = 410;
 
@@ -36,7 +38,7 @@ impl Cluster {
         let wait = Wait::new(progress);
         tokio::select! {
             node = self.follow(name, &wait) => node,
-            never = wait.retell() => match never {},
+            never = wait.report() => match never {},
             () = tokio::time::sleep(patience) => Err(wait.over()),
         }
     }
@@ -55,32 +57,42 @@ impl Cluster {
 
     /// `None`: the watch became too old, list again.
     async fn list_then_watch(&self, name: &str, wait: &Wait<'_>) -> Result<Option<KubeNode>, KubeError> {
-        let api: Api<Node> = Api::all(self.client.clone());
         let selector = format!("metadata.name={name}");
-        let list = answer::in_time(api.list(&ListParams::default().fields(&selector))).await?;
-        let mut version = list.metadata.resource_version.clone().unwrap_or_default();
-        if let Some(node) = wait.judges(list.items.into_iter().next()) {
+        let query = |pairs: &[(&str, &str)]| {
+            let mut query = form_urlencoded::Serializer::new(String::new());
+            format!("{NODES}?{}", query.append_pair("fieldSelector", &selector).extend_pairs(pairs).finish())
+        };
+        let call = Call::get(query(&[("limit", &NODES_PER_PAGE.to_string())])).up_to(NODES_BYTES_MAX);
+        let list: NodeList = self.calls.make(call).await?.object()?;
+        let mut version = list.metadata.resource_version;
+        if let Some(node) = wait.judges(list.items.0.into_iter().next()) {
             return Ok(Some(node));
         }
-        let params = WatchParams::default().fields(&selector);
         loop {
-            let events = answer::in_time(api.watch(&params, &version)).await?;
-            pin_mut!(events);
-            while let Some(event) = events.next().await {
-                let node = match event? {
-                    WatchEvent::Added(node) | WatchEvent::Modified(node) => Some(node),
-                    WatchEvent::Deleted(_) => None,
-                    WatchEvent::Bookmark(bookmark) => {
-                        version = bookmark.metadata.resource_version;
-                        continue;
-                    }
-                    WatchEvent::Error(status) if status.code == GONE => return Ok(None),
-                    WatchEvent::Error(status) => return Err(answered(status.code, &status.message)),
-                };
-                if let Some(seen) = node.as_ref().and_then(|node| node.metadata.resource_version.clone()) {
+            let target = query(&[
+                ("watch", "true"),
+                ("allowWatchBookmarks", "true"),
+                ("timeoutSeconds", &WATCH_SECONDS.to_string()),
+                ("resourceVersion", &version),
+            ]);
+            let mut watch = self.calls.watch(Call::get(target).up_to(EVENT_BYTES_MAX)).await?;
+            while let Some(line) = watch.next().await? {
+                let kind = json::read::<EventType>(&line)?.kind;
+                if let EventKind::Error = kind {
+                    let told = json::read::<Event<Status>>(&line)?.object;
+                    return if told.code == GONE { Ok(None) } else { Err(answered(told.code, &told.message)) };
+                }
+                let node = json::read::<Event<Node>>(&line)?.object;
+                let seen = node.metadata.resource_version.clone();
+                if let EventKind::Bookmark = kind {
+                    version = seen;
+                    continue;
+                }
+                if !seen.is_empty() {
                     version = seen;
                 }
-                if let Some(node) = wait.judges(node) {
+                let is_there = !matches!(kind, EventKind::Deleted);
+                if let Some(node) = wait.judges(is_there.then_some(node)) {
                     return Ok(Some(node));
                 }
             }
@@ -89,35 +101,65 @@ impl Cluster {
     }
 }
 
+/// What a line of a watch is; looked at before its object, whose shape depends on it.
+#[derive(Deserialize)]
+struct EventType {
+    #[serde(rename = "type")]
+    kind: EventKind,
+}
+
+#[derive(Deserialize)]
+struct Event<T> {
+    object: T,
+}
+
+/// Kubernetes' object for an error.
+#[derive(Deserialize)]
+struct Status {
+    #[serde(default)]
+    code: u16,
+    #[serde(default)]
+    message: String,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum EventKind {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
+}
+
 /// Whether a new watch may do better: the connection, an apiserver that restarts or is busy, a version too old.
 fn passes(error: &KubeError) -> bool {
-    error.is_transport() || matches!(error, KubeError::Answered { status: 429 | GONE | 500.., .. })
+    error.is_transport()
+        || matches!(error, KubeError::Busy { .. } | KubeError::Answered { status: 429 | GONE | 500.., .. })
 }
 
 /// One wait: what it waits for now, and since when.
 struct Wait<'a> {
     began: Instant,
     waits_for: Mutex<String>,
+    changed: Notify,
     progress: Progress<'a>,
 }
 
 impl<'a> Wait<'a> {
     fn new(progress: Progress<'a>) -> Self {
-        Self { began: Instant::now(), waits_for: Mutex::new("no answer yet".into()), progress }
+        Self { began: Instant::now(), waits_for: Mutex::new("no answer yet".into()), changed: Notify::new(), progress }
     }
 
     fn current(&self) -> String {
         self.waits_for.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    fn tell(&self, text: &str) {
-        (self.progress)(format!("{text} ({} s)", self.began.elapsed().as_secs()));
-    }
-
     fn sees(&self, text: String) {
-        if self.current() != text {
-            self.tell(&text);
-            *self.waits_for.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = text;
+        let mut waits_for = self.waits_for.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *waits_for != text {
+            *waits_for = text;
+            self.changed.notify_one();
         }
     }
 
@@ -136,15 +178,43 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// For a person who watches: nothing has changed, and it is still going on.
-    async fn retell(&self) -> Infallible {
+    /// Reports what is waited for: what changed, and, for a person who watches, that it is still waited for.
+    async fn report(&self) -> Infallible {
         loop {
-            tokio::time::sleep(RETELL_EVERY).await;
-            self.tell(&self.current());
+            // Whether it changed or only grew older, it is reported.
+            let _ = tokio::time::timeout(RETELL_EVERY, self.changed.notified()).await;
+            (self.progress)(format!("{} ({} s)", self.current(), self.began.elapsed().as_secs()));
+            tokio::time::sleep(TELL_EVERY).await;
         }
     }
 
     fn over(&self) -> KubeError {
         KubeError::NotReady { last: self.current(), seconds: self.began.elapsed().as_secs() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_that_changes_its_mind_all_the_time_is_reported_four_times_a_second_and_at_last() {
+        let reported = Mutex::new(Vec::new());
+        let progress = |text: String| reported.lock().unwrap().push(text);
+        let wait = Wait::new(&progress);
+        let flood = async {
+            for number in 0..10_000 {
+                wait.sees(format!("reason {number}"));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            tokio::time::sleep(TELL_EVERY).await;
+        };
+        tokio::select! {
+            never = wait.report() => match never {},
+            () = flood => {}
+        }
+        let reported = reported.into_inner().unwrap();
+        assert!((30..=45).contains(&reported.len()), "{}", reported.len());
+        assert!(reported.last().unwrap().starts_with("reason 9999 "), "{reported:?}");
     }
 }

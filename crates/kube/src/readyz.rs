@@ -7,9 +7,9 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use crate::{
-    answer,
+    calls::Call,
     cluster::{Cluster, Progress},
-    error::{KubeError, answered, bounded},
+    error::{KubeError, bounded},
 };
 
 /// What `/readyz?verbose` says.
@@ -33,12 +33,13 @@ const FAILING_MAX: usize = 64;
 impl Cluster {
     /// Asks once.
     pub async fn readyz(&self) -> Result<Readiness, KubeError> {
-        let (status, body) = answer::raw(&self.client, answer::get("/readyz?verbose")).await?;
-        let body = String::from_utf8_lossy(&body);
-        match status {
+        let answer = self.calls.make(Call::get("/readyz?verbose")).await?;
+        match answer.status {
             StatusCode::OK => Ok(Readiness::Ready),
-            StatusCode::INTERNAL_SERVER_ERROR => Ok(Readiness::NotReady { failing: failing_checks(&body) }),
-            other => Err(answered(other.as_u16(), body)),
+            StatusCode::INTERNAL_SERVER_ERROR => {
+                Ok(Readiness::NotReady { failing: failing_checks(&String::from_utf8_lossy(&answer.body)) })
+            }
+            _ => Err(answer.failure()),
         }
     }
 
@@ -61,7 +62,9 @@ impl Cluster {
             let (waiting_for, broken) = match seen {
                 Ok(Readiness::Ready) => return Ok(began.elapsed()),
                 Ok(Readiness::NotReady { failing }) => (describe(&failing), None),
-                Err(error) if error.is_transport() => (error.to_string(), Some(error)),
+                Err(error) if error.is_transport() || matches!(error, KubeError::Busy { .. }) => {
+                    (error.to_string(), Some(error))
+                }
                 Err(error) => return Err(error),
             };
             let seconds = began.elapsed().as_secs();

@@ -11,14 +11,13 @@ use std::{
 use futures::FutureExt as _;
 use genuine::{Authority, Genuine};
 use gpuaas_kube::{AccessRole, AccessTerms, Cluster, KubeError, Kubeconfig, Readiness};
-use k8s_openapi::api::{
-    core::v1::{ConfigMap, Node},
-    rbac::v1::ClusterRole,
-};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use http::Method;
 
 /// The apiserver starts in 3 to 9 s on two idle cores; tests share them.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How an object's part is changed, to Kubernetes.
+const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// What a wait told, and an event for each telling.
 #[derive(Clone, Default)]
@@ -63,8 +62,7 @@ async fn ready(genuine: &Genuine) -> Cluster {
 
 async fn add_node(cluster: &Cluster, name: &str) {
     let node = serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
-    let api: Api<Node> = Api::all(cluster.client());
-    api.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    cluster.request(Method::POST, "/api/v1/nodes", Some(("application/json", node))).await.unwrap();
 }
 
 async fn report(cluster: &Cluster, name: &str, status: &str, message: &str) {
@@ -73,8 +71,8 @@ async fn report(cluster: &Cluster, name: &str, status: &str, message: &str) {
         "conditions": [ready],
         "addresses": [{"type": "InternalIP", "address": "127.9.9.9"}],
     }});
-    let api: Api<Node> = Api::all(cluster.client());
-    api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    let path = format!("/api/v1/nodes/{name}/status");
+    cluster.request(Method::PATCH, &path, Some((MERGE_PATCH, patch))).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,8 +193,8 @@ fn terms(name: &str, role: AccessRole) -> AccessTerms {
 /// What the controller-manager does with the roles that carry `aggregate-to-view`.
 async fn aggregate_view(cluster: &Cluster) {
     let rules = serde_json::json!({"rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]});
-    let roles: Api<ClusterRole> = Api::all(cluster.client());
-    roles.patch("view", &PatchParams::default(), &Patch::Merge(&rules)).await.unwrap();
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view";
+    cluster.request(Method::PATCH, path, Some((MERGE_PATCH, rules))).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,8 +224,8 @@ async fn each_delivery_is_its_own_account_with_its_own_right_and_its_own_end() {
     let (as_admin, as_viewer) = (genuine.cluster_with(&admin.kubeconfig), genuine.cluster_with(&view.kubeconfig));
     assert_eq!(as_admin.whoami().await.unwrap().username, "system:serviceaccount:gpuaas-access:access-1");
     as_admin.kube_nodes().await.unwrap();
-    let read: Api<ConfigMap> = Api::namespaced(as_viewer.client(), "kube-system");
-    read.get("extension-apiserver-authentication").await.expect("a right that is good at once");
+    let readable = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    as_viewer.request(Method::GET, readable, None).await.expect("a right that is good at once");
     let refused = as_viewer.delete_kube_node("gpu-1").await.unwrap_err();
     assert!(matches!(refused, KubeError::Forbidden(_)), "{refused}");
 

@@ -41,6 +41,14 @@ text_enum! {
 }
 
 impl AllocationState {
+    /// Whether the project holds the node in this state. The store's index of open allocations lists the same states.
+    pub const fn holds_node(self) -> bool {
+        match self {
+            Self::Requested | Self::Provisioning | Self::Active | Self::Releasing | Self::ReleaseFailed => true,
+            Self::Released | Self::Failed => false,
+        }
+    }
+
     /// The state after `event`, or why that event cannot happen here.
     pub fn on(self, event: AllocationEvent) -> Result<Self, IllegalTransition> {
         use {AllocationEvent as E, AllocationState as S};

@@ -69,6 +69,8 @@ text_enum! {
         NodeInspect = "node.inspect",
         /// A safe fix was sent to a node.
         NodeFix = "node.fix",
+        /// A node was handed to the reimage hook.
+        NodeReimage = "node.reimage",
         /// An operator put a node back into use.
         NodeReset = "node.reset",
         /// A node was allocated to a project.

@@ -25,6 +25,8 @@ text_enum! {
         NoExec = "noexec",
         /// Nothing can be written where the app has to write.
         ReadOnly = "read_only",
+        /// A folder that the agent writes in is behind a link, and it follows none.
+        FolderLinked = "folder_linked",
         /// Fewer processors than wanted.
         CpuFew = "cpu_few",
         /// Less memory than wanted.
@@ -91,6 +93,7 @@ impl Check {
             | Self::DiskSlow
             | Self::NoExec
             | Self::ReadOnly
+            | Self::FolderLinked
             | Self::CpuFew
             | Self::MemoryLittle
             | Self::SwapOn

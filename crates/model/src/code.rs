@@ -69,6 +69,12 @@ text_enum! {
         NodeUnavailable = "node_unavailable",
         /// There is no safe fix of that name.
         FixUnknown = "fix_unknown",
+        /// The project does not hold the node that this is about, or not for this workload.
+        NodeNotHeld = "node_not_held",
+        /// Another workload owns the host that a task is for.
+        HostOwned = "host_owned",
+        /// A step asked for a change of state that cannot happen.
+        IllegalTransition = "illegal_transition",
         /// The node has no channel now.
         NodeUnreachable = "node_unreachable",
         /// The artifact's bytes are not those of its digest.
@@ -81,6 +87,10 @@ text_enum! {
         ArtifactUnlisted = "artifact_unlisted",
         /// The release lacks a file.
         ArtifactMissing = "artifact_missing",
+        /// Neither a digest nor a trusted signature verifies the release.
+        ReleaseUnverified = "release_unverified",
+        /// The release cannot be read from its source.
+        ReleaseUnreachable = "release_unreachable",
         /// The enrollment token was redeemed before.
         EnrollmentUsed = "enrollment_used",
         /// The enrollment token is older than its fifteen minutes.
@@ -89,6 +99,16 @@ text_enum! {
         EnrollmentForeign = "enrollment_foreign",
         /// That is no enrollment token.
         EnrollmentInvalid = "enrollment_invalid",
+        /// The key of a certificate request was certified before.
+        KeyReused = "key_reused",
+        /// A machine came back after a tenant as the tenant has left it.
+        MachineNotReimaged = "machine_not_reimaged",
+        /// A machine came back after a tenant without the value that only the reimage hook has learned.
+        ReimageUnproven = "reimage_unproven",
+        /// No reimage hook is configured.
+        ReimageHookMissing = "reimage_hook_missing",
+        /// The reimage hook failed.
+        ReimageHookFailed = "reimage_hook_failed",
         /// This control plane has no packages to bring machines in with.
         PackagesMissing = "packages_missing",
         /// The node's clock is further from the control plane's than the named limit.
@@ -192,6 +212,13 @@ impl Code {
             | Self::StateConflict
             | Self::ClockSkewed
             | Self::NodeUnavailable
+            | Self::NodeNotHeld
+            | Self::KeyReused
+            | Self::MachineNotReimaged
+            | Self::ReimageUnproven
+            | Self::ReimageHookMissing
+            | Self::HostOwned
+            | Self::IllegalTransition
             | Self::LimitReached
             | Self::ReplicaVersionsDiffer
             | Self::ClusterNotReady
@@ -220,6 +247,8 @@ impl Code {
             | Self::ArtifactUnsafePath
             | Self::ArtifactUnlisted
             | Self::ArtifactMissing
+            | Self::ReleaseUnverified
+            | Self::ReleaseUnreachable
             | Self::EnvelopeInvalid
             | Self::EnvelopeForeign
             | Self::EnvelopeExpired
@@ -239,7 +268,7 @@ impl Code {
             | Self::Internal => 500,
             Self::DiskFull => 507,
             // Somebody else's failure, not the control plane's own.
-            Self::HostFailed | Self::ClusterUnreachable => 502,
+            Self::HostFailed | Self::ReimageHookFailed | Self::ClusterUnreachable => 502,
             Self::NodeUnreachable | Self::ServerUnreachable | Self::Unavailable => 503,
             Self::TaskTimedOut | Self::TimedOut => 504,
         }
@@ -247,7 +276,7 @@ impl Code {
 
     /// The exit status of a command that ends with it.
     pub const fn exit(self) -> ExitStatus {
-        if matches!(self, Self::HostFailed) {
+        if matches!(self, Self::HostFailed | Self::ReimageHookFailed) {
             // Reached, and it failed there.
             return ExitStatus::Failed;
         }

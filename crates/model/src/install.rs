@@ -11,6 +11,8 @@ text_enum! {
         NotRoot = "install_not_root",
         /// The machine was not booted with systemd.
         NoSystemd = "install_no_systemd",
+        /// The machine's kernel cannot look paths up safely.
+        KernelTooOld = "install_kernel_too_old",
         /// There is no package for the machine's architecture.
         ArchitectureUnsupported = "install_architecture_unsupported",
         /// A program is missing without which nothing can be fetched or checked.
@@ -77,6 +79,7 @@ impl InstallFault {
             Self::NotRoot => ExitStatus::Unauthorized,
             Self::NotEnrolled => ExitStatus::NotFound,
             Self::NoSystemd
+            | Self::KernelTooOld
             | Self::ArchitectureUnsupported
             | Self::ToolMissing
             | Self::StringMissing

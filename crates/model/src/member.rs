@@ -125,13 +125,18 @@ impl MemberState {
     /// The state after `event` at `now`, or why that event cannot happen here.
     ///
     /// A failed member may be prepared, bootstrapped or joined again (that is a repair or a resume), may recover by itself,
-    /// and may be removed.
+    /// and may be removed. What was cut off in the middle, bringing up or removing, may begin again.
     pub fn on(&self, event: MemberEvent, now: Timestamp) -> Result<Self, IllegalTransition> {
         use {MemberEvent as E, MemberState as S};
         match (self, event) {
-            (S::Pending | S::Failed { .. }, E::Prepare) => Ok(S::Preparing { since: now }),
-            (S::Preparing { .. } | S::Failed { .. }, E::Bootstrap) => Ok(S::Bootstrapping { since: now }),
-            (S::Preparing { .. } | S::Failed { .. }, E::Join) => Ok(S::Joining { since: now }),
+            (
+                S::Pending | S::Preparing { .. } | S::Bootstrapping { .. } | S::Joining { .. } | S::Failed { .. },
+                E::Prepare,
+            ) => Ok(S::Preparing { since: now }),
+            (S::Preparing { .. } | S::Bootstrapping { .. } | S::Failed { .. }, E::Bootstrap) => {
+                Ok(S::Bootstrapping { since: now })
+            }
+            (S::Preparing { .. } | S::Joining { .. } | S::Failed { .. }, E::Join) => Ok(S::Joining { since: now }),
             (S::Bootstrapping { .. } | S::Joining { .. } | S::Stopped { .. } | S::Failed { .. }, E::BecameReady) => {
                 Ok(S::Ready { since: now })
             }
@@ -147,6 +152,7 @@ impl MemberState {
                 | S::Stopped { .. }
                 | S::Draining { .. }
                 | S::Drained { .. }
+                | S::Removing { .. }
                 | S::Failed { .. },
                 E::Remove,
             ) => Ok(S::Removing { since: now }),

@@ -1,6 +1,26 @@
 //! Our machines: their life, and apart from it whether they can be reached.
 
-use crate::state::{IllegalTransition, text_enum};
+use std::fmt;
+
+use crate::{
+    NodeId,
+    state::{IllegalTransition, text_enum},
+};
+
+/// A node in one of its enrollments: what holds for it ends with the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EnrolledNode {
+    /// The node.
+    pub node: NodeId,
+    /// Its enrollment epoch.
+    pub epoch: u64,
+}
+
+impl fmt::Display for EnrolledNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (epoch {})", self.node, self.epoch)
+    }
+}
 
 text_enum! {
     /// Where a node is in its life. Kubernetes' object of that name is always called KubeNode here.
@@ -35,8 +55,8 @@ text_enum! {
         TenantLeft = "tenant_left",
         /// It was reimaged after a tenant.
         Reset = "reset",
-        /// An operator vouches for a machine that no tenant has used: it enrolls anew.
-        Vouch = "vouch",
+        /// An operator forces a node back that no project holds: it enrolls again.
+        ForceReset = "force_reset",
         /// An operator removes it.
         Retire = "retire",
     }
@@ -67,7 +87,9 @@ impl NodeState {
             (S::Active, E::Drain) => Ok(S::InMaintenance),
             (S::InMaintenance, E::Restore) => Ok(S::Active),
             (S::Active | S::InMaintenance, E::TenantLeft) => Ok(S::NeedsReimage),
-            (S::NeedsReimage, E::Reset) | (S::Enrolled | S::Active | S::InMaintenance, E::Vouch) => Ok(S::Registered),
+            (S::NeedsReimage, E::Reset) | (S::Enrolled | S::Active | S::InMaintenance, E::ForceReset) => {
+                Ok(S::Registered)
+            }
             (S::Registered | S::Enrolled | S::Active | S::InMaintenance | S::NeedsReimage, E::Retire) => Ok(S::Retired),
             (S::Registered | S::Enrolled | S::Active | S::InMaintenance | S::NeedsReimage | S::Retired, event) => {
                 Err(IllegalTransition { what: "node", state: self.as_str(), event: event.as_str() })
@@ -91,10 +113,10 @@ mod tests {
     }
 
     #[test]
-    fn an_operators_word_brings_no_node_back_that_a_tenant_has_used() {
-        assert!(NodeState::NeedsReimage.on(NodeEvent::Vouch).is_err());
-        assert_eq!(NodeState::Active.on(NodeEvent::Vouch), Ok(NodeState::Registered));
-        assert!(NodeState::Active.on(NodeEvent::Reset).is_err(), "a reset alone is no word of anybody's");
+    fn node_that_a_tenant_has_left_is_not_forced_back() {
+        assert!(NodeState::NeedsReimage.on(NodeEvent::ForceReset).is_err());
+        assert_eq!(NodeState::Active.on(NodeEvent::ForceReset), Ok(NodeState::Registered));
+        assert!(NodeState::Active.on(NodeEvent::Reset).is_err(), "an active node is reset by force alone");
     }
 
     #[test]

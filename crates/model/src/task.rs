@@ -35,6 +35,23 @@ text_enum! {
 }
 
 impl TaskType {
+    /// Whether it is carried out for a workload alone. The rest is the platform's own: it looks at a machine, or mends it.
+    pub const fn is_for_workload(self) -> bool {
+        match self {
+            Self::Preflight
+            | Self::Residue
+            | Self::ArtifactFetch
+            | Self::Rke2Install
+            | Self::Rke2Configure
+            | Self::Rke2Start
+            | Self::Rke2Stop
+            | Self::Rke2Observe
+            | Self::Rke2KubeconfigRead
+            | Self::Rke2Uninstall => true,
+            Self::Noop | Self::Inspect | Self::Fix => false,
+        }
+    }
+
     /// Whether it may leave something of an app on the node, or take it away. The agent's own staging of artifacts does not count, and a fix
     /// is the machine's own.
     pub const fn changes_host(self) -> bool {
@@ -92,6 +109,12 @@ mod tests {
     fn a_task_is_open_until_it_ended_in_one_way_or_another() {
         let open = TaskState::ALL.iter().copied().filter(|state| !state.is_final());
         assert_eq!(open.collect::<Vec<_>>(), [TaskState::Queued, TaskState::Dispatched, TaskState::Running]);
+    }
+
+    #[test]
+    fn platform_tasks_are_noop_inspect_and_fix() {
+        let of_platform = TaskType::ALL.iter().copied().filter(|task| !task.is_for_workload());
+        assert_eq!(of_platform.collect::<Vec<_>>(), [TaskType::Noop, TaskType::Inspect, TaskType::Fix]);
     }
 
     #[test]

@@ -2,7 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::plan::{Plan, StepKey};
+use gpuaas_model::MemberState;
+
+use crate::{
+    plan::{Plan, StepAction, StepKey, StepSpec},
+    view::MemberView,
+};
 
 /// A defect of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +35,12 @@ pub enum Finding {
     /// A step that may never be tried.
     #[error("{0} allows no attempt")]
     NoAttempt(StepKey),
+    /// A step for a member that the workload does not have, or has no more.
+    #[error("{0} is for a member that is not part of the workload")]
+    NoMember(StepKey),
+    /// A task on another node than the one of the step's member.
+    #[error("{0} is a task on a node that is not its member's")]
+    ForeignNode(StepKey),
     /// A phase that the app does not have, or one that comes back after a later one.
     #[error("{step} is in phase {phase}, which is out of order")]
     PhaseOutOfOrder {
@@ -41,9 +52,10 @@ pub enum Finding {
 }
 
 /// Everything wrong with `plan`. Every step's needs must stand before it, so that a plan can be read from top to bottom;
-/// `phases` are the app's, in order (steps of an empty list of phases are not checked for order).
-pub fn check(plan: &Plan, phases: &[String]) -> Vec<Finding> {
-    let mut findings = Vec::new();
+/// `phases` are the app's, in order (steps of an empty list of phases are not checked for order). Steps are for `members` that are not removed, and
+/// tasks run on their nodes.
+pub fn check(plan: &Plan, phases: &[String], members: &[MemberView]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = plan.steps.iter().filter_map(|step| misplaced(step, members)).collect();
     if plan.steps.is_empty() {
         findings.push(Finding::Empty);
     }
@@ -79,6 +91,20 @@ pub fn check(plan: &Plan, phases: &[String]) -> Vec<Finding> {
     findings
 }
 
+/// What is wrong with whom a step is for, and where it runs.
+fn misplaced(step: &StepSpec, members: &[MemberView]) -> Option<Finding> {
+    let is_part = |member: &&MemberView| member.state != MemberState::Removed;
+    let member = step.member.map(|id| members.iter().filter(is_part).find(|member| member.id == id));
+    match (member, &step.action) {
+        (Some(None), _) => Some(Finding::NoMember(step.key.clone())),
+        (Some(Some(member)), StepAction::NodeTask { node, .. }) if member.node.id != *node => {
+            Some(Finding::ForeignNode(step.key.clone()))
+        }
+        (None, StepAction::NodeTask { .. }) => Some(Finding::ForeignNode(step.key.clone())),
+        (Some(Some(_)) | None, _) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,7 +118,7 @@ mod tests {
     #[test]
     fn a_sound_plan_has_no_findings() {
         let plan = Plan::of(OperationKind::Deploy).then(step("a", "first")).then(step("b", "second"));
-        assert_eq!(check(&plan, &phases()), []);
+        assert_eq!(check(&plan, &phases(), &[]), []);
     }
 
     #[test]
@@ -109,7 +135,7 @@ mod tests {
             .beside(endless)
             .beside(hopeless)
             .beside(circular);
-        let found: Vec<String> = check(&plan, &phases()).iter().map(ToString::to_string).collect();
+        let found: Vec<String> = check(&plan, &phases(), &[]).iter().map(ToString::to_string).collect();
         assert_eq!(
             found,
             [
@@ -120,14 +146,14 @@ mod tests {
                 "c needs c, which is no earlier step",
             ]
         );
-        assert_eq!(check(&Plan::of(OperationKind::Deploy), &[]), [Finding::Empty]);
+        assert_eq!(check(&Plan::of(OperationKind::Deploy), &[], &[]), [Finding::Empty]);
     }
 
     #[test]
     fn a_plan_has_so_many_steps_at_most() {
         let of = |steps: usize| {
             let steps = (0..steps).map(|number| step(&number.to_string(), "first"));
-            check(&Plan { kind: OperationKind::Deploy, steps: steps.collect() }, &phases())
+            check(&Plan { kind: OperationKind::Deploy, steps: steps.collect() }, &phases(), &[])
         };
         assert_eq!(of(Plan::STEPS_MAX), []);
         assert_eq!(of(Plan::STEPS_MAX + 1), [Finding::TooLong(Plan::STEPS_MAX + 1)]);

@@ -9,7 +9,7 @@ use gpuaas_engine::{
     Engine, SignedSet,
     commands::{inspect, node},
 };
-use gpuaas_model::{Code, Coded, NodeId, NodeState, SecretId};
+use gpuaas_model::{Code, Coded, EnrolledNode, NodeId, NodeState, SecretId};
 use gpuaas_store::{NodeRecord, StoreError};
 use gpuaas_trust::{Standing, standing};
 use gpuaas_wire::{
@@ -66,8 +66,9 @@ impl ChannelBackend for Backend {
         }
     }
 
-    async fn connected(&self, id: NodeId, connection: Uuid, hello: &Hello) -> Result<(), Refused> {
-        let recorded = node::connected(&self.engine, id, connection, hello).await;
+    async fn connected(&self, enrolled: EnrolledNode, connection: Uuid, hello: &Hello) -> Result<(), Refused> {
+        let id = enrolled.node;
+        let recorded = node::connected(&self.engine, enrolled, connection, hello).await;
         if recorded.is_ok() {
             inspect::of_new(&self.engine, id);
         }
@@ -112,9 +113,9 @@ impl ChannelBackend for Backend {
         }
     }
 
-    async fn units_changed(&self, id: NodeId, reports: Vec<UnitReport>) -> bool {
-        let recorded = self.engine.units_changed(id, &reports).await;
-        recorded.inspect_err(|error| tracing::warn!(node = %id, %error, "units could not be recorded yet")).is_ok()
+    async fn units_changed(&self, node: EnrolledNode, reports: Vec<UnitReport>) -> bool {
+        let recorded = self.engine.units_changed(node, &reports).await;
+        recorded.inspect_err(|error| tracing::warn!(%node, %error, "units could not be recorded yet")).is_ok()
     }
 
     async fn key_set(&self) -> (u64, String) {
@@ -133,29 +134,31 @@ impl ChannelBackend for Backend {
         })
     }
 
-    async fn artifact(&self, id: NodeId, sha256: &str, offset: u64) -> Result<ArtifactBody, FetchError> {
-        if !self.engine.names_artifact(id, sha256).await.map_err(fetch_error)? {
-            return Err(FetchError::NotFound);
-        }
-        let found =
-            self.artifacts.get(sha256, offset).await.map_err(|error| FetchError::Internal(error.to_string()))?;
+    async fn artifact(&self, node: EnrolledNode, sha256: &str, offset: u64) -> Result<ArtifactBody, FetchError> {
+        let access = self.engine.artifact_for_node(node, sha256).await.map_err(fetch_error)?;
+        let found = self
+            .artifacts
+            .get(access.sha256(), offset)
+            .await
+            .map_err(|error| FetchError::Internal(error.to_string()))?;
         let (size_bytes, bytes) = found.ok_or(FetchError::NotFound)?;
         Ok(ArtifactBody { size_bytes, bytes: Box::new(StreamReader::new(bytes)) })
     }
 
-    async fn read_secret(&self, id: NodeId, secret: SecretId) -> Result<Zeroizing<Vec<u8>>, FetchError> {
-        self.engine.secret_for_node(id, secret).await.map_err(fetch_error)
+    async fn read_secret(&self, node: EnrolledNode, secret: SecretId) -> Result<Zeroizing<Vec<u8>>, FetchError> {
+        self.engine.secret_for_node(node, secret).await.map_err(fetch_error)
     }
 
-    async fn deposit_secret(&self, id: NodeId, secret: SecretId, bytes: Zeroizing<Vec<u8>>) -> Result<(), FetchError> {
-        self.engine.deposit_for_node(id, secret, &bytes).await.map_err(fetch_error)
+    async fn deposit_secret(
+        &self,
+        node: EnrolledNode,
+        secret: SecretId,
+        bytes: Zeroizing<Vec<u8>>,
+    ) -> Result<(), FetchError> {
+        self.engine.deposit_for_node(node, secret, &bytes).await.map_err(fetch_error)
     }
 
     async fn renew(&self, presented: &Presented, ask: &RenewRequest) -> Result<String, Refused> {
-        let refuse = |message: String| Refused { code: Code::Forbidden, message };
-        if !gpuaas_trust::same_key(&presented.certificate, &ask.csr).map_err(|error| refuse(error.to_string()))? {
-            return Err(refuse("a renewal keeps the key that the certificate has".to_owned()));
-        }
         let renewed = node::renew(&self.engine, &presented.identity, &presented.certificate, ask).await;
         renewed.map_err(|error| Refused { code: error.code(), message: error.to_string() })
     }

@@ -62,6 +62,22 @@ pub enum ServerError {
         /// Why its list cannot be read.
         source: std::io::Error,
     },
+    /// The reimage hook that was named cannot be run.
+    #[error("the reimage hook {program} cannot be run: {source}")]
+    ReimageHook {
+        /// Which.
+        program: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The folder of releases that was named is none.
+    #[error("no release can be imported from below {folder}: {source}")]
+    ImportDir {
+        /// Which.
+        folder: PathBuf,
+        /// Why it cannot be used.
+        source: std::io::Error,
+    },
     /// A backup was not made or not restored.
     #[error(transparent)]
     Backup(#[from] BackupError),
@@ -85,6 +101,8 @@ impl Coded for ServerError {
             Self::Store(StoreError::Unreachable(_) | StoreError::Busy) => Code::Unavailable,
             Self::Store(StoreError::Full(_)) => Code::DiskFull,
             Self::Packages { .. } => Code::PackagesMissing,
+            Self::ReimageHook { .. } => Code::ReimageHookMissing,
+            Self::ImportDir { .. } => Code::ReleaseUnreachable,
             Self::SealingKeyRequired | Self::Backup(BackupError::KeyRequired) => Code::SealingKeyRequired,
             Self::Backup(BackupError::Rows(DumpError::NotEmpty(_))) => Code::StoreNotEmpty,
             Self::Backup(BackupError::NotWhole { .. } | BackupError::Artifact(_)) => Code::BackupInvalid,
@@ -121,8 +139,14 @@ impl Coded for ServerError {
             Self::Store(StoreError::Unreachable(_)) => {
                 "see whether the database runs and can be reached from here".to_owned()
             }
+            Self::ReimageHook { .. } => {
+                "name a program that may be executed with --reimage-hook, or leave the setting out".to_owned()
+            }
             Self::Packages { .. } => {
                 "make them with cargo xtask package, and name their folder with --packages-dir".to_owned()
+            }
+            Self::ImportDir { .. } => {
+                "name the absolute path of a folder that the control plane may read: --release-import-dir".to_owned()
             }
             Self::Store(StoreError::Full(_)) => "make room on the disk of the database".to_owned(),
             Self::Backup(BackupError::KeyRequired) => {

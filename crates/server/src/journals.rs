@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 use gpuaas_api::Journals;
 use gpuaas_channel::ChannelError;
-use gpuaas_engine::CommandError;
-use gpuaas_model::{Code, NodeId};
+use gpuaas_engine::{CommandError, ownership::NodeAccess};
+use gpuaas_model::Code;
 use gpuaas_wire::session::{JournalLine, JournalRequest};
 
 use crate::reach::LateChannel;
@@ -18,10 +18,10 @@ pub(crate) struct ChannelJournals(pub(crate) Arc<LateChannel>);
 impl Journals for ChannelJournals {
     async fn journal(
         &self,
-        node: NodeId,
+        access: &NodeAccess,
         ask: &JournalRequest,
     ) -> Result<BoxStream<'static, Result<JournalLine, String>>, CommandError> {
-        let lines = async { self.0.get()?.journal(node, ask).await };
+        let lines = async { self.0.get()?.journal(access.node(), ask).await };
         let lines = lines.await.map_err(refused)?;
         Ok(lines.map(|line| line.map_err(|error| error.to_string())).boxed())
     }

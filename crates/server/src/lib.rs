@@ -13,6 +13,7 @@ mod options;
 pub mod ports;
 mod reach;
 mod recording;
+mod reimage;
 mod replicas;
 mod shares;
 
@@ -21,6 +22,7 @@ pub use data_dir::write_private;
 pub use error::ServerError;
 pub use gpuaas_api::{Paces, SUMS_FILE};
 pub use gpuaas_app_rke2::Deadlines;
+pub use gpuaas_artifacts::{Network, TrustedKey};
 pub use options::ServerOptions;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -40,6 +42,7 @@ use crate::{
     data_dir::DataDir,
     journals::ChannelJournals,
     reach::{ChannelNodes, ChannelTunnels, LateChannel},
+    reimage::HookProgram,
 };
 
 /// Longest time for what is recorded last: a store that is out of reach holds up no end.
@@ -108,6 +111,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
             channel: options.channel_endpoint(channel_address),
             replica: peers.as_ref().map(|peers| peers.address.clone()),
         },
+        reimage_hook: options.reimage_hook.clone().map(|program| Arc::new(HookProgram(program)) as Arc<_>),
     });
     let artifacts = options.artifacts()?;
     let downloads = data.join("downloads");
@@ -127,7 +131,10 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
         running.spawn(peers.service(channel, identity).run(stop.clone()));
     }
     running.spawn(service.run(stop.clone()));
-    let importer = Importer { store: artifacts, scratch: downloads, ca_bundle: options.release_ca_bundle.clone() };
+    let importer = Importer { store: artifacts, scratch: downloads, sources: options.sources() };
+    if options.allow_unverified_releases {
+        tracing::warn!("allow-unverified-releases is set: a release is imported although nothing verifies it");
+    }
     let install = Install { api_pin: api_key.pin(), packages: options.packages_dir.clone() };
     let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)), options.paces, install);
     running.spawn(https::serve(api_listener, api_tls, gpuaas_api::router(state.clone()), stop.clone()));
@@ -159,7 +166,10 @@ async fn drive(engine: Arc<Engine>, stop: CancellationToken) {
     }
     tokio::select! {
         () = stop.cancelled() => engine.stop(),
-        () = async { tokio::join!(engine.keep_alive(), engine.keep_keys()); std::future::pending().await } => {}
+        () = async {
+            tokio::join!(engine.keep_alive(), engine.keep_keys(), engine.watch_access());
+            std::future::pending().await
+        } => {}
         result = engine.run() => if let Err(error) = result {
             tracing::error!(%error, "the engine ended");
         }

@@ -2,12 +2,13 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
 use gpuaas_api::{Paces, SUMS_FILE};
 use gpuaas_app_rke2::Deadlines;
-use gpuaas_artifacts::{ArtifactStore, SYSTEM_CA_BUNDLE, Users};
+use gpuaas_artifacts::{ArtifactStore, Network, Reach, SYSTEM_CA_BUNDLE, Sources, TrustedKey, Users, Verification};
 use gpuaas_store::StoreOptions;
 use gpuaas_trust::SecretText;
 
@@ -46,6 +47,16 @@ pub struct ServerOptions {
     pub packages_dir: Option<PathBuf>,
     /// The authorities, PEM, that servers of releases must prove themselves by.
     pub release_ca_bundle: PathBuf,
+    /// The program that reimages machines which tenants have left; where there is one, they must show that it did.
+    pub reimage_hook: Option<PathBuf>,
+    /// The folder below which releases may lie that are imported from folders; none are when absent.
+    pub release_import_dir: Option<PathBuf>,
+    /// Networks that are not public and that releases may be fetched from all the same.
+    pub release_private_networks: Vec<Network>,
+    /// Keys that releases may be signed with.
+    pub release_trusted_keys: Vec<TrustedKey>,
+    /// Whether a release is taken that neither a digest nor a trusted signature verifies.
+    pub allow_unverified_releases: bool,
     /// How often one may ask.
     pub paces: Paces,
     /// How long steps of RKE2 may take.
@@ -68,6 +79,11 @@ impl ServerOptions {
             artifacts_dir: None,
             packages_dir: None,
             release_ca_bundle: SYSTEM_CA_BUNDLE.into(),
+            reimage_hook: None,
+            release_import_dir: None,
+            release_private_networks: Vec::new(),
+            release_trusted_keys: Vec::new(),
+            allow_unverified_releases: false,
             paces: Paces::USUAL,
             rke2_deadlines: Deadlines::default(),
         }
@@ -79,6 +95,8 @@ impl ServerOptions {
         problems.extend(data_dir::look_at(&self.data_dir).err());
         problems.extend(data_dir::look_at_key(self).err());
         problems.extend(self.packages_dir.as_deref().and_then(packages_problem));
+        problems.extend(self.reimage_hook.as_deref().and_then(hook_problem));
+        problems.extend(self.release_import_dir.as_deref().and_then(import_dir_problem));
         problems
     }
 
@@ -93,6 +111,19 @@ impl ServerOptions {
         let folder = self.artifacts_dir.clone().unwrap_or_else(|| self.data_dir.join("artifacts"));
         let users = if self.store_url.is_some() { Users::Several } else { Users::One };
         ArtifactStore::in_folder(&folder, users).map_err(|error| ServerError::Artifacts(error.to_string()))
+    }
+
+    /// Where releases may come from, and what makes one believed.
+    pub(crate) fn sources(&self) -> Sources {
+        Sources {
+            ca_bundle: self.release_ca_bundle.clone(),
+            reach: Reach::with_private(self.release_private_networks.clone()),
+            import_dir: self.release_import_dir.clone(),
+            verification: Verification {
+                trusted_keys: self.release_trusted_keys.clone(),
+                allow_unverified: self.allow_unverified_releases,
+            },
+        }
     }
 
     /// Names and addresses that the listeners' certificates carry.
@@ -122,6 +153,27 @@ fn packages_problem(folder: &Path) -> Option<ServerError> {
     std::fs::metadata(&sums).err().map(|source| ServerError::Packages { folder: folder.to_owned(), source })
 }
 
+/// What is wrong with a reimage hook that was named: it must be a file that may be executed.
+fn hook_problem(program: &Path) -> Option<ServerError> {
+    let source = match std::fs::metadata(program) {
+        Ok(metadata) if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 => return None,
+        Ok(_) => std::io::Error::other("it is no program"),
+        Err(error) => error,
+    };
+    Some(ServerError::ReimageHook { program: program.to_owned(), source })
+}
+
+/// What is wrong with a folder of releases that was named.
+fn import_dir_problem(folder: &Path) -> Option<ServerError> {
+    let problem = |source| ServerError::ImportDir { folder: folder.to_owned(), source };
+    match std::fs::metadata(folder) {
+        Ok(_) if !folder.is_absolute() => Some(problem(std::io::ErrorKind::InvalidInput.into())),
+        Ok(found) if found.is_dir() => None,
+        Ok(_) => Some(problem(std::io::ErrorKind::NotADirectory.into())),
+        Err(source) => Some(problem(source)),
+    }
+}
+
 /// The host of a URL.
 fn host(url: &str) -> Option<&str> {
     let authority = url.split_once("://")?.1.split('/').next()?;
@@ -134,6 +186,17 @@ fn host(url: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folder_of_releases_is_an_absolute_path_of_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(import_dir_problem(folder.path()).is_none());
+        for bad in [file.as_path(), &folder.path().join("nowhere"), Path::new(".")] {
+            assert!(matches!(import_dir_problem(bad), Some(ServerError::ImportDir { .. })), "{}", bad.display());
+        }
+    }
 
     #[test]
     fn certificates_carry_every_name_under_which_the_control_plane_is_called() {

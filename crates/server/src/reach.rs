@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 use gpuaas_channel::{Channel, ChannelError};
 use gpuaas_engine::{
-    effects::{Tunnel, Tunnels},
-    port::{DispatchError, Nodes, TaskUpdate},
+    effects::Tunnel,
+    ownership::NodeAccess,
+    port::{DispatchError, NodeTunnels, Nodes, TaskUpdate},
 };
 use gpuaas_model::{NodeId, TaskId};
 use gpuaas_wire::session::TaskLine;
@@ -34,10 +35,10 @@ pub(crate) struct ChannelTunnels(pub(crate) Arc<LateChannel>);
 impl Nodes for ChannelNodes {
     async fn dispatch(
         &self,
-        node: NodeId,
+        access: &NodeAccess,
         envelope: &str,
     ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError> {
-        let lines = self.0.get().map_err(lost)?.dispatch(node, envelope).await.map_err(lost)?;
+        let lines = self.0.get().map_err(lost)?.dispatch(access.node(), envelope).await.map_err(lost)?;
         Ok(lines.map(|line| line.map(update).map_err(lost)).boxed())
     }
 
@@ -95,10 +96,10 @@ impl ChannelNodes {
 }
 
 #[async_trait]
-impl Tunnels for ChannelTunnels {
-    async fn open(&self, node: NodeId, port: u16) -> std::io::Result<Box<dyn Tunnel>> {
+impl NodeTunnels for ChannelTunnels {
+    async fn open(&self, access: &NodeAccess, port: u16) -> std::io::Result<Box<dyn Tunnel>> {
         let channel = self.0.get().map_err(std::io::Error::other)?;
-        Ok(Box::new(channel.open_tunnel(node, port).await.map_err(std::io::Error::other)?))
+        Ok(Box::new(channel.open_tunnel(access.node(), port).await.map_err(std::io::Error::other)?))
     }
 }
 

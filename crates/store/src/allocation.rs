@@ -7,7 +7,7 @@ use crate::{
     page::Page,
     query::{document, get_parsed, int, text, text_or_empty},
     record::{AllocationRecord, WorkloadRecord},
-    store::{Reader, Tx},
+    store::{Change, Reader, Tx},
 };
 
 /// Which allocations.
@@ -44,7 +44,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Writes an allocation that was read at its present generation, and returns it at the next one.
+    /// Writes an allocation that was read at its present generation, and returns it at the next one. Hints its node: what is open there may end.
     pub async fn update_allocation(&mut self, allocation: &AllocationRecord) -> Result<AllocationRecord, StoreError> {
         let next = AllocationRecord { generation: allocation.generation + 1, ..allocation.clone() };
         let values = vec![
@@ -56,7 +56,10 @@ impl Tx {
         ];
         let sql = "update allocations set state = $3, generation = $4, doc = $5 where id = $1 and generation = $2";
         match self.execute(sql, values).await? {
-            1 => Ok(next),
+            1 => {
+                self.hints.push(Change::Node(allocation.node));
+                Ok(next)
+            }
             _ => Err(StoreError::Stale { what: "allocation" }),
         }
     }

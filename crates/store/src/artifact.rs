@@ -1,5 +1,7 @@
 //! Imported artifacts.
 
+use gpuaas_model::VerifiedBy;
+
 use crate::{
     error::StoreError,
     query::{Value, document, text, text_or_empty},
@@ -8,7 +10,8 @@ use crate::{
 };
 
 impl Tx {
-    /// Adds the files of a release. Importing the same bytes again changes nothing; other bytes under the same name are refused.
+    /// Adds the files of a release. Importing the same bytes again changes nothing but what verified them, where nothing did before; other bytes under
+    /// the same name are refused.
     pub async fn insert_artifacts(&mut self, artifacts: &[ArtifactRecord]) -> Result<(), StoreError> {
         for artifact in artifacts {
             let known = self
@@ -17,7 +20,10 @@ impl Tx {
                 .into_iter()
                 .find(|known| known.name == artifact.name);
             match known {
-                Some(known) if known.sha256 == artifact.sha256 => continue,
+                Some(known) if known.sha256 == artifact.sha256 => {
+                    self.verify_artifact(known, artifact).await?;
+                    continue;
+                }
                 Some(known) => {
                     let name = format!("{} {} of {}", known.app, known.version, known.name);
                     return Err(StoreError::NameTaken { what: "artifact", name });
@@ -37,6 +43,18 @@ impl Tx {
                        values ($1, $2, $3, $4, $5, $6, $7)";
             self.execute(sql, values).await?;
         }
+        Ok(())
+    }
+
+    /// Keeps what verified an artifact at last, where nothing did when it was imported first.
+    async fn verify_artifact(&mut self, known: ArtifactRecord, again: &ArtifactRecord) -> Result<(), StoreError> {
+        let is_verified = |artifact: &ArtifactRecord| !matches!(artifact.verified_by, None | Some(VerifiedBy::Nothing));
+        if is_verified(&known) || !is_verified(again) {
+            return Ok(());
+        }
+        let verified = ArtifactRecord { verified_by: again.verified_by.clone(), ..known };
+        let values = vec![document(&verified)?, text(verified.id)];
+        self.execute("update artifacts set doc = $1 where id = $2", values).await?;
         Ok(())
     }
 }

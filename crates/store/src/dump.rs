@@ -15,13 +15,14 @@ use sqlx::{
 use crate::{error::StoreError, migrate, query::Value, store::Store};
 
 /// Every table that is dumped, in an order in which each refers only to earlier ones.
-const TABLES: [&str; 20] = [
+const TABLES: [&str; 21] = [
     "settings",
     "signing_keys",
     "projects",
     "service_accounts",
     "tokens",
     "nodes",
+    "node_keys",
     "enrollments",
     "allocations",
     "artifacts",

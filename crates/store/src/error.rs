@@ -52,6 +52,9 @@ pub enum StoreError {
     /// The enrollment token does not open anything.
     #[error("the enrollment token was refused: {0}")]
     EnrollmentRefused(EnrollmentRefusal),
+    /// The key was certified before.
+    #[error("the key was certified before")]
+    KeyReused,
     /// A newer version wrote this store.
     #[error("the store has schema {found}, and this version knows {known}")]
     TooNew {

@@ -22,6 +22,7 @@ mod lease;
 mod member;
 mod migrate;
 mod node;
+mod node_key;
 mod operation;
 mod page;
 mod project;
@@ -44,15 +45,16 @@ mod workload;
 pub use allocation::AllocationFilter;
 pub use audit::AuditFilter;
 pub use dump::DumpError;
+pub use enrollment::EnrollmentTerms;
 pub use error::{EnrollmentRefusal, StoreError};
 pub use node::NodeFilter;
 pub use operation::OperationFilter;
 pub use page::Page;
 pub use record::{
     AccessGrantRecord, AllocationRecord, ArtifactRecord, AuditRecord, EnrollmentRecord, EventRecord, IdempotencyRecord,
-    LeaseRecord, MachineChange, MemberRecord, NewAudit, NewEvent, NodeRecord, OperationRecord, ProjectRecord,
-    ReplicaRecord, SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord,
-    TokenRecord, WorkloadRecord,
+    LeaseRecord, LeftMachine, MachineChange, MemberRecord, NewAudit, NewEvent, NodeKeyRecord, NodeRecord,
+    OperationRecord, ProjectRecord, ReplicaRecord, SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord,
+    StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
 };
 pub use repeat::repeated;
 pub use replica::{Burial, ReplicaLife};

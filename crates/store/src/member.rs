@@ -1,12 +1,12 @@
 //! Members.
 
-use gpuaas_model::{MemberId, MemberStateName, NodeId, WorkloadId};
+use gpuaas_model::{MemberId, MemberState, MemberStateName, NodeId, WorkloadId};
 
 use crate::{
     error::StoreError,
     query::{Value, document, get_int, text},
     record::MemberRecord,
-    store::{Reader, Tx},
+    store::{Change, Reader, Tx},
 };
 
 impl Tx {
@@ -38,7 +38,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Writes a member that was in state `before`.
+    /// Writes a member that was in state `before`. Hints its node when it is removed: what is open there for it ends.
     pub async fn update_member(
         &mut self,
         member: &MemberRecord,
@@ -47,7 +47,12 @@ impl Tx {
         let next = MemberRecord { updated_at: self.clock.now(), ..member.clone() };
         let values = vec![text(member.id), text(before), text(next.state.name()), document(&next)?];
         match self.execute("update members set state = $3, doc = $4 where id = $1 and state = $2", values).await? {
-            1 => Ok(next),
+            1 => {
+                if next.state == MemberState::Removed {
+                    self.hints.push(Change::Node(member.node));
+                }
+                Ok(next)
+            }
             _ => Err(StoreError::Stale { what: "member" }),
         }
     }

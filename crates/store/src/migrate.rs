@@ -10,6 +10,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (2, include_str!("../migrations/0002_replicas.sql")),
     (3, include_str!("../migrations/0003_keys_and_service_accounts.sql")),
     (4, include_str!("../migrations/0004_what_is_counted_and_purged.sql")),
+    (5, include_str!("../migrations/0005_machines_that_change_hands.sql")),
 ];
 
 /// The newest schema that this version knows.

@@ -10,7 +10,10 @@ mod workload;
 pub use {
     credential::{ServiceAccountRecord, SigningKeyRecord, TokenRecord},
     history::{AuditRecord, EventRecord, IdempotencyRecord, NewAudit, NewEvent},
-    inventory::{AllocationRecord, ArtifactRecord, EnrollmentRecord, MachineChange, NodeRecord, ProjectRecord},
+    inventory::{
+        AllocationRecord, ArtifactRecord, EnrollmentRecord, LeftMachine, MachineChange, NodeKeyRecord, NodeRecord,
+        ProjectRecord,
+    },
     operation::{OperationRecord, StepRecord, TaskRecord},
     replica::{LeaseRecord, ReplicaRecord, SessionRecord},
     workload::{AccessGrantRecord, MemberRecord, SecretRecord, WorkloadRecord},

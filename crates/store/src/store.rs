@@ -91,7 +91,7 @@ pub enum Change {
     },
     /// An operation was accepted or asked to end.
     Operation(OperationId),
-    /// A node changed, and perhaps what it may do.
+    /// A node changed, or who holds it: perhaps what it may do, and what may be open to it.
     Node(NodeId),
     /// A token was withdrawn.
     Token(TokenId),

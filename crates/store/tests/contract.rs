@@ -83,6 +83,8 @@ behaviours! {
         a_reader_sees_one_moment,
     }
     enrollment {
+        what_a_token_allows_is_returned_with_its_redemption,
+        key_is_certified_once_and_the_oldest_of_a_node_are_forgotten,
         a_token_works_once,
         of_two_that_redeem_a_token_at_once_one_succeeds,
         a_token_is_refused_when_it_is_late_foreign_or_unknown,

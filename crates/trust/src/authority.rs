@@ -250,13 +250,19 @@ impl NodeKey {
     }
 }
 
-/// Whether a certificate (DER) and a certificate request (PEM) are for one and the same key.
-pub fn same_key(certificate: &[u8], request_pem: &str) -> Result<bool, AuthorityError> {
+/// SHA-256 of the public key (its SubjectPublicKeyInfo) that a certificate request in PEM is for, 64 hex digits.
+pub fn requested_key_sha256(request_pem: &str) -> Result<String, AuthorityError> {
     let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
-    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).map_err(|error| request(&error))?;
     let der = request_of(request_pem)?;
     let (_, asked) = X509CertificationRequest::from_der(&der).map_err(|error| request(&error))?;
-    Ok(certificate.public_key().raw == asked.certification_request_info.subject_pki.raw)
+    Ok(sha256_hex(asked.certification_request_info.subject_pki.raw))
+}
+
+/// The same of a certificate, DER.
+pub fn certified_key_sha256(certificate: &[u8]) -> Result<String, AuthorityError> {
+    let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).map_err(|error| request(&error))?;
+    Ok(sha256_hex(certificate.public_key().raw))
 }
 
 /// The certificate request in a PEM text: all of it, and nothing behind.
@@ -394,15 +400,17 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_kept_is_the_same_key_and_another_one_is_told_from_it() {
+    fn request_and_certificate_of_one_key_have_one_digest() {
         let authority = Authority::generate("cp-1", NOW).unwrap();
         let made = NodeKey::generate().unwrap();
         let kept = NodeKey::from_pem(&made.to_pem()).unwrap();
         let pem = authority.issue_node(&made.request_pem().unwrap(), &identity(), NOW).unwrap();
         let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
-        assert!(same_key(&certificate, &kept.request_pem().unwrap()).unwrap());
-        assert!(!same_key(&certificate, &NodeKey::generate().unwrap().request_pem().unwrap()).unwrap());
-        assert!(same_key(&certificate, "garbage").is_err());
+        let certified = certified_key_sha256(&certificate).unwrap();
+        let requested = |key: &NodeKey| requested_key_sha256(&key.request_pem().unwrap()).unwrap();
+        assert_eq!(certified, requested(&kept));
+        assert_ne!(certified, requested(&NodeKey::generate().unwrap()));
+        assert!(requested_key_sha256("garbage").is_err() && certified_key_sha256(b"garbage").is_err());
     }
 
     #[test]

@@ -183,6 +183,7 @@ mod tests {
             control_plane: "cp-1".into(),
             node: id.parse().unwrap(),
             epoch: 1,
+            allocation: None,
             workload: None,
             operation: None,
             step: None,

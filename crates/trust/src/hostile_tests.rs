@@ -156,6 +156,7 @@ fn statement(task: TaskType) -> TaskStatement {
         control_plane: "cp-1".into(),
         node: ID.parse().unwrap(),
         epoch: 1,
+        allocation: None,
         workload: Some(ID.parse().unwrap()),
         operation: Some(ID.parse().unwrap()),
         step: Some(ID.parse().unwrap()),

@@ -1,6 +1,6 @@
 //! Who a node or a replica is, as its certificate says it: a SPIFFE-style URI that only our authority writes.
 
-use gpuaas_model::{NodeId, ReplicaId, Timestamp};
+use gpuaas_model::{EnrolledNode, NodeId, ReplicaId, Timestamp};
 use x509_parser::extensions::GeneralName;
 
 /// A node's identity.
@@ -29,6 +29,11 @@ pub struct ReplicaIdentity {
 pub struct IdentityError(pub String);
 
 impl NodeIdentity {
+    /// The node in the enrollment that this identity comes from.
+    pub const fn enrolled(&self) -> EnrolledNode {
+        EnrolledNode { node: self.node, epoch: self.epoch }
+    }
+
     /// `spiffe://CONTROL-PLANE/node/NODE/epoch/N`.
     pub fn uri(&self) -> String {
         format!("spiffe://{}/node/{}/epoch/{}", self.control_plane, self.node, self.epoch)

@@ -20,7 +20,9 @@ mod statement;
 mod tls;
 mod token;
 
-pub use authority::{Authority, AuthorityError, NODE_CERTIFICATE_LIFE, NodeKey, ServerKey, same_key};
+pub use authority::{
+    Authority, AuthorityError, NODE_CERTIFICATE_LIFE, NodeKey, ServerKey, certified_key_sha256, requested_key_sha256,
+};
 pub use digest::{Sha256Writer, same_bytes, sha256_hex};
 pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};
 pub use enrollment::{EnrollmentError, EnrollmentString};

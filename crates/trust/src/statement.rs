@@ -1,6 +1,6 @@
 //! What a signature on a task covers: everything that could be confused.
 
-use gpuaas_model::{CorrelationId, NodeId, OperationId, StepId, TaskId, Timestamp, WorkloadId};
+use gpuaas_model::{AllocationId, CorrelationId, NodeId, OperationId, StepId, TaskId, Timestamp, WorkloadId};
 use serde::{Deserialize, Serialize};
 
 /// One task for one node, once.
@@ -13,6 +13,10 @@ pub struct TaskStatement {
     pub node: NodeId,
     /// The node's enrollment epoch.
     pub epoch: u64,
+    /// The allocation by which a project holds the node, if the task serves a project. Absent from the JSON of others, so that agents of before this
+    /// field existed take the platform's own tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<AllocationId>,
     /// The workload it serves, if any.
     pub workload: Option<WorkloadId>,
     /// The operation it serves, if any.

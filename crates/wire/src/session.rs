@@ -59,7 +59,7 @@ pub mod path {
     pub const ARTIFACTS: &str = "/v1/artifacts/";
     /// GET and PUT `/v1/secrets/ID` at the control plane.
     pub const SECRETS: &str = "/v1/secrets/";
-    /// POST a certificate request to the control plane: a fresh certificate for the same key.
+    /// POST a certificate request to the control plane: a fresh certificate for a fresh key.
     pub const RENEW: &str = "/v1/renew";
 }
 
@@ -207,6 +207,28 @@ pub struct EnrollRequest {
     /// What the node's clock says.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "since_1970")]
     pub clock: Option<Timestamp>,
+    /// What shows that the machine was reimaged since a tenant has left it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reimage: Option<ReimageEvidence>,
+}
+
+/// What shows that a machine was reimaged. Other kinds, a TPM's quote say, are further variants.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ReimageEvidence {
+    /// The value that the control plane gave to its reimage hook alone.
+    OneTimeValue {
+        /// The value.
+        value: String,
+    },
+}
+
+impl std::fmt::Debug for ReimageEvidence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::OneTimeValue { .. } => f.write_str("OneTimeValue(…)"),
+        }
+    }
 }
 
 /// What it gets.
@@ -230,7 +252,7 @@ pub struct EnrollResponse {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RenewRequest {
-    /// A certificate request for the same key.
+    /// A certificate request in PEM for a fresh key. The connection shows the present one.
     pub csr: String,
     /// What the node's clock says.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "since_1970")]

@@ -142,7 +142,8 @@ fn walk(options: &Options, report: &mut Report) -> anyhow::Result<World> {
     let release = release::build(&release_options)?;
     remove(&folder)?;
     let database = (options.store == Store::Postgres).then(world::Database::start).transpose()?;
-    let mut world = World::start(&folder, profile, kubectl, database, options.replicas)?;
+    let key = release::public_key(&release)?;
+    let mut world = World::start(&folder, profile, kubectl, database, options.replicas, &key)?;
     (report.agent_idle_rss_bytes, report.server_idle_rss_bytes) = world.memory()?;
     main_job(&mut world, &release, report, options.kill_replica)?;
     Ok(world)

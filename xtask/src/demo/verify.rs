@@ -202,7 +202,7 @@ fn node_files_private(world: &World, report: &mut Report) {
     let mut open = Vec::new();
     let mut seen = 0;
     for node in ["demo-1", "demo-2", "demo-3"] {
-        for file in ["etc/rancher/rke2/config.yaml", "etc/rancher/rke2/token", "var/lib/gpuaas-agent/key.pem"] {
+        for file in ["etc/rancher/rke2/config.yaml", "etc/rancher/rke2/token", "var/lib/gpuaas-agent/identity.json"] {
             let path = world.root(node).join(file);
             match std::fs::metadata(&path).map(|metadata| metadata.permissions().mode() & 0o777) {
                 Ok(0o600) => seen += 1,

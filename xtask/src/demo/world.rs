@@ -58,6 +58,7 @@ impl World {
         kubectl: Utf8PathBuf,
         database: Option<Database>,
         replicas: u8,
+        release_key: &str,
     ) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("making {folder}"))?;
         let built = components::root()?.join("target").join(if profile == "dev" { "debug" } else { profile });
@@ -68,6 +69,9 @@ impl World {
             .args(["--ready-file", ready_file.as_str()])
             .args(["--replicas", &replicas.to_string()])
             .env_remove("GPUAAS_READY_FILE")
+            // Imported as on a control plane that matters: by a signature of a trusted key.
+            .env("GPUAAS_RELEASE_TRUSTED_KEYS", release_key)
+            .env("GPUAAS_ALLOW_UNVERIFIED_RELEASES", "false")
             .envs(database.as_ref().map(|database| ("GPUAAS_STORE_URL", &database.url)))
             .stdin(Stdio::null())
             .spawn()

@@ -1,50 +1,57 @@
 //! `artifact.fetch`: brings artifacts into the staging folder, goes on where an earlier try ended, and checks every byte.
+//!
+//! Guarantees: every artifact that is staged when this task ends has its digest, also one that an earlier task staged. The tenant is root on the
+//! node and may change it afterwards: `rke2.install` checks the bytes that it lays out, and fetches the artifact once more if they are others.
 
 use camino::{Utf8Path, Utf8PathBuf};
-use gpuaas_host::no_room;
+use gpuaas_host::{ContentId, HostError, no_room};
 use gpuaas_model::Code;
 use gpuaas_wire::task::{ArtifactFetch, ArtifactFetched, ArtifactRef, TaskFailure};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::{
     context::{Context, host_failed},
     http_client::next_piece,
 };
 
-/// Where artifacts are staged, by digest.
-const STAGING: &str = "/var/lib/gpuaas-agent/artifacts";
-/// Bytes read at once when a file is checked.
-const CHUNK_BYTES: usize = 256 * 1_024;
+/// Where artifacts are staged, by digest: those of the one workload that the node has. They go with it.
+pub(crate) const STAGING: &str = "/var/lib/gpuaas-agent/artifacts";
 
-/// Where a fetched and verified artifact lies.
+/// Where a fetched artifact lies.
 pub(crate) fn staged(artifact: &ArtifactRef) -> Result<Utf8PathBuf, TaskFailure> {
-    let hex = artifact.sha256.len() == 64 && artifact.sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if hex {
-        Ok(Utf8Path::new(STAGING).join(&artifact.sha256))
-    } else {
-        Err(TaskFailure::new(Code::TaskParamsInvalid, "a digest has 64 hex digits"))
-    }
+    content_id(artifact)?;
+    Ok(Utf8Path::new(STAGING).join(&artifact.sha256))
 }
 
-/// Fetches what is missing.
+/// What an artifact must hold.
+pub(crate) fn content_id(artifact: &ArtifactRef) -> Result<ContentId, TaskFailure> {
+    let sha256 = artifact.sha256.parse();
+    let sha256 =
+        sha256.map_err(|_| TaskFailure::new(Code::TaskParamsInvalid, "a digest has 64 lower-case hex digits"))?;
+    Ok(ContentId { sha256, size_bytes: artifact.size_bytes })
+}
+
+/// Fetches what is missing, and what is staged with other bytes.
 pub(crate) async fn run(task: ArtifactFetch, context: Context) -> Result<ArtifactFetched, TaskFailure> {
     let mut done = ArtifactFetched { fetched_bytes: 0, reused_bytes: 0 };
     for artifact in &task.artifacts {
-        let path = staged(artifact)?;
-        if context.host.exists(&path).await.map_err(host_failed)? {
+        if context.host.holds(&staged(artifact)?, content_id(artifact)?).await.map_err(host_failed)? {
             done.reused_bytes += artifact.size_bytes;
-            continue;
+        } else {
+            done.fetched_bytes += fetch_again(artifact, &context).await?;
         }
-        context.say(format!("fetching {}", artifact.name));
-        done.fetched_bytes += fetch(artifact, &path, &context).await?;
     }
     Ok(done)
 }
 
-/// Stages an artifact. What a full disk cut off is removed: kept, it would keep the disk full.
-async fn fetch(artifact: &ArtifactRef, path: &Utf8Path, context: &Context) -> Result<u64, TaskFailure> {
+/// Removes what is staged, whatever it is, and fetches the artifact.
+pub(crate) async fn fetch_again(artifact: &ArtifactRef, context: &Context) -> Result<u64, TaskFailure> {
+    let path = staged(artifact)?;
+    context.host.remove(&path).await.map_err(host_failed)?;
+    context.say(format!("fetching {}", artifact.name));
     let part = path.with_extension("part");
-    let fetched = stage(artifact, path, &part, context).await;
+    let fetched = stage(artifact, &path, &part, context).await;
+    // What a full disk cut off is removed: kept, it would keep the disk full.
     if fetched.as_ref().is_err_and(|failure| failure.code == Code::DiskFull) {
         context.host.remove(&part).await.map_err(host_failed)?;
     }
@@ -57,23 +64,12 @@ async fn stage(
     part: &Utf8Path,
     context: &Context,
 ) -> Result<u64, TaskFailure> {
-    let have = context.host.size(part).await.map_err(host_failed)?.unwrap_or(0);
-    // More than the whole cannot be a beginning of it.
-    let have = if have > artifact.size_bytes {
-        context.host.remove(part).await.map_err(host_failed)?;
-        0
-    } else {
-        have
-    };
-    let mut fetched = 0;
-    if have < artifact.size_bytes {
-        fetched = download(artifact, part, have, context).await?;
-    }
-    let digest = digest(part, context).await?;
-    if digest != artifact.sha256 {
+    let (file, have) = beginning(artifact, part, context).await.map_err(host_failed)?;
+    let fetched = if have < artifact.size_bytes { download(artifact, file, have, context).await? } else { 0 };
+    if !context.host.holds(part, content_id(artifact)?).await.map_err(host_failed)? {
         // Whatever it is, the next try must not build on it.
         context.host.remove(part).await.map_err(host_failed)?;
-        let message = format!("{} has digest {digest}, not {}", artifact.name, artifact.sha256);
+        let message = format!("what was fetched as {} does not have digest {}", artifact.name, artifact.sha256);
         return Err(TaskFailure::new(Code::ArtifactDigestMismatch, message));
     }
     context.host.sync(part).await.map_err(host_failed)?;
@@ -81,13 +77,38 @@ async fn stage(
     Ok(fetched)
 }
 
-async fn download(artifact: &ArtifactRef, part: &Utf8Path, offset: u64, context: &Context) -> Result<u64, TaskFailure> {
+type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// What an earlier try left, open to go on, and its length. What can be no beginning of the artifact is removed.
+async fn beginning(artifact: &ArtifactRef, part: &Utf8Path, context: &Context) -> Result<(Writer, u64), HostError> {
+    let host = &context.host;
+    match host.append(part).await {
+        Ok(file) => {
+            let have = host.size(part).await?.unwrap_or(0);
+            if have <= artifact.size_bytes {
+                return Ok((file, have));
+            }
+        }
+        Err(HostError::Unfit { at, what, .. }) => {
+            tracing::warn!(%at, what, "what lies in a download's place is removed")
+        }
+        Err(error) => return Err(error),
+    }
+    host.remove(part).await?;
+    Ok((host.append(part).await?, 0))
+}
+
+async fn download(
+    artifact: &ArtifactRef,
+    mut file: Writer,
+    offset: u64,
+    context: &Context,
+) -> Result<u64, TaskFailure> {
     let lost = |error: &dyn std::fmt::Display| {
         TaskFailure::new(Code::ServerUnreachable, format!("fetching {}: {error}", artifact.name))
     };
     let response = context.fetch.artifact(&artifact.sha256, offset).await.map_err(|error| lost(&error))?;
     let mut body = response.into_body();
-    let mut file = context.host.append(part).await.map_err(host_failed)?;
     let (mut fetched, room) = (0_u64, artifact.size_bytes - offset);
     while let Some(data) = next_piece(&mut body).await.map_err(|error| lost(&error))? {
         fetched += data.len() as u64;
@@ -121,15 +142,26 @@ fn unstaged(artifact: &ArtifactRef, error: &std::io::Error) -> TaskFailure {
     TaskFailure::new(Code::HostFailed, format!("staging {name}: {error}"))
 }
 
-async fn digest(path: &Utf8Path, context: &Context) -> Result<String, TaskFailure> {
-    let mut file = context.host.open(path).await.map_err(host_failed)?;
-    let mut hash = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
-    let mut chunk = vec![0_u8; CHUNK_BYTES];
-    loop {
-        let read = file.read(&mut chunk).await;
-        match read.map_err(|error| TaskFailure::new(Code::HostFailed, format!("{path}: {error}")))? {
-            0 => return Ok(hex::encode(hash.finish())),
-            read => hash.update(&chunk[..read]),
-        }
+#[cfg(test)]
+mod tests {
+    use gpuaas_trust::sha256_hex;
+
+    use super::*;
+    use crate::handlers::test_host::{context, sandbox};
+
+    #[tokio::test]
+    async fn staged_file_with_other_bytes_is_removed_and_not_reused() {
+        let (good, evil) = (b"good bytes", "evil bytes");
+        let artifact = ArtifactRef { name: "a".to_owned(), sha256: sha256_hex(good), size_bytes: good.len() as u64 };
+        let path = staged(&artifact).unwrap();
+        let (_folder, host) = sandbox(&[(path.as_str(), evil)]);
+        let task = ArtifactFetch { artifacts: vec![artifact.clone()] };
+        // It is fetched again, from a control plane that is not there.
+        assert_eq!(run(task.clone(), context(&host)).await.unwrap_err().code, Code::ServerUnreachable);
+        assert!(!host.exists(&path).await.unwrap());
+
+        let (_folder, host) = sandbox(&[(path.as_str(), "good bytes")]);
+        let done = run(task, context(&host)).await.unwrap();
+        assert_eq!(done, ArtifactFetched { fetched_bytes: 0, reused_bytes: good.len() as u64 });
     }
 }

@@ -77,8 +77,8 @@ pub(crate) async fn machine_facts(context: &Context, tree: &Tree, folder: &str) 
 
 /// Blocks for half a second at most, and so does not do it where others wait.
 async fn measured(tree: &Tree, folder: &str) -> Result<Option<WriteLatency>, TaskFailure> {
-    let place = survey::existing(tree, folder);
-    let measuring = tokio::task::spawn_blocking(move || survey::write_latency(&place, WriteLimits::USUAL));
+    let (tree, folder) = (tree.clone(), folder.to_owned());
+    let measuring = tokio::task::spawn_blocking(move || survey::write_latency(&tree, &folder, WriteLimits::USUAL));
     let measured = measuring.await;
     measured
         .map_err(|error| TaskFailure::new(gpuaas_model::Code::Internal, format!("the measurement: {error}")))?

@@ -17,4 +17,4 @@ pub(crate) mod rke2_start;
 pub(crate) mod rke2_stop;
 pub(crate) mod rke2_uninstall;
 #[cfg(test)]
-mod test_host;
+pub(crate) mod test_host;

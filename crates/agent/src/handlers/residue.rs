@@ -6,7 +6,7 @@ use camino::Utf8Path;
 use gpuaas_host::{HostError, Listener, Process, Protocol};
 use gpuaas_wire::task::{Residue, ResidueItem, ResidueKind, ResidueReport, TaskFailure};
 
-use super::mounts;
+use super::{artifact_fetch::STAGING, mounts};
 use crate::context::{Context, host_failed};
 
 /// A killed process takes its port along a moment after the script that killed it has ended; nothing tells when. What is there for longer
@@ -42,9 +42,14 @@ pub(crate) async fn run(task: Residue, context: Context) -> Result<ResidueReport
 async fn look(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFailure> {
     let host = &context.host;
     let mut found = Found::default();
-    for path in &task.paths {
-        if host.exists(Utf8Path::new(path)).await.map_err(host_failed)? {
-            found.item(ResidueKind::Path, path.clone());
+    // Whatever was there, artifacts were staged for it.
+    for path in task.paths.iter().map(String::as_str).chain([STAGING]) {
+        match host.exists(Utf8Path::new(path)).await {
+            Ok(true) => found.item(ResidueKind::Path, path.to_owned()),
+            Ok(false) => {}
+            // Nothing is looked for behind a link: it is left itself.
+            Err(HostError::Unfit { at, .. }) => found.item(ResidueKind::Path, at.into_string()),
+            Err(error) => return Err(host_failed(error)),
         }
     }
     for mount in mounts::under(host, &task.mount_prefixes).await.map_err(host_failed)? {
@@ -101,7 +106,10 @@ impl Default for Found {
 
 impl Found {
     fn item(&mut self, kind: ResidueKind, what: String) {
-        self.report.items.push(ResidueItem { kind, what });
+        let item = ResidueItem { kind, what };
+        if !self.report.items.contains(&item) {
+            self.report.items.push(item);
+        }
     }
 
     /// By where a program lies; a container's lies somewhere else, and is told by the control group that it is in.
@@ -186,6 +194,16 @@ mod tests {
         let report = look(&task(), &test_host::context(&host)).await.unwrap();
         let item = ResidueItem { kind: ResidueKind::Path, what: "/var/lib/rancher/rke2".to_owned() };
         assert_eq!(report, ResidueReport { items: vec![item], unseen: Vec::new() });
+    }
+
+    #[tokio::test]
+    async fn staged_artifacts_and_links_in_the_way_are_residue() {
+        let staging = "/var/lib/gpuaas-agent/artifacts";
+        let (folder, host) = sandbox(&[("/var/lib/gpuaas-agent/artifacts/0a1b", "x"), ("/mnt/disk/x", "")]);
+        std::os::unix::fs::symlink("../../mnt/disk", folder.path().join("var/lib/rancher")).unwrap();
+        let report = look(&task(), &test_host::context(&host)).await.unwrap();
+        let found: Vec<&str> = report.items.iter().map(|item| item.what.as_str()).collect();
+        assert_eq!(found, ["/var/lib/rancher", staging]);
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! `rke2.install`: lays a verified release out as its own install script would. No script of the release is run.
+//!
+//! Guarantees: the bytes that are laid out have the digests that the task names, checked where no other process can change them. The archive, about
+//! 50 MB, is read from one descriptor into memory, checked there and unpacked from there. Of the images, about a gigabyte, a copy without a name is
+//! checked and then put in place ([`gpuaas_host::Host::copy_verified`]).
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
-use gpuaas_host::{Changed, Command, FileSpec};
+use gpuaas_host::{Changed, Command, FileSpec, HostError};
 use gpuaas_model::Code;
-use gpuaas_wire::task::{Rke2Install, Rke2Installed, TaskFailure};
-use tokio::io::AsyncReadExt;
+use gpuaas_wire::task::{ArtifactRef, Rke2Install, Rke2Installed, TaskFailure};
 
-use super::artifact_fetch::staged;
+use super::artifact_fetch::{content_id, fetch_again, staged};
 use crate::context::{Context, host_failed};
 
 /// Where the archive's folders go: the tar method's default prefix.
@@ -23,23 +26,14 @@ const ENTRIES_MAX: usize = 100;
 /// Lays it out.
 pub(crate) async fn run(task: Rke2Install, context: Context) -> Result<Rke2Installed, TaskFailure> {
     context.say(format!("laying out {}", task.version));
-    let mut archive = Vec::new();
-    let file = context.host.open(&staged(&task.archive)?).await.map_err(host_failed)?;
-    let read = file.take(ARCHIVE_BYTES_MAX).read_to_end(&mut archive).await;
-    read.map_err(|error| TaskFailure::new(Code::HostFailed, format!("reading {}: {error}", task.archive.name)))?;
-    let files = unpack(&archive)?;
-    drop(archive);
+    let files = unpack(&archive(&task.archive, &context).await?)?;
     let mut files_written = 0;
     for file in &files {
         files_written += u32::from(context.host.write(file).await.map_err(host_failed)? == Changed::Yes);
     }
     context.host.make_folder(Utf8Path::new(IMAGES), 0o755).await.map_err(host_failed)?;
-    for image in &task.images {
-        let target = Utf8Path::new(IMAGES).join(plain_name(&image.name)?);
-        if context.host.size(&target).await.map_err(host_failed)? != Some(image.size_bytes) {
-            context.host.copy(&staged(image)?, &target, 0o644).await.map_err(host_failed)?;
-            files_written += 1;
-        }
+    for artifact in &task.images {
+        files_written += u32::from(image(artifact, &context).await? == Changed::Yes);
     }
     context.host.daemon_reload().await.map_err(host_failed)?;
     let version_line = version_line(&context).await?;
@@ -48,6 +42,64 @@ pub(crate) async fn run(task: Rke2Install, context: Context) -> Result<Rke2Insta
         return Err(TaskFailure::new(Code::ArtifactDigestMismatch, message));
     }
     Ok(Rke2Installed { version_line, files_written })
+}
+
+/// The archive's bytes.
+async fn archive(artifact: &ArtifactRef, context: &Context) -> Result<Vec<u8>, TaskFailure> {
+    let (path, id) = (staged(artifact)?, content_id(artifact)?);
+    if id.size_bytes > ARCHIVE_BYTES_MAX {
+        let message =
+            format!("{} has {} bytes; at most {ARCHIVE_BYTES_MAX} are unpacked", artifact.name, id.size_bytes);
+        return Err(TaskFailure::new(Code::TaskParamsInvalid, message));
+    }
+    let read = match context.host.read_verified(&path, id).await {
+        Err(error) if is_of(&error, &path) => {
+            fetch_instead(artifact, &error, context).await?;
+            context.host.read_verified(&path, id).await
+        }
+        read => read,
+    };
+    read.map_err(|error| changed_again(artifact, error))
+}
+
+/// Puts an image in its place, unless exactly that one is there.
+async fn image(artifact: &ArtifactRef, context: &Context) -> Result<Changed, TaskFailure> {
+    let (path, id) = (staged(artifact)?, content_id(artifact)?);
+    let target = Utf8Path::new(IMAGES).join(plain_name(&artifact.name)?);
+    let copied = match context.host.copy_verified(&path, &target, 0o644, id).await {
+        Err(error) if is_of(&error, &path) => {
+            fetch_instead(artifact, &error, context).await?;
+            context.host.copy_verified(&path, &target, 0o644, id).await
+        }
+        copied => copied,
+    };
+    copied.map_err(|error| changed_again(artifact, error))
+}
+
+/// Whether a staged artifact is not there, or is another.
+fn is_of(error: &HostError, staged: &Utf8Path) -> bool {
+    match error {
+        HostError::OtherBytes { path, .. } | HostError::Unfit { path, .. } => path == staged,
+        HostError::File { path, source, .. } => path == staged && source.kind() == ErrorKind::NotFound,
+        _ => false,
+    }
+}
+
+/// Fetches an artifact in place of what is staged, which is removed. The task names the artifact, and so may fetch it.
+async fn fetch_instead(artifact: &ArtifactRef, why: &HostError, context: &Context) -> Result<(), TaskFailure> {
+    tracing::warn!(name = artifact.name, %why, "a staged artifact is not what was fetched, and is fetched again");
+    fetch_again(artifact, context).await.map(drop)
+}
+
+/// The failure where a staged artifact was changed again right after it was fetched again.
+fn changed_again(artifact: &ArtifactRef, error: HostError) -> TaskFailure {
+    match error {
+        error @ (HostError::OtherBytes { .. } | HostError::Unfit { .. }) => {
+            let message = format!("{} was changed on the node after it was fetched: {error}", artifact.name);
+            TaskFailure::new(Code::ArtifactDigestMismatch, message)
+        }
+        error => host_failed(error),
+    }
 }
 
 /// First line of `rke2 --version`.
@@ -120,7 +172,11 @@ fn plain_name(name: &str) -> Result<&str, TaskFailure> {
 mod tests {
     use std::io::Write;
 
+    use gpuaas_trust::sha256_hex;
+    use gpuaas_wire::task::ArtifactRef;
+
     use super::*;
+    use crate::handlers::test_host::{context, sandbox};
 
     fn archive(name: &[u8], kind: tar::EntryType) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
@@ -159,5 +215,69 @@ mod tests {
     fn bad_input_that_breaks_off_is_refused() {
         let whole = archive(b"bin/rke2", tar::EntryType::Regular);
         assert_eq!(unpack(&whole[..whole.len() / 2]).unwrap_err().code, Code::ArtifactTruncated);
+    }
+
+    fn reference(name: &str, bytes: &[u8]) -> ArtifactRef {
+        ArtifactRef { name: name.to_owned(), sha256: sha256_hex(bytes), size_bytes: bytes.len() as u64 }
+    }
+
+    const IMAGE: &[u8] = b"what the release holds";
+    const OTHER_IMAGE: &[u8] = b"what the tenant likes!";
+
+    fn task(archive: &[u8]) -> Rke2Install {
+        Rke2Install {
+            version: "v1".to_owned(),
+            archive: reference("rke2.tar.gz", archive),
+            images: vec![reference("images.tar.zst", IMAGE)],
+        }
+    }
+
+    /// A host with these bytes staged as the archive and the image of a task.
+    fn with_staged(
+        task: &Rke2Install,
+        archive: &[u8],
+        image: &[u8],
+    ) -> (tempfile::TempDir, std::sync::Arc<dyn gpuaas_host::Host>) {
+        let (folder, host) = sandbox(&[]);
+        for (artifact, bytes) in [(&task.archive, archive), (&task.images[0], image)] {
+            let place = folder.path().join(staged(artifact).unwrap().as_str().trim_start_matches('/'));
+            std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+            std::fs::write(place, bytes).unwrap();
+        }
+        (folder, host)
+    }
+
+    #[tokio::test]
+    async fn poisoned_archive_is_removed_and_nothing_of_it_is_laid_out() {
+        let (good, evil) =
+            (archive(b"bin/rke2", tar::EntryType::Regular), archive(b"bin/evil", tar::EntryType::Regular));
+        let task = task(&good);
+        let (folder, host) = with_staged(&task, &evil, IMAGE);
+        run(task.clone(), context(&host)).await.unwrap_err();
+        assert!(!folder.path().join("usr/local/bin").exists(), "a poisoned archive was laid out");
+        assert!(!host.exists(&staged(&task.archive).unwrap()).await.unwrap(), "a poisoned archive stays staged");
+    }
+
+    #[tokio::test]
+    async fn image_of_the_right_size_and_other_bytes_is_replaced() {
+        let good = archive(b"bin/rke2", tar::EntryType::Regular);
+        let task = task(&good);
+        let (folder, host) = with_staged(&task, &good, IMAGE);
+        let image = folder.path().join("var/lib/rancher/rke2/agent/images/images.tar.zst");
+        std::fs::create_dir_all(image.parent().unwrap()).unwrap();
+        std::fs::write(&image, OTHER_IMAGE).unwrap();
+        // There is no init here: what comes behind the files fails.
+        run(task, context(&host)).await.unwrap_err();
+        assert_eq!(std::fs::read(&image).unwrap(), IMAGE);
+    }
+
+    #[tokio::test]
+    async fn poisoned_image_is_removed_and_not_laid_out() {
+        let good = archive(b"bin/rke2", tar::EntryType::Regular);
+        let task = task(&good);
+        let (folder, host) = with_staged(&task, &good, OTHER_IMAGE);
+        run(task.clone(), context(&host)).await.unwrap_err();
+        assert!(!folder.path().join("var/lib/rancher/rke2/agent/images/images.tar.zst").exists());
+        assert!(!host.exists(&staged(&task.images[0]).unwrap()).await.unwrap(), "a poisoned image stays staged");
     }
 }

@@ -1,5 +1,6 @@
 //! `rke2.uninstall`: removes RKE2 by its own script, which kills what still runs and removes itself last; then what that script leaves behind of
-//! RKE2's own and what nobody else can have put there: empty folders, and chains without a rule.
+//! RKE2's own and what nobody else can have put there: empty folders, and chains without a rule. It also removes the staged artifacts: a node
+//! has one workload at a time, and the next one must not find files that this one's tenant could write to.
 //!
 //! Guarantees: an uninstall that was begun is known until its end, also where the agent died when the script had just removed itself: the rest is
 //! done then, and it is not reported as one that found nothing. Only where the disk has no room at all is that not written down.
@@ -10,6 +11,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use gpuaas_host::{Command, FileSpec, Host};
 use gpuaas_wire::task::{Rke2Uninstall, Rke2Uninstalled, TaskFailure};
 
+use super::artifact_fetch::STAGING;
 use crate::context::{Context, host_failed};
 
 /// That an uninstall was begun and has not come to its end, and its script's exit status once that has one.
@@ -30,6 +32,10 @@ const CHAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Runs the script if it is there. Its exit status is reported and not believed: the residue report tells.
 pub(crate) async fn run(_task: Rke2Uninstall, context: Context) -> Result<Rke2Uninstalled, TaskFailure> {
     let (host, script) = (context.host.as_ref(), Utf8Path::new(SCRIPT));
+    // First, and also where nothing is installed: artifacts are staged before that.
+    if let Err(error) = host.remove(Utf8Path::new(STAGING)).await {
+        tracing::warn!(%error, "staged artifacts stay");
+    }
     let status = if host.exists(script).await.map_err(host_failed)? {
         context.say("uninstalling");
         begun(host, None).await?;
@@ -129,5 +135,16 @@ mod tests {
             is_there("var/lib/rancher") && is_there("mnt/rancher"),
             "a link to somebody's own disk is nobody else's"
         );
+    }
+
+    #[tokio::test]
+    async fn staged_artifacts_go_with_every_uninstall_also_where_nothing_was_installed() {
+        let (folder, host) =
+            sandbox(&[("/var/lib/gpuaas-agent/artifacts/0a1b", "x"), ("/var/lib/gpuaas-agent/artifacts/2c.part", "y")]);
+        std::fs::write(folder.path().join("var/lib/gpuaas-agent/identity.json"), "kept").unwrap();
+        for _ in 0..2 {
+            assert_eq!(run(Rke2Uninstall {}, context(&host)).await.unwrap().exit_status, None);
+            assert_eq!(host.list("/var/lib/gpuaas-agent".into()).await.unwrap(), ["identity.json"]);
+        }
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// With these files; an address of its own, so that nobody else listens there.
-pub(super) fn sandbox(files: &[(&str, &str)]) -> (tempfile::TempDir, Arc<dyn Host>) {
+pub(crate) fn sandbox(files: &[(&str, &str)]) -> (tempfile::TempDir, Arc<dyn Host>) {
     let folder = tempfile::tempdir().unwrap();
     let root = Utf8PathBuf::from_path_buf(folder.path().canonicalize().unwrap()).unwrap();
     for (path, text) in files {
@@ -36,12 +36,12 @@ pub(super) fn sandbox(files: &[(&str, &str)]) -> (tempfile::TempDir, Arc<dyn Hos
 }
 
 /// A process that holds something.
-pub(super) fn held_by(program: &str) -> Process {
+pub(crate) fn held_by(program: &str) -> Process {
     Process { pid: 812, program: program.to_owned(), unit: None, cgroup: String::new() }
 }
 
 /// What a handler works with there; nobody is to be asked for artifacts.
-pub(super) fn context(host: &Arc<dyn Host>) -> Context {
+pub(crate) fn context(host: &Arc<dyn Host>) -> Context {
     static NOBODY: LazyLock<Arc<Fetch>> = LazyLock::new(|| Arc::new(nobody()));
     Context {
         host: host.clone(),
@@ -53,6 +53,11 @@ pub(super) fn context(host: &Arc<dyn Host>) -> Context {
 }
 
 fn nobody() -> Fetch {
+    Fetch::new(&enrolled_nobody(), Arc::new(Endpoints::new(Vec::new()))).unwrap()
+}
+
+/// An identity of an authority that nobody else knows, in the form of an agent that kept its key apart.
+pub(crate) fn enrolled_nobody() -> State {
     let authority = Authority::generate("nobody", now()).unwrap();
     let key = NodeKey::generate().unwrap();
     let node = NodeIdentity {
@@ -71,6 +76,7 @@ fn nobody() -> Fetch {
         name: None,
         url: None,
         enrolled_by: None,
+        key: None,
     };
-    Fetch::new(&State { identity, key }, Arc::new(Endpoints::new(Vec::new()))).unwrap()
+    State { identity, key }
 }

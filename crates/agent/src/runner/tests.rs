@@ -2,6 +2,7 @@
 
 mod keys;
 mod memory;
+mod ownership;
 mod refusals;
 mod running;
 mod world;

@@ -22,6 +22,20 @@ pub(crate) struct Asked {
     /// What the node's clock says, in milliseconds since 1970. One that is more than five minutes off is refused.
     #[schema(minimum = 0)]
     clock: Option<i64>,
+    /// What shows that the machine was reimaged since a tenant has left it.
+    reimage: Option<Evidence>,
+}
+
+/// What shows that a machine was reimaged.
+#[derive(ToSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[allow(dead_code, reason = "read by the document alone")]
+pub(crate) enum Evidence {
+    /// The value that the control plane gave to its reimage hook alone.
+    OneTimeValue {
+        /// The value.
+        value: String,
+    },
 }
 
 /// The node's identity.
@@ -62,6 +76,7 @@ mod tests {
         let asked: Value = fields(Asked::schema()).into_iter().map(|field| (field, json!("x"))).collect();
         let mut asked = asked;
         asked["clock"] = json!(1);
+        asked["reimage"] = json!({ "kind": "one_time_value", "value": "x" });
         asked["node"] = json!("0198c0de-0000-7000-8000-000000000000");
         serde_json::from_value::<EnrollRequest>(asked).expect("no field lacks and none is unknown");
         let given = EnrollResponse {

@@ -144,5 +144,5 @@ fn known(id: &str) -> Result<AllocationId, ApiProblem> {
 
 async fn shown(reader: &mut Reader, record: AllocationRecord) -> Result<Allocation, ApiProblem> {
     let node = reader.node(record.node).await?;
-    Ok(convert::allocation(record, &node))
+    Ok(convert::allocation(record, &node.name))
 }

@@ -84,7 +84,7 @@ fn option(option: placement::PlacementOption) -> PlacementOption {
     PlacementOption {
         usable: option.reasons.is_empty(),
         reasons: option.reasons.into_iter().map(reason).collect(),
-        allocation: convert::allocation(option.allocation, &option.node),
+        allocation: convert::allocation(option.allocation, &option.node.name),
     }
 }
 

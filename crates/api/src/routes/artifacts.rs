@@ -2,11 +2,18 @@
 
 use axum::{Json, extract::State, http::StatusCode};
 use gpuaas_api_types::{Artifact, ImportRelease, List};
-use gpuaas_engine::commands::artifact::{self, VerifiedRelease};
-use gpuaas_model::Coded;
+use gpuaas_artifacts::{Proof, Wanted};
+use gpuaas_engine::{
+    Caller,
+    commands::artifact::{self, VerifiedRelease},
+};
+use gpuaas_model::{Code, Coded, Permission};
 use gpuaas_store::ArtifactRecord;
 
 use crate::{auth::Authenticated, body::Body, problem::ApiProblem, state::ApiState};
+
+/// Longest signature that a request brings along; minisign's have 300 bytes.
+const SIGNATURE_BYTES_MAX: usize = 4_096;
 
 /// Imported files.
 #[utoipa::path(get, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), extensions(
@@ -16,18 +23,18 @@ use crate::{auth::Authenticated, body::Body, problem::ApiProblem, state::ApiStat
     responses((status = 200, body = List<Artifact>)))]
 pub(crate) async fn list_artifacts(
     State(state): State<ApiState>,
-    _caller: Authenticated,
+    Authenticated(caller): Authenticated,
 ) -> Result<Json<List<Artifact>>, ApiProblem> {
     let artifacts = state.engine.store().read().await?.artifacts(None, None).await?;
-    Ok(Json(List::new(artifacts.into_iter().map(shown).collect(), None)))
+    Ok(Json(List::new(artifacts.into_iter().map(|artifact| shown(artifact, &caller)).collect(), None)))
 }
 
-/// Imports a release, verified against its own sum file, or nothing of it.
+/// Imports a release, verified against its sum file, and that by a digest or by a trusted signature, or nothing of it.
 #[utoipa::path(
     post, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), request_body = ImportRelease,
     extensions(
         ("x-permission" = json!("artifacts.write")), ("x-cli" = json!("artifact import")), ("x-audit" = json!("artifact.import")), ("x-event" = json!("artifact.imported")),
-        ("x-errors" = json!(["not_found", "field_invalid", "artifact_digest_mismatch", "artifact_truncated", "artifact_unsafe_path", "artifact_unlisted", "artifact_missing"]))
+        ("x-errors" = json!(["not_found", "field_invalid", "artifact_digest_mismatch", "artifact_truncated", "artifact_unsafe_path", "artifact_unlisted", "artifact_missing", "release_unverified", "release_unreachable"]))
     ),
     responses((status = 201, body = List<Artifact>))
 )]
@@ -38,9 +45,12 @@ pub(crate) async fn import_artifacts(
 ) -> Result<(StatusCode, Json<List<Artifact>>), ApiProblem> {
     let entry = artifact::importable(&state.engine, &caller, &ask.app, ask.version.as_deref())?;
     let manifest = entry.app.manifest();
-    let imported = state.importer.import(&ask.source, &manifest.release_files, &manifest.release_sums).await;
-    let imported = imported.map_err(|error| {
-        let problem = ApiProblem::new(error.code(), error.to_string()).about("source");
+    let proof = Proof { sums_sha256: ask.sums_sha256.as_deref(), signature: ask.signature.as_deref() };
+    check(&proof)?;
+    let wanted = Wanted { files: &manifest.release_files, sums: &manifest.release_sums, proof };
+    let imported = state.importer.import(&ask.source, &wanted).await.map_err(|error| {
+        let about = error.field().unwrap_or_default();
+        let problem = ApiProblem::new(error.code(), error.to_string()).about(about);
         match error.next() {
             Some(next) => problem.then(next),
             None => problem,
@@ -53,8 +63,22 @@ pub(crate) async fn import_artifacts(
         source: without_query(&ask.source).to_owned(),
         stand_in: imported.stand_in,
     };
-    let records = artifact::record(&state.engine, &caller, release).await?;
-    Ok((StatusCode::CREATED, Json(List::new(records.into_iter().map(shown).collect(), None))))
+    let records = artifact::record_verified(&state.engine, &caller, release, imported.verified_by).await?;
+    let shown = records.into_iter().map(|record| shown(record, &caller)).collect();
+    Ok((StatusCode::CREATED, Json(List::new(shown, None))))
+}
+
+/// Refuses what can verify nothing, before anything is read.
+fn check(proof: &Proof<'_>) -> Result<(), ApiProblem> {
+    let invalid = |field, detail: String| Err(ApiProblem::new(Code::FieldInvalid, detail).about(field));
+    let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if !proof.sums_sha256.is_none_or(is_digest) {
+        return invalid("sums_sha256", "a digest has 64 lower-case hex digits".to_owned());
+    }
+    if !proof.signature.is_none_or(|text| (1..=SIGNATURE_BYTES_MAX).contains(&text.len())) {
+        return invalid("signature", format!("a signature has 1 to {SIGNATURE_BYTES_MAX} bytes"));
+    }
+    Ok(())
 }
 
 /// A URL without what may hold a credential.
@@ -62,14 +86,17 @@ fn without_query(source: &str) -> &str {
     source.split(['?', '#']).next().unwrap_or_default()
 }
 
-fn shown(record: ArtifactRecord) -> Artifact {
+/// Folders of the control plane's machine and addresses inside its network are none of a tenant's business.
+fn shown(record: ArtifactRecord, caller: &Caller) -> Artifact {
+    let runs_the_platform = caller.principal.may(Permission::PlatformRead);
     Artifact {
         app: record.app,
         version: record.version,
         name: record.name,
         sha256: record.sha256,
         size_bytes: record.size_bytes,
-        source: record.source,
+        source: runs_the_platform.then_some(record.source),
+        verified_by: record.verified_by.filter(|_| runs_the_platform).map(|by| by.to_string()),
         stand_in: record.stand_in,
     }
 }

@@ -12,7 +12,7 @@ use crate::{body::Body, correlation, document::enrollment, limits::PeerAddress, 
     post, path = "/api/v1/enroll", tag = "nodes", request_body(content = inline(enrollment::Asked)),
     extensions(
         ("x-permission" = json!("none: the enrollment token is the credential")), ("x-cli" = json!("none: for node agents")), ("x-audit" = json!("node.enroll")), ("x-event" = json!("node.enrolled")),
-        ("x-errors" = json!(["enrollment_used", "enrollment_expired", "enrollment_foreign", "enrollment_invalid", "not_found", "field_invalid", "state_conflict", "clock_skewed"]))
+        ("x-errors" = json!(["enrollment_used", "enrollment_expired", "enrollment_foreign", "enrollment_invalid", "not_found", "field_invalid", "state_conflict", "clock_skewed", "key_reused", "machine_not_reimaged", "reimage_unproven"]))
     ),
     responses((status = 200, body = inline(enrollment::Given)))
 )]

@@ -8,7 +8,7 @@ use axum::{
 };
 use futures::StreamExt;
 use gpuaas_api_types::LogLine;
-use gpuaas_engine::commands::logs;
+use gpuaas_engine::{CommandError, commands::logs};
 use gpuaas_model::{Code, Timestamp};
 use gpuaas_wire::session::{JournalLine, JournalRequest};
 use serde::Deserialize;
@@ -56,7 +56,7 @@ pub(crate) struct LogParams {
     params(("workload" = String, Path, description = "name or id"), ("member" = String, Path, description = "for example agent-2"), LogParams),
     extensions(
         ("x-permission" = json!("logs.read")), ("x-cli" = json!("workload logs")), ("x-audit" = json!("logs.read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "field_invalid", "query_invalid", "node_unreachable"]))
+        ("x-errors" = json!(["not_found", "field_invalid", "query_invalid", "node_not_held", "node_unreachable"]))
     ),
     responses(
         (status = 200, content((String = "text/plain"), (LogLine = "application/x-ndjson")))
@@ -72,11 +72,13 @@ pub(crate) async fn read_logs(
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
     let ask = asked(&params, state.engine.ports().clock.now())?;
     let source = logs::open(&state.engine, &caller, id, &member, params.unit.as_deref()).await?;
-    let lines = state.journals.journal(source.node, &JournalRequest { unit: source.unit, ..ask }).await?;
+    // Registered first: a release in the middle of the opening ends it.
+    let held = state.engine.while_held(&source.access).await.map_err(CommandError::from)?;
+    let lines = state.journals.journal(&source.access, &JournalRequest { unit: source.unit, ..ask }).await?;
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let json = accept.contains(NDJSON);
     let media_type = if json { NDJSON } else { "text/plain; charset=utf-8" };
-    let lines = lasting(&state, caller.principal.token, lines)?;
+    let lines = lasting(&state, caller.principal.token, held.carry(lines))?;
     let body = Body::from_stream(lines.map(move |line| line.map(|line| written(&line, json))));
     Ok(([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-store")], body).into_response())
 }

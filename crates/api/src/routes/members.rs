@@ -71,7 +71,7 @@ pub(super) async fn members(reader: &mut Reader, id: WorkloadId) -> Result<Vec<M
     let mut members = Vec::new();
     for member in reader.members_of(id).await? {
         let node = reader.node(member.node).await?;
-        members.push(shown::member(member, &node));
+        members.push(shown::member(member, &node.name));
     }
     Ok(members)
 }

@@ -61,6 +61,7 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(nodes::inspect_node))
         .routes(routes!(nodes::fix_node))
         .routes(routes!(nodes::reset_node))
+        .routes(routes!(nodes::reimage_node))
         .routes(routes!(enroll::enroll))
         .routes(routes!(install::install_script))
         .routes(routes!(install::install_authority))

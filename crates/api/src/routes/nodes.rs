@@ -6,8 +6,16 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use gpuaas_api_types::{Enrollment, FixNode, FixedNode, List, Node, Ping, RegisterNode, RegisteredNode};
-use gpuaas_engine::commands::{fix, inspect, node, ping};
+use gpuaas_api_types::{EnrollNode, Enrollment, FixNode, FixedNode, List, Node, Ping, RegisterNode, RegisteredNode};
+use gpuaas_engine::{
+    Caller, CommandError,
+    commands::{
+        fix, inspect,
+        node::{self, Forced},
+        ping, reimage,
+    },
+    ownership::VisibleNode,
+};
 use gpuaas_model::Code;
 use gpuaas_store::{NodeFilter, NodeRecord};
 use gpuaas_trust::SecretText;
@@ -57,7 +65,7 @@ pub(crate) struct NodeParams {
 )]
 pub(crate) async fn list_nodes(
     State(state): State<ApiState>,
-    Authenticated(_caller): Authenticated,
+    Authenticated(caller): Authenticated,
     Params(params): Params<NodeParams>,
 ) -> Result<Json<List<Node>>, ApiProblem> {
     let page = PageParams { cursor: params.cursor, limit: params.limit };
@@ -68,7 +76,8 @@ pub(crate) async fn list_nodes(
     };
     let nodes = state.engine.store().read().await?.nodes(&filter).await?;
     let next_cursor = page.next_cursor(&nodes, |node| node.id.to_string());
-    Ok(Json(List::new(nodes.into_iter().map(shown_node::node).collect(), next_cursor)))
+    let shown = nodes.into_iter().map(|node| Ok(shown_node::node(VisibleNode::of_platform(&caller, node)?)));
+    Ok(Json(List::new(shown.collect::<Result<_, CommandError>>()?, next_cursor)))
 }
 
 /// Registers a machine; the answer holds the string that brings it in.
@@ -86,7 +95,7 @@ pub(crate) async fn register_node(
     Body(ask): Body<RegisterNode>,
 ) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
     let registered = node::register(&state.engine, &caller, name(&ask.name)?, ask.region, ask.labels).await?;
-    Ok((StatusCode::CREATED, shown(&state, registered)))
+    Ok((StatusCode::CREATED, shown(&state, &caller, registered)?))
 }
 
 /// A node.
@@ -105,16 +114,16 @@ pub(crate) async fn get_node(
     held: Held,
 ) -> Result<Response, ApiProblem> {
     let node = lookup::visible_node(&mut state.engine.store().read().await?, &caller, &key).await?;
-    held.or_send((&node).into(), &shown_node::node(node))
+    held.or_send(node.record().into(), &shown_node::node(node))
 }
 
 /// Issues a new enrollment string; earlier ones of this node stop working.
 #[utoipa::path(
-    post, path = "/api/v1/nodes/{node}/enrollment", tag = "nodes", security(("token" = [])),
+    post, path = "/api/v1/nodes/{node}/enrollment", tag = "nodes", security(("token" = [])), request_body = EnrollNode,
     params(("node" = String, Path, description = "name or id")),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node enroll")), ("x-audit" = json!("node.enrollment_create")), ("x-event" = json!("node.enrollment_issued")),
-        ("x-errors" = json!(["not_found", "state_conflict", "precondition_failed"]))
+        ("x-errors" = json!(["not_found", "field_invalid", "state_conflict", "precondition_failed"]))
     ),
     responses((status = 201, body = RegisteredNode))
 )]
@@ -123,9 +132,11 @@ pub(crate) async fn issue_enrollment(
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
     IfMatch(seen): IfMatch,
+    Body(ask): Body<EnrollNode>,
 ) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
-    let id = find(&state, &key).await?.id;
-    Ok((StatusCode::CREATED, shown(&state, node::issue_enrollment(&state.engine, &caller, id, &seen).await?)))
+    let (id, forced) = (find(&state, &key).await?.id, forced(ask)?);
+    let issued = node::issue_enrollment(&state.engine, &caller, id, &seen, forced.as_ref()).await?;
+    Ok((StatusCode::CREATED, shown(&state, &caller, issued)?))
 }
 
 /// Sends a signed no-op and waits for its result.
@@ -134,7 +145,7 @@ pub(crate) async fn issue_enrollment(
     params(("node" = String, Path, description = "name or id")),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node ping")), ("x-audit" = json!("node.ping")), ("x-event" = json!("task.changed")),
-        ("x-errors" = json!(["not_found", "node_unreachable", "envelope_expired"]))
+        ("x-errors" = json!(["not_found", "state_conflict", "node_unreachable", "envelope_expired"]))
     ),
     responses((status = 200, body = Ping))
 )]
@@ -165,7 +176,8 @@ pub(crate) async fn inspect_node(
     Path(key): Path<String>,
 ) -> Result<Json<Node>, ApiProblem> {
     let id = find(&state, &key).await?.id;
-    Ok(Json(shown_node::node(inspect::inspect(&state.engine, &caller, id).await?)))
+    let node = inspect::inspect(&state.engine, &caller, id).await?;
+    Ok(Json(shown_node::node(VisibleNode::of_platform(&caller, node)?)))
 }
 
 /// Carries out one of the safe fixes on a node, and waits until it was looked at again.
@@ -185,28 +197,17 @@ pub(crate) async fn fix_node(
     Body(ask): Body<FixNode>,
 ) -> Result<Json<FixedNode>, ApiProblem> {
     let id = find(&state, &key).await?.id;
-    Ok(Json(shown_node::fixed(fix::fix(&state.engine, &caller, id, &ask.finding).await?)))
+    Ok(Json(shown_node::fixed(&caller, fix::fix(&state.engine, &caller, id, &ask.finding).await?)?))
 }
 
-/// How a node is put back.
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ResetParams {
-    /// The caller vouches for the machine: it was reinstalled, or what is on it is known. Needed for a node that no tenant has left.
-    #[serde(default, deserialize_with = "crate::page::flag")]
-    #[param(value_type = Option<bool>)]
-    vouched: bool,
-}
-
-/// Puts a node back to its beginning: its identity ends at once, and the answer holds the string that brings it in again. After a tenant that takes
-/// a reimaged machine; of any other node the caller has to vouch for it.
+/// Puts a node back to its beginning: its identity ends at once, and the answer holds the string that brings it in again. After a tenant the machine
+/// has to be reimaged, unless it is forced; any other node is put back by force alone.
 #[utoipa::path(
-    post, path = "/api/v1/nodes/{node}/reset", tag = "nodes", security(("token" = [])),
-    params(("node" = String, Path, description = "name or id"), ResetParams),
+    post, path = "/api/v1/nodes/{node}/reset", tag = "nodes", security(("token" = [])), request_body = EnrollNode,
+    params(("node" = String, Path, description = "name or id")),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node reset")), ("x-audit" = json!("node.reset")), ("x-event" = json!("node.state_changed")),
-        ("x-errors" = json!(["not_found", "query_invalid", "state_conflict", "precondition_failed"]))
+        ("x-errors" = json!(["not_found", "field_invalid", "state_conflict", "precondition_failed"]))
     ),
     responses((status = 200, body = RegisteredNode))
 )]
@@ -215,20 +216,57 @@ pub(crate) async fn reset_node(
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
     IfMatch(seen): IfMatch,
-    Params(params): Params<ResetParams>,
+    Body(ask): Body<EnrollNode>,
 ) -> Result<Json<RegisteredNode>, ApiProblem> {
+    let (id, forced) = (find(&state, &key).await?.id, forced(ask)?);
+    shown(&state, &caller, node::reset(&state.engine, &caller, id, &seen, forced.as_ref()).await?)
+}
+
+/// Hands a node that a tenant has left to the reimage hook, with the string that brings it in again. Answers once the hook has taken it.
+#[utoipa::path(
+    post, path = "/api/v1/nodes/{node}/reimage", tag = "nodes", security(("token" = [])),
+    params(("node" = String, Path, description = "name or id")),
+    extensions(
+        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node reimage")), ("x-audit" = json!("node.reimage")), ("x-event" = json!("node.state_changed")),
+        ("x-errors" = json!(["not_found", "state_conflict", "precondition_failed", "reimage_hook_missing", "reimage_hook_failed"]))
+    ),
+    responses((status = 200, body = Node))
+)]
+pub(crate) async fn reimage_node(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+    IfMatch(seen): IfMatch,
+) -> Result<Json<Node>, ApiProblem> {
     let id = find(&state, &key).await?.id;
-    Ok(shown(&state, node::reset(&state.engine, &caller, id, &seen, params.vouched).await?))
+    let node = reimage::reimage(&state.engine, &caller, id, &seen).await?;
+    Ok(Json(shown_node::node(VisibleNode::of_platform(&caller, node)?)))
+}
+
+/// What is forced, with its reason.
+fn forced(ask: EnrollNode) -> Result<Option<Forced>, ApiProblem> {
+    match (ask.force, ask.reason) {
+        (true, reason) => Ok(Some(Forced { reason: reason.unwrap_or_default() })),
+        (false, None) => Ok(None),
+        (false, Some(_)) => Err(ApiProblem::new(Code::FieldInvalid, "a reason is given, and nothing is forced")
+            .about("reason")
+            .then("say force: true as well, or leave the reason out")),
+    }
 }
 
 async fn find(state: &ApiState, key: &str) -> Result<NodeRecord, ApiProblem> {
     lookup::node(&mut state.engine.store().read().await?, key).await
 }
 
-fn shown(state: &ApiState, (record, string): (NodeRecord, SecretText)) -> Json<RegisteredNode> {
+fn shown(
+    state: &ApiState,
+    caller: &Caller,
+    (record, string): (NodeRecord, SecretText),
+) -> Result<Json<RegisteredNode>, ApiProblem> {
     let command = state.install.command(&state.engine.endpoints().api_url, &string);
     let enrollment = Enrollment { string: string.expose().to_owned(), command };
-    Json(RegisteredNode { node: shown_node::node(record), enrollment })
+    let node = shown_node::node(VisibleNode::of_platform(caller, record)?);
+    Ok(Json(RegisteredNode { node, enrollment }))
 }
 
 /// A filter's word, if one was given.

@@ -57,7 +57,7 @@ pub(crate) async fn list_tasks(
 ) -> Result<Json<List<Task>>, ApiProblem> {
     let mut reader = state.engine.store().read().await?;
     let node = match &params.node {
-        Some(key) => Some(lookup::visible_node(&mut reader, &caller, key).await?.id),
+        Some(key) => Some(lookup::visible_node(&mut reader, &caller, key).await?.record().id),
         None => None,
     };
     let operation =

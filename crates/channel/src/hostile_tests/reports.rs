@@ -7,7 +7,7 @@ use gpuaas_model::Timestamp;
 use gpuaas_wire::task::UnitReport;
 use tokio::time::{Instant, sleep};
 
-use super::world::{MachineClock, Recording, Rows, node};
+use super::world::{MachineClock, Recording, Rows, enrolled};
 use crate::{ChannelError, ChannelOptions, channel::Shared, reports::hand_on};
 
 const AN_HOUR: usize = 3_600;
@@ -41,7 +41,7 @@ fn flapping(unit: &'static str, seconds: usize) -> impl Stream<Item = Result<Uni
 async fn a_unit_that_flaps_for_ever_is_heard_ever_more_rarely_and_its_last_word_always() {
     let rows = Arc::new(Rows::default());
     let shared = shared(&rows);
-    hand_on(&shared, node(1), flapping("ill.service", AN_HOUR)).await;
+    hand_on(&shared, enrolled(1), flapping("ill.service", AN_HOUR)).await;
     let heard = std::mem::take(&mut *rows.reports.lock().unwrap());
     assert!((60..85).contains(&heard.len()), "{} times in an hour", heard.len());
     let (times, last): (Vec<Instant>, _) = (heard.iter().map(|(at, _)| *at).collect(), &heard.last().unwrap().1);
@@ -50,14 +50,14 @@ async fn a_unit_that_flaps_for_ever_is_heard_ever_more_rarely_and_its_last_word_
 
     // It connects again: it is as ill as before.
     let began = Instant::now();
-    hand_on(&shared, node(1), flapping("ill.service", 30)).await;
+    hand_on(&shared, enrolled(1), flapping("ill.service", 30)).await;
     assert_eq!(std::mem::take(&mut *rows.reports.lock().unwrap()).len(), 1);
     assert!(began.elapsed() > Duration::from_secs(30));
 
     // It has come to rest, and is as good as new.
     sleep(Duration::from_secs(300)).await;
     let began = Instant::now();
-    hand_on(&shared, node(1), flapping("ill.service", 8)).await;
+    hand_on(&shared, enrolled(1), flapping("ill.service", 8)).await;
     assert_eq!((rows.reports.lock().unwrap().len(), began.elapsed().as_secs()), (8, 8), "each at once");
 }
 
@@ -65,7 +65,7 @@ async fn a_unit_that_flaps_for_ever_is_heard_ever_more_rarely_and_its_last_word_
 async fn a_unit_that_flaps_holds_up_no_other() {
     let rows = Arc::new(Rows::default());
     let shared = shared(&rows);
-    hand_on(&shared, node(1), flapping("ill.service", 600)).await;
+    hand_on(&shared, enrolled(1), flapping("ill.service", 600)).await;
     let began = Instant::now();
     // It has something to say while the word of the other waits for its time.
     let well = stream::once(async {
@@ -74,7 +74,7 @@ async fn a_unit_that_flaps_holds_up_no_other() {
     });
     let both = stream::select(flapping("ill.service", 1), Box::pin(well));
     let other = flapping("ill.service", 1);
-    tokio::join!(hand_on(&shared, node(1), both), hand_on(&shared, node(2), other));
+    tokio::join!(hand_on(&shared, enrolled(1), both), hand_on(&shared, enrolled(2), other));
     let reports = rows.reports.lock().unwrap();
     let at_once = reports.iter().filter(|(at, _)| *at > began && *at - began <= Duration::from_secs(2));
     assert_eq!(at_once.count(), 2, "the other unit, and the unit of the other node");
@@ -90,7 +90,7 @@ async fn what_could_not_be_recorded_is_handed_on_again_unless_there_is_newer() {
         sleep(Duration::from_secs(60)).await;
         *of.recording.lock().unwrap() = Recording::Works;
     };
-    tokio::join!(repaired, hand_on(&shared, node(1), flapping("a.service", 10)));
+    tokio::join!(repaired, hand_on(&shared, enrolled(1), flapping("a.service", 10)));
     let reports = rows.reports.lock().unwrap();
     let numbers: Vec<i64> = reports.iter().map(|(_, reports)| reports[0].since.as_millis()).collect();
     assert_eq!(numbers, [10]);

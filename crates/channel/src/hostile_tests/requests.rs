@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt, future::BoxFuture, stream};
-use gpuaas_model::Timestamp;
+use gpuaas_model::{EnrolledNode, Timestamp};
 use gpuaas_wire::{
     session::{ConnectionKind, JournalRequest, path},
     task::UnitReport,
@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use super::world::{World, eventually, honest, node, soon};
+use super::world::{World, enrolled, eventually, honest, node, soon};
 use crate::{ChannelError, link::Body};
 
 const UNIT: &str = "rke2-server.service";
@@ -66,9 +66,9 @@ async fn a_node_that_never_answers_holds_up_no_request_for_long() {
         tokio::join!(
             async { no_keys.await.unwrap() },
             async { channel.observe(node(2), vec![UNIT.to_owned()]).await.unwrap_err() },
-            async { channel.journal(node(2), &ask).await.err().unwrap() },
-            async { channel.open_tunnel(node(3), 6_443).await.err().unwrap() },
-            async { channel.journal(node(3), &ask).await.err().unwrap() },
+            async { channel.journal(enrolled(2), &ask).await.err().unwrap() },
+            async { channel.open_tunnel(enrolled(3), 6_443).await.err().unwrap() },
+            async { channel.journal(enrolled(3), &ask).await.err().unwrap() },
         )
     });
     let ((), observe, bulk, tunnel, journal) = soon("a request goes on for ever", all).await;
@@ -93,9 +93,22 @@ async fn a_connection_that_was_asked_of_another_node_is_dropped() {
         })
     };
     world.connected(1, given_away).await;
-    let refused = soon("it waits for ever", world.channel.journal(node(1), &journal())).await;
+    let refused = soon("it waits for ever", world.channel.journal(enrolled(1), &journal())).await;
     assert_eq!(refused.err(), Some(ChannelError::Lost("the node opened no further connection".to_owned())));
     eventually("the connection stays", || world.channel.shared.connections.of(node(2)).len() == 1).await;
+}
+
+#[tokio::test]
+async fn nothing_reaches_a_node_in_another_enrollment_than_the_one_asked_for() {
+    let world = World::listening().await;
+    world.connected(1, honest).await;
+    for epoch in [0, 2] {
+        let other = EnrolledNode { epoch, ..enrolled(1) };
+        let task = world.channel.dispatch(other, "{}").await.err();
+        let journal = world.channel.journal(other, &journal()).await.err();
+        let tunnel = world.channel.open_tunnel(other, 6_443).await.err();
+        assert_eq!([task, journal, tunnel], [const { Some(ChannelError::NotConnected) }; 3], "epoch {epoch}");
+    }
 }
 
 #[tokio::test]
@@ -103,7 +116,7 @@ async fn no_tunnel_is_asked_for_to_a_port_that_is_not_allowed() {
     let world = World::listening().await;
     world.connected(1, honest).await;
     for port in [22, 0, 2_379, 10_250] {
-        let refused = world.channel.open_tunnel(node(1), port).await.err();
+        let refused = world.channel.open_tunnel(enrolled(1), port).await.err();
         assert!(matches!(refused, Some(ChannelError::Refused(_))), "{port}: {refused:?}");
     }
 }

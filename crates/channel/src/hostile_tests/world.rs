@@ -15,7 +15,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use gpuaas_model::{Clock, Code, NodeId, SecretId, Timestamp};
+use gpuaas_model::{Clock, Code, EnrolledNode, NodeId, SecretId, Timestamp};
 use gpuaas_trust::{
     ALPN_FETCH, ALPN_NODE, Authority, NodeIdentity, NodeKey, Standing, channel_server_config, node_client_config,
     standing,
@@ -112,7 +112,7 @@ impl ChannelBackend for Rows {
         }
     }
 
-    async fn connected(&self, node: NodeId, connection: Uuid, hello: &Hello) -> Result<(), Refused> {
+    async fn connected(&self, node: EnrolledNode, connection: Uuid, hello: &Hello) -> Result<(), Refused> {
         let recording = *self.recording.lock().unwrap();
         let refused = Refused { code: Code::Unavailable, message: "the store is gone".to_owned() };
         match recording {
@@ -120,7 +120,7 @@ impl ChannelBackend for Rows {
             Recording::Panics => panic!("on purpose"),
             Recording::Works | Recording::FailsLate => {}
         }
-        self.sessions.lock().unwrap().insert(node, connection);
+        self.sessions.lock().unwrap().insert(node.node, connection);
         if let Recording::FailsLate = recording {
             return Err(refused);
         }
@@ -150,7 +150,7 @@ impl ChannelBackend for Rows {
         self.clones.lock().unwrap().push(newer.clone());
     }
 
-    async fn units_changed(&self, _: NodeId, reports: Vec<UnitReport>) -> bool {
+    async fn units_changed(&self, _: EnrolledNode, reports: Vec<UnitReport>) -> bool {
         if let Recording::Fails = *self.recording.lock().unwrap() {
             return false;
         }
@@ -166,15 +166,15 @@ impl ChannelBackend for Rows {
         Vec::new()
     }
 
-    async fn artifact(&self, _: NodeId, _: &str, _: u64) -> Result<ArtifactBody, FetchError> {
+    async fn artifact(&self, _: EnrolledNode, _: &str, _: u64) -> Result<ArtifactBody, FetchError> {
         Ok(ArtifactBody { size_bytes: u64::MAX, bytes: Box::new(Endless(self.artifact_bytes.clone())) })
     }
 
-    async fn read_secret(&self, _: NodeId, _: SecretId) -> Result<Zeroizing<Vec<u8>>, FetchError> {
+    async fn read_secret(&self, _: EnrolledNode, _: SecretId) -> Result<Zeroizing<Vec<u8>>, FetchError> {
         Ok(Zeroizing::new(b"hunter2".to_vec()))
     }
 
-    async fn deposit_secret(&self, _: NodeId, _: SecretId, _: Zeroizing<Vec<u8>>) -> Result<(), FetchError> {
+    async fn deposit_secret(&self, _: EnrolledNode, _: SecretId, _: Zeroizing<Vec<u8>>) -> Result<(), FetchError> {
         Ok(())
     }
 
@@ -196,6 +196,11 @@ pub(super) fn ago(seconds: i64) -> Timestamp {
 
 pub(super) fn node(number: u128) -> NodeId {
     NodeId::from_uuid(Uuid::from_u128(number))
+}
+
+/// The node in the enrollment that its certificates are of.
+pub(super) fn enrolled(number: u128) -> EnrolledNode {
+    EnrolledNode { node: node(number), epoch: 1 }
 }
 
 /// A control plane's end of the channel.

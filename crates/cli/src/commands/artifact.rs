@@ -1,5 +1,7 @@
 //! `gpuaas artifact`.
 
+use std::path::PathBuf;
+
 use anyhow::Context;
 use clap::Subcommand;
 use gpuaas_api_types::{Artifact, ImportRelease};
@@ -9,6 +11,8 @@ use crate::{cli::Target, output};
 
 /// Digits of a digest that a table shows.
 const DIGEST_DIGITS: usize = 12;
+/// Digits that it shows of what verified a release: the id of a key whole.
+const KEY_DIGITS: usize = 16;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -16,8 +20,14 @@ pub(crate) enum Verb {
     Import {
         /// The app's slug
         app: String,
-        /// The folder, or an https URL; laid out like a release
+        /// The folder (below the one that the control plane's release-import-dir names), or an https URL; laid out like a release
         source: String,
+        /// SHA-256 of the release's sum file, as its publisher tells it
+        #[arg(long, value_name = "HEX")]
+        sums_sha256: Option<String>,
+        /// A minisign signature over the release's sum file; the one beside that file when absent
+        #[arg(long, value_name = "FILE", conflicts_with = "sums_sha256")]
+        signature: Option<PathBuf>,
         /// The release's version; what it says itself when absent
         #[arg(long)]
         version: Option<String>,
@@ -29,18 +39,26 @@ pub(crate) enum Verb {
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     let files = match verb {
         Verb::List => client.list_artifacts().await?.items,
-        Verb::Import { app, source, version } => {
-            let source = if source.contains("://") {
-                source
-            } else {
-                let path = std::path::absolute(source)?;
-                path.to_str().context("the folder's path is no text")?.to_owned()
+        Verb::Import { app, source, sums_sha256, signature, version } => {
+            let source = if source.contains("://") { source } else { folder(&source)? };
+            let read = |path: PathBuf| {
+                std::fs::read_to_string(&path).with_context(|| format!("reading the signature {}", path.display()))
             };
-            client.import_artifacts(&ImportRelease { app, version, source }).await?.items
+            let signature = signature.map(read).transpose()?;
+            client.import_artifacts(&ImportRelease { app, version, source, sums_sha256, signature }).await?.items
         }
     };
-    let header = ["APP", "VERSION", "FILE", "BYTES", "SHA256", ""];
+    let header = ["APP", "VERSION", "FILE", "BYTES", "SHA256", "VERIFIED BY", ""];
     output::list(target.output, &files, &header, row, |file| format!("{}/{}/{}", file.app, file.version, file.name))
+}
+
+/// The folder's absolute path, without links where it lies on this machine: the control plane follows none.
+fn folder(source: &str) -> anyhow::Result<String> {
+    let path = match std::fs::canonicalize(source) {
+        Ok(path) => path,
+        Err(_) => std::path::absolute(source)?,
+    };
+    Ok(path.to_str().context("the folder's path is no text")?.to_owned())
 }
 
 fn row(file: &Artifact) -> Vec<String> {
@@ -50,6 +68,15 @@ fn row(file: &Artifact) -> Vec<String> {
         file.name.clone(),
         file.size_bytes.to_string(),
         file.sha256.chars().take(DIGEST_DIGITS).collect(),
+        file.verified_by.as_deref().map(short).unwrap_or_default(),
         if file.stand_in { "stand-in".to_owned() } else { String::new() },
     ]
+}
+
+/// `sums-sha256:0a1b…` with as many digits as the id of a key has.
+fn short(verified_by: &str) -> String {
+    match verified_by.split_once(':') {
+        Some((kind, value)) => format!("{kind}:{}", value.chars().take(KEY_DIGITS).collect::<String>()),
+        None => verified_by.to_owned(),
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Subcommand;
-use gpuaas_api_types::{FixNode, Node, RegisterNode, RegisteredNode};
+use gpuaas_api_types::{EnrollNode, FixNode, Node, RegisterNode, RegisteredNode};
 use gpuaas_client::{Client, ClientError};
 
 use super::{
@@ -51,6 +51,8 @@ pub(crate) enum Verb {
         /// Name or id
         node: String,
         #[command(flatten)]
+        force: Force,
+        #[command(flatten)]
         seen: IfMatch,
     },
     /// Send signed no-ops and print what each took
@@ -77,12 +79,35 @@ pub(crate) enum Verb {
     Reset {
         /// Name or id
         node: String,
-        /// Vouch for a machine that no tenant has left: it was reinstalled, or what is on it is known
-        #[arg(long)]
-        vouch: bool,
+        #[command(flatten)]
+        force: Force,
         #[command(flatten)]
         seen: IfMatch,
     },
+    /// Hand a node that a tenant has left to the reimage hook, which brings its machine in again
+    Reimage {
+        /// Name or id
+        node: String,
+        #[command(flatten)]
+        seen: IfMatch,
+    },
+}
+
+/// Takes a machine as it is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Force {
+    /// Take the machine as it is: also one that runs, and one that was not reimaged after a tenant
+    #[arg(long, requires = "reason")]
+    force: bool,
+    /// Say why it is forced; kept in the audit
+    #[arg(long, requires = "force", value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+impl From<Force> for EnrollNode {
+    fn from(asked: Force) -> Self {
+        Self { force: asked.force, reason: asked.reason }
+    }
 }
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
@@ -91,9 +116,15 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let registered = client.register_node(&RegisterNode { name, region, labels: pairs(&labels)? }).await?;
             enrolling(target.output, &registered)
         }
-        Verb::Enroll { node, seen } => enrolling(target.output, &seen.client(client).issue_enrollment(&node).await?),
-        Verb::Reset { node, vouch, seen } => {
-            enrolling(target.output, &seen.client(client).reset_node(&node, vouch).await?)
+        Verb::Enroll { node, force, seen } => {
+            enrolling(target.output, &seen.client(client).issue_enrollment(&node, &force.into()).await?)
+        }
+        Verb::Reset { node, force, seen } => {
+            enrolling(target.output, &seen.client(client).reset_node(&node, &force.into()).await?)
+        }
+        Verb::Reimage { node, seen } => {
+            let node = seen.client(client).reimage_node(&node).await?;
+            output::one(target.output, &node, node_shown::described, &node.name)
         }
         Verb::Inspect { node } => {
             let node = client.inspect_node(&node).await?;

@@ -53,6 +53,11 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
         artifacts_dir: asked.artifacts_dir,
         packages_dir: asked.packages_dir.or_else(packages_of_this_program),
         release_ca_bundle: asked.release_ca_bundle,
+        reimage_hook: asked.reimage_hook,
+        release_import_dir: asked.release_import_dir,
+        release_private_networks: asked.release_private_networks,
+        release_trusted_keys: asked.release_trusted_keys,
+        allow_unverified_releases: asked.allow_unverified_releases,
         paces: Paces { per_token: asked.requests_per_token, per_address: asked.requests_per_address },
         rke2_deadlines: Deadlines {
             start: asked.rke2_start_deadline,

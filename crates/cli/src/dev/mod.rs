@@ -9,7 +9,7 @@ use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 use anyhow::{Context, bail};
 use camino::{Utf8Path, Utf8PathBuf};
 use futures::StreamExt;
-use gpuaas_api_types::RegisterNode;
+use gpuaas_api_types::{EnrollNode, RegisterNode};
 use gpuaas_client::Client;
 use gpuaas_model::Entropy as _;
 use gpuaas_server::{ports::SystemEntropy, write_private};
@@ -158,7 +158,7 @@ async fn prepare(client: &Client, name: &str, root: &Utf8Path) -> anyhow::Result
         return Ok(());
     }
     let registered = match client.get_node(name).await {
-        Ok(_) => client.issue_enrollment(name).await?,
+        Ok(_) => client.issue_enrollment(name, &EnrollNode::default()).await?,
         Err(_) => client.register_node(&RegisterNode { name: name.to_owned(), ..RegisterNode::default() }).await?,
     };
     write_private(state.join("enroll").as_std_path(), registered.enrollment.string.as_bytes())?;

@@ -23,6 +23,10 @@ use tokio::{
 /// How long a process has to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Settings of the control plane where the environment has none: it runs as its developer, who imports what was just built, from wherever it lies.
+const RELEASES_OF_ONE_DEVELOPER: [(&str, &str); 2] =
+    [("GPUAAS_RELEASE_IMPORT_DIR", "/"), ("GPUAAS_ALLOW_UNVERIFIED_RELEASES", "true")];
+
 /// Processes that were started here.
 pub(super) struct Processes {
     program: Utf8PathBuf,
@@ -70,6 +74,11 @@ impl Processes {
         command.args(["server", "--lifeline", "--data-dir", data_dir.as_str()]);
         command.args(["--listen", &listen.to_string(), "--channel-listen", &any_port]);
         command.args(["--ready-file", ready.as_str()]);
+        for (setting, value) in RELEASES_OF_ONE_DEVELOPER {
+            if std::env::var_os(setting).is_none() {
+                command.env(setting, value);
+            }
+        }
         if let Some(shared) = shared {
             command.args(["--replica-listen", &any_port, "--sealing-key-file", shared.sealing_key.as_str()]);
             command.args(["--artifacts-dir", shared.artifacts.as_str()]);

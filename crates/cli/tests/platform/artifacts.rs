@@ -5,12 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gpuaas_api_types::ImportRelease;
+use gpuaas_api_types::{CreateProject, CreateToken, ImportRelease, Problem};
 use gpuaas_client::ClientError;
 
 use crate::world::{Platform, release};
 
-const ARCHIVE: &str = "rke2.linux-amd64.tar.gz";
+pub(crate) const ARCHIVE: &str = "rke2.linux-amd64.tar.gz";
+pub(crate) const IMAGES: &str = "rke2-images.linux-amd64.tar.zst";
 const SUMS: &str = "sha256sum-amd64.txt";
 
 /// A copy of the stand-in's release that a test may spoil.
@@ -47,16 +48,26 @@ fn leading_out() -> Vec<u8> {
     archive.into_inner().and_then(flate2::write::GzEncoder::finish).expect("packed")
 }
 
+/// Of a release of the app, but for where it is.
+fn asking() -> ImportRelease {
+    ImportRelease { app: "rke2".into(), version: None, source: String::new(), sums_sha256: None, signature: None }
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Problem {
+    match answer {
+        Err(ClientError::Problem(problem)) => *problem,
+        other => panic!("it is not refused with a problem: {other:?}"),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_is_not_what_its_sums_say_or_leads_out_of_itself_is_refused_whole() {
     let platform = Platform::start(0);
     let client = platform.client();
     let import = async |source: String, version: Option<&str>| {
-        let ask = ImportRelease { app: "rke2".into(), version: version.map(str::to_owned), source };
-        match client.import_artifacts(&ask).await {
-            Err(ClientError::Problem(problem)) => problem.code,
-            other => panic!("it is not refused with a problem: {other:?}"),
-        }
+        let ask = ImportRelease { version: version.map(str::to_owned), source, ..asking() };
+        refused(client.import_artifacts(&ask).await).code
     };
     let of = |folder: PathBuf| folder.to_string_lossy().into_owned();
 
@@ -88,8 +99,128 @@ async fn a_release_that_is_not_what_its_sums_say_or_leads_out_of_itself_is_refus
     assert_eq!(import("http://releases.example/v1".into(), None).await, "field_invalid");
     assert_eq!(import("../release".into(), None).await, "field_invalid");
     assert_eq!(import(of(copy(&platform, "good")), Some("../../etc")).await, "field_invalid");
-    assert_eq!(import("https://127.0.0.1:1/v1".into(), None).await, "unavailable");
+    assert_eq!(import("https://127.0.0.1:1/v1".into(), None).await, "release_unreachable");
 
     assert!(client.list_artifacts().await.expect("a list").items.is_empty(), "nothing is offered");
     assert_eq!(client.get_app("rke2").await.expect("an app").status, "draft");
+}
+
+/// A release of the smallest files that are sound; returns its folder.
+fn small_release(within: &Path, version: &str) -> PathBuf {
+    release_of(within, version, &[])
+}
+
+/// The same, with these programs and units in its archive.
+pub(crate) fn release_of(within: &Path, version: &str, files: &[(&str, String)]) -> PathBuf {
+    // One frame of one block: 1,024 zeros, which are the end of a tar.
+    const EMPTY_TAR_ZST: [u8; 11] = [0x28, 0xb5, 0x2f, 0xfd, 0x60, 0x00, 0x03, 0x03, 0x20, 0x00, 0x00];
+    let folder = within.join(version);
+    fs::create_dir_all(&folder).expect("made");
+    let mut archive = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+    for (name, text) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(text.len() as u64);
+        header.set_mode(if name.starts_with("bin/") { 0o755 } else { 0o644 });
+        archive.append_data(&mut header, name, text.as_bytes()).expect("appended");
+    }
+    let archive = archive.into_inner().and_then(flate2::write::GzEncoder::finish).expect("packed");
+    let mut sums = String::new();
+    for (name, bytes) in [(ARCHIVE, &archive[..]), (IMAGES, &EMPTY_TAR_ZST[..])] {
+        fs::write(folder.join(name), bytes).expect("written");
+        sums.push_str(&format!("{}  {name}\n", gpuaas_trust::sha256_hex(bytes)));
+    }
+    fs::write(folder.join(SUMS), sums).expect("written");
+    folder
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn release_is_imported_by_a_digest_or_a_trusted_signature_alone_and_its_record_keeps_which() {
+    let releases = tempfile::tempdir().expect("a folder");
+    let releases = releases.path().canonicalize().expect("a path");
+    let pair = minisign::KeyPair::generate_unencrypted_keypair().expect("a key");
+    let settings = [
+        ("GPUAAS_ALLOW_UNVERIFIED_RELEASES", "false"),
+        ("GPUAAS_RELEASE_IMPORT_DIR", releases.to_str().expect("text")),
+        ("GPUAAS_RELEASE_TRUSTED_KEYS", &pair.pk.to_base64()),
+    ];
+    let platform = Platform::start_with(0, &settings);
+    let client = platform.client();
+    let ask = |folder: &Path| ImportRelease { source: folder.to_string_lossy().into_owned(), ..asking() };
+
+    let first = small_release(&releases, "v1.0.0");
+    let problem = refused(client.import_artifacts(&ask(&first)).await);
+    assert_eq!((problem.code.as_str(), problem.status), ("release_unverified", 422));
+    let sums = fs::read(first.join(SUMS)).expect("sums");
+    let sha256 = gpuaas_trust::sha256_hex(&sums);
+    for (digest, code) in [(&sha256[1..], "field_invalid"), (&"0".repeat(64)[..], "artifact_digest_mismatch")] {
+        let ask = ImportRelease { sums_sha256: Some(digest.to_owned()), ..ask(&first) };
+        assert_eq!(refused(client.import_artifacts(&ask).await).code, code, "{digest}");
+    }
+    assert!(client.list_artifacts().await.expect("a list").items.is_empty(), "nothing is offered");
+    let by_digest = ImportRelease { sums_sha256: Some(sha256.clone()), ..ask(&first) };
+    let imported = client.import_artifacts(&by_digest).await.expect("imported").items;
+    assert_eq!(imported[0].verified_by, Some(format!("sums-sha256:{sha256}")));
+
+    let second = small_release(&releases, "v2.0.0");
+    let signature = minisign::sign(None, &pair.sk, std::io::Cursor::new(&sums), None, None).expect("signed");
+    fs::write(second.join(format!("{SUMS}.minisig")), signature.into_string()).expect("written");
+    let imported = client.import_artifacts(&ask(&second)).await.expect("imported").items;
+    let by_key = imported[0].verified_by.clone().expect("it is kept");
+    assert!(by_key.starts_with("key:") && by_key.len() == "key:".len() + 16, "{by_key}");
+
+    let audit = client.list_audit(None, None, None, 0).await.expect("listed").items;
+    let kept = |by: &str| audit.iter().any(|of| of.action == "artifact.import" && of.metadata["verified_by"] == by);
+    assert!(kept(&format!("sums-sha256:{sha256}")) && kept(&by_key), "{audit:#?}");
+    let events = client.list_events(None, 0).await.expect("listed").items;
+    assert!(events.iter().any(|of| of.kind == "artifact.imported" && of.data["verified_by"] == by_key), "{events:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn source_of_a_release_is_shown_only_to_those_who_run_the_platform() {
+    let releases = tempfile::tempdir().expect("a folder");
+    let releases = releases.path().canonicalize().expect("a path");
+    let platform = Platform::start(0);
+    let admin = platform.client();
+    let folder = small_release(&releases, "v1.0.0").to_string_lossy().into_owned();
+    admin.import_artifacts(&ImportRelease { source: folder.clone(), ..asking() }).await.expect("imported");
+    admin.create_project(&CreateProject { name: "tenants".to_owned() }).await.expect("made");
+    for (role, is_shown) in [("platform-operator", true), ("project-admin", false), ("viewer", false)] {
+        let project = (!is_shown).then(|| "tenants".to_owned());
+        let ask = CreateToken { name: role.to_owned(), role: role.to_owned(), project, ttl_seconds: Some(600) };
+        let secret = admin.create_token(&ask).await.expect("a token").secret;
+        let listed = platform.client_with(&secret).list_artifacts().await.expect("listed").items;
+        assert_eq!(listed.len(), 2, "{role}");
+        for artifact in listed {
+            assert_eq!(artifact.source, is_shown.then(|| folder.clone()), "{role}");
+            assert_eq!(artifact.verified_by, is_shown.then(|| "nothing".to_owned()), "{role}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sources_that_cannot_be_read_are_refused_alike_whatever_the_reason() {
+    let releases = tempfile::tempdir().expect("a folder");
+    let releases = releases.path().canonicalize().expect("a path");
+    let import_dir = releases.join("own");
+    fs::create_dir(&import_dir).expect("made");
+    let platform = Platform::start_with(0, &[("GPUAAS_RELEASE_IMPORT_DIR", import_dir.to_str().expect("text"))]);
+    let client = platform.client();
+    let elsewhere = small_release(&releases, "v1.0.0").to_string_lossy().into_owned();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let open = listener.local_addr().expect("an address").port();
+    let mut answers = std::collections::BTreeSet::new();
+    for source in [
+        elsewhere,
+        import_dir.join("nowhere").to_string_lossy().into_owned(),
+        "/etc".to_owned(),
+        format!("https://127.0.0.1:{open}/v1"),
+        "https://127.0.0.1:1/v1".to_owned(),
+        "https://no.such.name.invalid/v1".to_owned(),
+    ] {
+        let problem = refused(client.import_artifacts(&ImportRelease { source, ..asking() }).await);
+        answers.insert((problem.code, problem.detail, problem.next));
+    }
+    assert_eq!(answers.len(), 1, "{answers:#?}");
+    listener.set_nonblocking(true).expect("set");
+    assert!(listener.accept().is_err(), "a private address was connected to");
 }

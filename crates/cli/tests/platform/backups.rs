@@ -2,12 +2,11 @@
 
 use std::{os::unix::fs::PermissionsExt, process::Output};
 
-use gpuaas_api_types::ImportRelease;
 use gpuaas_postgres_server::Server;
 
 use crate::{
     fleet::Fleet,
-    world::{eventually, release},
+    world::{eventually, import_of, release},
 };
 
 fn refused(output: &Output, code: &str) {
@@ -29,8 +28,7 @@ async fn one_on_a_file_may_come_back_on_postgresql() {
 
 async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     let client = fleet.client();
-    let source = release().to_string_lossy().into_owned();
-    client.import_artifacts(&ImportRelease { app: "rke2".into(), version: None, source }).await.expect("imported");
+    client.import_artifacts(&import_of(release())).await.expect("imported");
     let artifacts = client.list_artifacts().await.expect("listed").items;
     let (file, path) = (fleet.path("backup.tar"), fleet.path("backup.tar").to_string_lossy().into_owned());
     let backup = fleet.server_verb(&["backup", &path]);

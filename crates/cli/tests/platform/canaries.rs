@@ -27,6 +27,17 @@ impl Canaries {
     /// A line from the middle of a PEM text.
     fn add_pem(&mut self, from: &Path) {
         let text = std::fs::read_to_string(from).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+        self.add_pem_text(from, &text);
+    }
+
+    /// The key of a node, which lies in its identity.
+    fn add_identity(&mut self, from: &Path) {
+        let text = std::fs::read_to_string(from).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+        let identity: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        self.add_pem_text(from, identity["key"].as_str().expect("a key"));
+    }
+
+    fn add_pem_text(&mut self, from: &Path, text: &str) {
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("-----")).collect();
         self.add(from.display().to_string(), lines[lines.len() / 2]);
     }
@@ -130,7 +141,7 @@ async fn hostile_eyes_find_no_secret_in_logs_events_audit_bundle_arguments_envir
     }
     canaries.add_pem(&server("var/lib/rancher/rke2/server/tls/client-admin.key"));
     for node in [1, 2] {
-        canaries.add_pem(&platform.node_file(node, "var/lib/gpuaas-agent/key.pem"));
+        canaries.add_identity(&platform.node_file(node, "var/lib/gpuaas-agent/identity.json"));
     }
     let places = shown(&platform).await;
     for kind in ["bundle", "said", "events", "operation", "cmdline", "environ", "journal", "ledger", "gpuaas.db"] {

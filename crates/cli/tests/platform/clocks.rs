@@ -3,7 +3,7 @@
 use gpuaas_api_types::Event;
 use gpuaas_client::{Client, ClientError};
 use gpuaas_model::Timestamp;
-use gpuaas_trust::{NODE_CERTIFICATE_LIFE, NodeIdentity};
+use gpuaas_trust::{ALPN_FETCH, NODE_CERTIFICATE_LIFE, NodeIdentity, NodeKey};
 use gpuaas_wire::session::{ConnectionKind, Hello, RenewRequest, RenewResponse, path};
 use http::Method;
 use serde_json::json;
@@ -132,7 +132,8 @@ async fn a_renewal_by_a_clock_an_hour_off_is_refused_and_its_hello_is_shown_in_b
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
     let node = Node::enrolled(&client, "gpu-1").await;
-    let csr = || node.key.request_pem().expect("a request");
+    let fresh = NodeKey::generate().expect("a key");
+    let csr = || fresh.request_pem().expect("a request");
     for (skew, way) in [(HOUR_SECONDS, "ahead of"), (-HOUR_SECONDS, "behind")] {
         let ask = serde_json::to_vec(&RenewRequest { csr: csr(), clock: off_by(skew) }).expect("JSON");
         let (status, refusal) =
@@ -155,12 +156,15 @@ async fn a_renewal_by_a_clock_an_hour_off_is_refused_and_its_hello_is_shown_in_b
     assert_eq!((young.0, &young.1["code"]), (403, &json!("rate_limited")), "{}", young.1);
     let (control_plane, authority) = authority(&fleet).await;
     let identity = NodeIdentity { control_plane, node: node.id, epoch: 1 };
-    let older = authority.issue_node(&csr(), &identity, ago(HALF_A_LIFE_HOURS + 1)).expect("issued");
+    let older = authority
+        .issue_node(&node.key.request_pem().expect("a request"), &identity, ago(HALF_A_LIFE_HOURS + 1))
+        .expect("issued");
     let mut sender = node.fetch_with(&older).await.expect("connected");
     let (status, renewed) = asked(&mut sender, Method::POST, path::RENEW, ask).await.expect("an answer");
     assert_eq!(status, 200, "{renewed}");
     let renewed: RenewResponse = serde_json::from_value(renewed).expect("a renewal");
-    assert!(renewed.certificate != older && node.fetch_with(&renewed.certificate).await.is_ok());
+    let shown = node.shown_by(&fresh, &renewed.certificate, ALPN_FETCH);
+    assert!(renewed.certificate != older && node.fetch_by(shown).await.is_ok());
     let told = told(&client, "gpu-1").await;
     assert!(matches!(told[..], [(ahead, false)] if is_about(Some(ahead), HOUR_SECONDS)), "off is off: {told:?}");
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use gpuaas_api_types::{CreateProject, ImportRelease, Problem};
+use gpuaas_api_types::{CreateProject, Problem};
 use gpuaas_client::{Client, ClientError};
 use gpuaas_postgres_server::Server;
 
@@ -12,7 +12,7 @@ use crate::{
     raw::read_open,
     restarts::{ends_well, prepared, until_running},
     small_disk::SmallDisk,
-    world::{CLUSTERS, eventually, release},
+    world::{CLUSTERS, eventually, import_of, release},
 };
 
 /// Changes that a disk may still take after it was filled: files that were made before are written over.
@@ -81,9 +81,7 @@ async fn a_control_plane_with_a_full_disk_refuses_changes_answers_reads_and_goes
     let client = fleet.client();
     // A release that does not fit: nothing of it stays.
     fleet.disk(0).leave_kib(size_kib(release()) / 2);
-    let source = release().to_string_lossy().into_owned();
-    let import = ImportRelease { app: "rke2".into(), version: None, source };
-    refused(client.import_artifacts(&import).await);
+    refused(client.import_artifacts(&import_of(release())).await);
     let kept: Vec<_> = std::fs::read_dir(fleet.data_dir().join("artifacts")).expect("a folder").flatten().collect();
     let larger = kept.iter().filter(|file| file.file_name().to_string_lossy().contains('#')).count();
     assert_eq!(larger, 0, "half an artifact was left");

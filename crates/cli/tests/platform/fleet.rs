@@ -2,6 +2,7 @@
 
 use std::{
     net::Ipv4Addr,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -66,6 +67,17 @@ impl Fleet {
         Some(Self::start_in(folder, disks, nodes, 1, None).await)
     }
 
+    /// The same of one control plane whose reimage hook is a shell script with that text; the fleet's folder is the script's working directory.
+    pub(crate) async fn start_with_reimage_hook(nodes: u8, script: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let hook = folder.path().join("reimage-hook");
+        let text = format!("#!/bin/sh\ncd {}\n{script}\n", folder.path().display());
+        std::fs::write(&hook, text).expect("written");
+        std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).expect("made a program");
+        let environment = vec![("GPUAAS_REIMAGE_HOOK", hook.to_str().expect("a text").to_owned())];
+        Self::start_with(folder, Vec::new(), nodes, 1, environment).await
+    }
+
     async fn start_in(
         folder: tempfile::TempDir,
         disks: Vec<SmallDisk>,
@@ -73,9 +85,19 @@ impl Fleet {
         replicas: usize,
         store_url: Option<String>,
     ) -> Self {
-        build_programs();
         std::fs::write(folder.path().join("sealing.key"), [7; 32]).expect("written");
         let environment = store_url.map(|url| shared_environment(folder.path(), url)).unwrap_or_default();
+        Self::start_with(folder, disks, nodes, replicas, environment).await
+    }
+
+    async fn start_with(
+        folder: tempfile::TempDir,
+        disks: Vec<SmallDisk>,
+        nodes: u8,
+        replicas: usize,
+        environment: Vec<(&'static str, String)>,
+    ) -> Self {
+        build_programs();
         let mut fleet = Self {
             disks,
             folder,
@@ -132,6 +154,7 @@ impl Fleet {
             ])
             .args(["--data-dir".as_ref(), self.folder.path().join(&replica.name).as_os_str()])
             .args(["--ready-file".as_ref(), ready.as_os_str()])
+            .env("GPUAAS_RELEASE_IMPORT_DIR", "/")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .env(gpuaas_crash_points::FOLDER, self.folder.path().join("crash-points"))
             .stdin(Stdio::piped())

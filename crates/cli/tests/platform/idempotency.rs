@@ -20,8 +20,9 @@ async fn ping(platform: Arc<Platform>) -> Answer {
 /// Issues an enrollment string, under a key.
 async fn enroll(platform: &Platform) -> Answer {
     let token = bearer(platform);
-    let headers = [("authorization", token.as_str()), ("idempotency-key", "once")];
-    send(platform, Method::POST, "/api/v1/nodes/gpu-01/enrollment", &headers, "").await
+    let json = ("content-type", "application/json");
+    let headers = [("authorization", token.as_str()), ("idempotency-key", "once"), json];
+    send(platform, Method::POST, "/api/v1/nodes/gpu-01/enrollment", &headers, "{}").await
 }
 
 async fn register(platform: &Platform) {

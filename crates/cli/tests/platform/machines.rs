@@ -5,7 +5,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use gpuaas_api_types::{FixNode, Node, PreflightFinding, RegisterNode};
+use gpuaas_api_types::{EnrollNode, FixNode, Node, PreflightFinding, RegisterNode};
 use gpuaas_client::{Client, ClientError};
 
 use crate::{
@@ -209,18 +209,22 @@ async fn what_an_uninstall_leaves_is_told_by_name_and_nothing_else_until_it_is_r
     })
     .await;
     assert_eq!(client.inspect_node("demo-1").await.map_err(code).expect_err("nobody's"), "state_conflict");
-    assert_eq!(client.reset_node("demo-1", false).await.expect("reset").node.state, "registered");
+    assert_eq!(client.reset_node("demo-1", &EnrollNode::default()).await.expect("reset").node.state, "registered");
+}
+
+fn forced() -> EnrollNode {
+    EnrollNode { force: true, reason: Some("its disk was replaced".to_owned()) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_goes_back_by_an_operators_word_and_another_machine_is_told() {
+async fn node_is_put_back_by_force_and_another_machine_is_reported() {
     let fleet = Fleet::start(1).await;
     let client = fleet.client();
     let before = inspected(&client, "gpu-1").await;
-    let refused = client.reset_node("gpu-1", false).await.map_err(code);
+    let refused = client.reset_node("gpu-1", &EnrollNode::default()).await.map_err(code);
     assert_eq!(refused.expect_err("it is in use"), "state_conflict");
     // The same machine once more: nothing is told of it.
-    let reset = client.reset_node("gpu-1", true).await.expect("vouched for");
+    let reset = client.reset_node("gpu-1", &forced()).await.expect("forced");
     assert_eq!((reset.node.state.as_str(), reset.node.facts.is_none()), ("registered", true));
     eventually("its old certificate still lets it in", async || {
         client.get_node("gpu-1").await.is_ok_and(|node| node.connectivity != "connected")
@@ -233,7 +237,7 @@ async fn a_node_goes_back_by_an_operators_word_and_another_machine_is_told() {
         ("active", &before.machine_id, true)
     );
 
-    let reset = client.reset_node("gpu-1", true).await.expect("vouched for");
+    let reset = client.reset_node("gpu-1", &forced()).await.expect("forced");
     std::fs::write(fleet.node_file(1, "etc/machine-id"), format!("{}\n", "cd".repeat(16))).expect("written");
     fleet.enroll_again(1, &reset.enrollment.string);
     let other = inspected(&client, "gpu-1").await;
@@ -245,7 +249,10 @@ async fn a_node_goes_back_by_an_operators_word_and_another_machine_is_told() {
     assert_eq!(changes[0].data["now"].as_str(), Some("cd".repeat(16).as_str()));
     let records = client.list_audit(Some("node/gpu-1".into()), None, None, 0).await.expect("records").items;
     let resets = records.iter().filter(|record| record.action == "node.reset" && record.result == "accepted");
-    assert!(resets.clone().count() == 2 && resets.clone().all(|record| record.metadata["vouched"] == true));
+    assert!(
+        resets.clone().count() == 2
+            && resets.clone().all(|record| record.metadata["forced"] == "its disk was replaced")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -255,7 +262,7 @@ async fn an_enrollment_string_that_is_of_no_use_keeps_no_enrolled_node_away() {
     let before = inspected(&client, "gpu-1").await;
     let other = RegisterNode { name: "gpu-2".to_owned(), ..RegisterNode::default() };
     let of_other = client.register_node(&other).await.expect("registered").enrollment.string;
-    let newer = client.issue_enrollment("gpu-2").await.expect("issued").enrollment.string;
+    let newer = client.issue_enrollment("gpu-2", &EnrollNode::default()).await.expect("issued").enrollment.string;
     for string in ["nonsense", &of_other, &newer] {
         fleet.enroll_again(1, string);
         eventually("it does not serve any more", async || client.ping_node("gpu-1").await.is_ok()).await;
@@ -266,10 +273,10 @@ async fn an_enrollment_string_that_is_of_no_use_keeps_no_enrolled_node_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_a_project_holds_is_nobodys_to_vouch_for() {
+async fn node_that_a_project_holds_is_not_forced_back() {
     let platform = Platform::with_release(1, &[]).await;
     let client = platform.client();
-    let refused = client.reset_node("demo-1", true).await.expect_err("a project holds it");
+    let refused = client.reset_node("demo-1", &forced()).await.expect_err("a project holds it");
     assert!(refused.to_string().contains("allocation"), "{refused}");
     assert_eq!(code(refused), "state_conflict");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_api_types::{CreateAllocation, CreateProject, CreateToken, RegisterNode};
+use gpuaas_api_types::{CreateAllocation, CreateProject, CreateToken, EnrollNode, RegisterNode};
 use gpuaas_client::ClientError;
 
 use crate::world::Platform;
@@ -74,7 +74,7 @@ async fn a_node_answers_a_ping_and_its_events_are_on_the_platform_stream() {
         admin.list_events(None, 0).await.expect("events").items.into_iter().map(|event| event.kind).collect();
     assert!(kinds.contains(&"node.enrolled".to_owned()), "{kinds:?}");
     let registered = admin.register_node(&machine("gpu-01")).await.expect("registered");
-    let newer = admin.issue_enrollment("gpu-01").await.expect("issued");
+    let newer = admin.issue_enrollment("gpu-01", &EnrollNode::default()).await.expect("issued");
     assert_ne!(registered.enrollment.string, newer.enrollment.string);
     let nodes = admin.list_nodes(Some("registered".into()), None).await.expect("nodes").items;
     assert_eq!(nodes.len(), 1);

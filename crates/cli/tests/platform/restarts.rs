@@ -1,22 +1,21 @@
 //! Death in the middle of a deploy: whoever comes back goes on, and no effect that was complete is repeated.
 
 use futures::StreamExt;
-use gpuaas_api_types::{CreateAllocation, CreateProject, Deploy, ImportRelease};
+use gpuaas_api_types::{CreateAllocation, CreateProject, Deploy};
 use gpuaas_client::Client;
 use gpuaas_postgres_server::Server;
 use serde_json::{Value, json};
 
 use crate::{
     fleet::Fleet,
-    world::{CLUSTERS, eventually, release},
+    world::{CLUSTERS, eventually, import_of, release},
 };
 
 const PROJECT: &str = "research";
 
 /// A project with both nodes and a release, and the deployment that a test then disturbs.
 pub(crate) async fn prepared(client: &Client) -> Deploy {
-    let source = release().to_string_lossy().into_owned();
-    client.import_artifacts(&ImportRelease { app: "rke2".into(), version: None, source }).await.expect("imported");
+    client.import_artifacts(&import_of(release())).await.expect("imported");
     client.create_project(&CreateProject { name: PROJECT.into() }).await.expect("made");
     for node in ["gpu-1", "gpu-2"] {
         let ask = CreateAllocation { project: PROJECT.into(), node: node.into() };

@@ -1,7 +1,7 @@
 //! A cluster from its placement to its removal, through the API, one operation after the other as a tenant would.
 
 use futures::{StreamExt, TryStreamExt};
-use gpuaas_api_types::{AskAccess, CreateToken};
+use gpuaas_api_types::{AskAccess, CreateToken, EnrollNode};
 use gpuaas_client::LogAsk;
 
 use crate::world::{PROJECT, Platform, eventually};
@@ -105,7 +105,7 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
         admin.get_node("demo-3").await.is_ok_and(|node| node.state == "needs_reimage")
     })
     .await;
-    assert_eq!(admin.reset_node("demo-3", false).await.expect("reset").node.state, "registered");
+    assert_eq!(admin.reset_node("demo-3", &EnrollNode::default()).await.expect("reset").node.state, "registered");
 
     let audit = admin.list_audit(Some("workload/train".into()), None, None, 0).await.expect("records").items;
     let actions: Vec<&str> = audit.iter().map(|record| record.action.as_str()).collect();

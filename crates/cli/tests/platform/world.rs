@@ -57,9 +57,7 @@ impl Platform {
         let mut platform = tokio::task::block_in_place(|| Self::start_with(nodes, environment));
         platform._cluster = Some(permit);
         let client = platform.client();
-        let import =
-            ImportRelease { app: "rke2".to_owned(), version: None, source: release().to_string_lossy().into_owned() };
-        client.import_artifacts(&import).await.expect("the release is imported");
+        client.import_artifacts(&import_of(release())).await.expect("the release is imported");
         client.create_project(&CreateProject { name: PROJECT.to_owned() }).await.expect("made");
         for node in 1..=nodes {
             let ask = CreateAllocation { project: PROJECT.to_owned(), node: format!("demo-{node}") };
@@ -277,6 +275,19 @@ pub(crate) fn release() -> &'static Path {
         assert!(output.status.success(), "the stand-in's release does not build");
         String::from_utf8(output.stdout).expect("a path").trim().into()
     })
+}
+
+/// What importing the release in that folder asks for, by the digest of its sum file.
+pub(crate) fn import_of(release: &Path) -> ImportRelease {
+    let folder = std::fs::canonicalize(release).expect("a folder");
+    let sums = std::fs::read(folder.join("sha256sum-amd64.txt")).expect("a sum file");
+    ImportRelease {
+        app: "rke2".to_owned(),
+        version: None,
+        source: folder.to_string_lossy().into_owned(),
+        sums_sha256: Some(gpuaas_trust::sha256_hex(&sums)),
+        signature: None,
+    }
 }
 
 /// The folder of genuine Kubernetes programs: the one that `cargo xtask test` names, or built now.

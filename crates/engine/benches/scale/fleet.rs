@@ -15,12 +15,13 @@ use gpuaas_app_rke2::Rke2;
 use gpuaas_engine::{
     AppEntry, Caller, Catalog, Endpoints, Engine, EngineParts, Keys,
     commands::{self, workload::Deploy},
-    effects::{AccessRequest, AppEffects, CallContext, Delivered, Tunnel, Tunnels},
-    port::{DispatchError, TaskUpdate},
+    effects::{AccessRequest, AppEffects, CallContext, Delivered, Tunnel},
+    ownership::NodeAccess,
+    port::{DispatchError, NodeTunnels, TaskUpdate},
 };
 use gpuaas_model::{
-    AllocationState, Code, CorrelationId, KeyState, Name, NodeId, OperationState, Principal, ProjectId, ReplicaId,
-    Role, SecretId, TaskId, TaskType, TokenId,
+    AllocationState, Code, CorrelationId, EnrolledNode, KeyState, Name, NodeId, OperationState, Principal, ProjectId,
+    ReplicaId, Role, SecretId, TaskId, TaskType, TokenId,
 };
 use gpuaas_store::{AllocationFilter, Burial, OperationFilter, Store, StoreOptions};
 use gpuaas_trust::{
@@ -90,7 +91,8 @@ impl Nodes {
             TaskType::Rke2KubeconfigRead => {
                 let secret: SecretId = serde_json::from_value(statement.params["secret_id"].clone()).expect("an id");
                 let engine = engine.upgrade().expect("an engine");
-                engine.deposit_for_node(statement.node, secret, b"kubeconfig").await.expect("deposited");
+                let node = EnrolledNode { node: statement.node, epoch: statement.epoch };
+                engine.deposit_for_node(node, secret, b"kubeconfig").await.expect("deposited");
                 json!({ "secret": { "secret_id": secret, "sha256": sha256_hex(b"kubeconfig") } })
             }
             _ => json!({}),
@@ -105,14 +107,14 @@ struct Way(Arc<Nodes>);
 impl gpuaas_engine::port::Nodes for Way {
     async fn dispatch(
         &self,
-        node: NodeId,
+        access: &NodeAccess,
         envelope: &str,
     ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError> {
         let statement = Envelope::open(envelope.as_bytes(), &keys_in_use()).expect("a task");
         let task: TaskType = statement.task_type.parse().expect("a type");
         let nodes = self.0.clone();
         if statement.operation.is_some() {
-            nodes.dispatched.send_if_modified(|all| all.insert(node));
+            nodes.dispatched.send_if_modified(|all| all.insert(access.node().node));
         }
         let ended = async move {
             if statement.operation.is_some() {
@@ -155,8 +157,8 @@ impl AppEffects for Up {
 }
 
 #[async_trait]
-impl Tunnels for Up {
-    async fn open(&self, _: NodeId, _: u16) -> std::io::Result<Box<dyn Tunnel>> {
+impl NodeTunnels for Up {
+    async fn open(&self, _: &NodeAccess, _: u16) -> std::io::Result<Box<dyn Tunnel>> {
         Err(std::io::Error::other("there are no tunnels"))
     }
 }
@@ -297,6 +299,7 @@ async fn engine(url: &str, nodes: &Arc<Nodes>, predecessor: Option<ReplicaId>) -
             channel: "bench:7444".to_owned(),
             replica: Some("bench:7445".to_owned()),
         },
+        reimage_hook: None,
     });
     engine.join().await.expect("joined");
     engine.provision_open().await.expect("provisioned");
@@ -318,15 +321,22 @@ fn caller() -> Caller {
 }
 
 async fn enrolled(engine: &Arc<Engine>, number: usize) -> NodeId {
-    static REQUEST: OnceLock<String> = OnceLock::new();
-    let csr = REQUEST.get_or_init(|| NodeKey::generate().and_then(|key| key.request_pem()).expect("a request")).clone();
+    let csr = NodeKey::generate().and_then(|key| key.request_pem()).expect("a request");
     let machine_id = format!("machine-{number}");
     let caller = caller();
     let registered = commands::node::register(engine, &caller, name(&format!("gpu-{number}")), None, BTreeMap::new());
     let (node, string) = registered.await.expect("registered");
     let token = EnrollmentString::decode(string.expose()).expect("a string").token.expose().to_owned();
-    let ask = EnrollRequest { node: node.id, token, csr, machine_id, agent_version: "1".to_owned(), clock: None };
-    commands::node::redeem(engine, caller.correlation, ask).await.expect("redeemed");
+    let ask = EnrollRequest {
+        node: node.id,
+        token,
+        csr,
+        machine_id,
+        agent_version: "1".to_owned(),
+        clock: None,
+        reimage: None,
+    };
+    let epoch = commands::node::redeem(engine, caller.correlation, ask).await.expect("redeemed").epoch;
     let support = |task: &TaskType| TaskSupport { task: task.as_str().to_owned(), schemas: vec![1] };
     let hello = Hello {
         agent_version: "1".to_owned(),
@@ -341,7 +351,8 @@ async fn enrolled(engine: &Arc<Engine>, number: usize) -> NodeId {
         key_set_version: 1,
         clock: None,
     };
-    commands::node::connected(engine, node.id, Uuid::new_v4(), &hello).await.expect("connected");
+    let enrolled = EnrolledNode { node: node.id, epoch };
+    commands::node::connected(engine, enrolled, Uuid::new_v4(), &hello).await.expect("connected");
     node.id
 }
 

@@ -14,13 +14,19 @@ use crate::{
     effects::{AccessRequest, BREAK_GLASS_SECONDS_MAX, CallContext, DIRECT_SECONDS_MAX, Delivered},
     engine::Engine,
     error::CommandError,
+    fair_queue::{CallPermit, QueueFull, QueueLimits},
     record::Story,
     rows::WorkloadRows,
-    secrets::SealedSecrets,
 };
 
 /// Longest time for making or withdrawing a credential.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// Deliveries and withdrawals under way: few, because each may wait for a tenant's cluster as long as [`CALL_TIMEOUT`]; one of a workload, and of
+/// a project never all. Those who wait are those who clicked twice.
+pub(crate) const CALLS: QueueLimits =
+    QueueLimits { permits: 32, per_project: 8, per_workload: 1, waiting: 256, waiting_per_workload: 4 };
+/// Longest wait for those before; a delivery to a cluster that is well takes a fifth of a second.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Life of a direct credential when none is asked for.
 const DIRECT_TTL_SECONDS: u64 = 24 * 3_600;
 /// Shortest life that Kubernetes' TokenRequest grants.
@@ -152,6 +158,8 @@ pub async fn deliver(
     };
     let entry =
         engine.catalog().app(&rows.workload.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))?;
+    // Before the row: what is refused here leaves nothing.
+    let _permit = permit(engine, &rows.workload).await?;
     // The row first: a crash after the ServiceAccount was made leaves a grant that says what to delete.
     let grant = AccessGrantRecord {
         id: grant_id,
@@ -190,6 +198,7 @@ pub async fn revoke(
     }
     let entry =
         engine.catalog().app(&rows.workload.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))?;
+    let _permit = permit(engine, &rows.workload).await?;
     if rows.workload.lifecycle.holds_allocations() {
         timed(engine, entry.effects.revoke_access(&grant.service_account, context(engine, &rows))).await?;
     }
@@ -243,15 +252,21 @@ fn must_be_usable(workload: &WorkloadRecord) -> Result<(), CommandError> {
 }
 
 fn context(engine: &Arc<Engine>, rows: &WorkloadRows) -> CallContext {
-    let now = engine.ports().clock.now();
-    CallContext {
-        workload: rows.view(),
-        member: None,
-        secrets: Arc::new(SealedSecrets::new(engine.clone())),
-        tunnels: engine.tunnels().clone(),
-        progress: Arc::new(|_| {}),
-        now,
-        deadline: now.plus(CALL_TIMEOUT),
+    CallContext::of(engine, rows.view(), engine.ports().clock.now().plus(CALL_TIMEOUT))
+}
+
+/// Waits until no other delivery or withdrawal of the workload is under way, or refuses.
+async fn permit(engine: &Engine, workload: &WorkloadRecord) -> Result<CallPermit, CommandError> {
+    let refused = || {
+        let detail = format!("too many deliveries and withdrawals of access to {} are under way", workload.name);
+        CommandError::new(Code::RateLimited, detail).then(format!("try again after {} s", PERMIT_TIMEOUT.as_secs()))
+    };
+    let wait = engine.access_calls().enter(workload.project, workload.id).map_err(|QueueFull| refused())?;
+    let over = engine.ports().runtime.sleep_until(engine.ports().clock.now().plus(PERMIT_TIMEOUT));
+    tokio::select! {
+        biased;
+        permit = wait => permit.map_err(|QueueFull| refused()),
+        () = over => Err(refused()),
     }
 }
 

@@ -6,7 +6,7 @@ use gpuaas_model::{
     AllocationEvent, AllocationId, AllocationState, AuditAction, Code, EventKind, NodeEvent, NodeId, NodeState,
     Permission, ProjectId,
 };
-use gpuaas_store::AllocationRecord;
+use gpuaas_store::{AllocationRecord, LeftMachine};
 use serde_json::json;
 
 use super::{audit, provision::change};
@@ -75,6 +75,7 @@ pub async fn release(
     let mut node = tx.node(allocation.node).await?;
     node.state = node.state.on(NodeEvent::TenantLeft)?;
     node.epoch += 1;
+    node.left_by_tenant = Some(LeftMachine { at: engine.ports().clock.now(), machine_id: node.machine_id.clone() });
     let node = tx.update_node(&node).await?;
     let data = json!({ "name": node.name, "state": node.state });
     let correlation = Some(caller.correlation);

@@ -1,6 +1,6 @@
 //! Imported releases.
 
-use gpuaas_model::{ArtifactId, AuditAction, Code, EventKind, Permission};
+use gpuaas_model::{ArtifactId, AuditAction, Code, EventKind, Permission, VerifiedBy};
 use gpuaas_store::ArtifactRecord;
 use serde_json::json;
 
@@ -47,11 +47,21 @@ fn check_version(version: &str) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Offers the release from now on. Recording it again changes nothing.
+/// Offers a release from now on that nothing but its own sum file verified.
 pub async fn record(
     engine: &Engine,
     caller: &Caller,
     release: VerifiedRelease,
+) -> Result<Vec<ArtifactRecord>, CommandError> {
+    record_verified(engine, caller, release, VerifiedBy::Nothing).await
+}
+
+/// Offers a release from now on, and keeps what verified it. Recording it again changes nothing, but that it may be verified now.
+pub async fn record_verified(
+    engine: &Engine,
+    caller: &Caller,
+    release: VerifiedRelease,
+    verified_by: VerifiedBy,
 ) -> Result<Vec<ArtifactRecord>, CommandError> {
     importable(engine, caller, &release.app, Some(&release.version))?;
     let ports = engine.ports();
@@ -67,13 +77,19 @@ pub async fn record(
             size_bytes,
             source: release.source.clone(),
             stand_in: release.stand_in,
+            verified_by: Some(verified_by.clone()),
             imported_at: ports.clock.now(),
         })
         .collect();
     let mut tx = engine.store().begin().await?;
     tx.insert_artifacts(&records).await?;
-    let data =
-        json!({ "app": release.app, "version": release.version, "stand_in": release.stand_in, "files": records.len() });
+    let data = json!({
+        "app": release.app,
+        "version": release.version,
+        "stand_in": release.stand_in,
+        "files": records.len(),
+        "verified_by": verified_by.to_string(),
+    });
     let (subject, correlation) = (format!("{}/{}", release.app, release.version), Some(caller.correlation));
     platform_event(&mut tx, EventKind::ArtifactImported, "release", subject.clone(), correlation, data.clone()).await?;
     audit(&mut tx, caller, AuditAction::ArtifactImport, format!("release/{subject}"), None, data).await?;

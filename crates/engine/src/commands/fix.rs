@@ -3,12 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use gpuaas_model::{AuditAction, Check, Code, CorrelationId, EventKind, FixKind, NodeId, Permission};
-use gpuaas_store::{NodeRecord, TaskRecord};
+use gpuaas_store::NodeRecord;
 use gpuaas_wire::task::{Fix, Fixed, TaskSpec};
 use serde_json::json;
 
 use super::{audit, node_task};
-use crate::{caller::Caller, dispatch::TaskEnd, engine::Engine, error::CommandError, record::platform_event};
+use crate::{
+    caller::Caller,
+    dispatch::{Origin, Outgoing, TaskEnd},
+    engine::Engine,
+    error::CommandError,
+    ownership,
+    record::platform_event,
+};
 
 /// A fix writes a file and sets a few values; loading a module may wait for a device.
 const FIX_TIMEOUT: Duration = Duration::from_secs(60);
@@ -31,15 +38,16 @@ pub async fn fix(engine: &Arc<Engine>, caller: &Caller, id: NodeId, finding: &st
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
     node_task::must_answer(&node)?;
+    let access = ownership::for_operator(&mut tx, caller, id).await?;
     if !node.support.iter().any(|known| known.task == Fix::TYPE.as_str()) {
         return Err(CommandError::new(Code::AgentTooOld, format!("the agent of {} carries out no fixes", node.name))
             .then("upgrade the agent of that node"));
     }
-    let purpose = node_task::purpose(caller.correlation);
+    let origin = Origin::alone(caller.correlation);
     let expires_at = engine.ports().clock.now().plus(FIX_TIMEOUT);
     let what = (Fix::TYPE, Fix::OLDEST);
-    let task = engine.record_task(&mut tx, &node, purpose, what, json!(Fix { kind }), expires_at).await?;
-    let metadata = json!({ "fix": kind, "task": task.id });
+    let task = engine.record_task(&mut tx, access, origin, what, json!(Fix { kind }), expires_at).await?;
+    let metadata = json!({ "fix": kind, "task": task.task.id });
     audit(&mut tx, caller, AuditAction::NodeFix, format!("node/{}", node.name), None, metadata).await?;
     tx.commit().await?;
     let (within, correlation) = (engine.clone(), caller.correlation);
@@ -51,10 +59,11 @@ impl Engine {
         &self,
         node: NodeRecord,
         kind: FixKind,
-        task: TaskRecord,
+        sent: Outgoing,
         correlation: CorrelationId,
     ) -> Result<Done, CommandError> {
-        let end = node_task::end(self, &task).await;
+        let task = sent.task.clone();
+        let end = node_task::end(self, sent).await;
         let mut tx = self.store().begin().await?;
         self.record_task_end(&mut tx, task, &end).await?;
         let fixed = told(&node, end);

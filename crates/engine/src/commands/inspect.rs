@@ -10,9 +10,10 @@ use serde_json::json;
 use super::{audit, node_task};
 use crate::{
     caller::Caller,
-    dispatch::{Purpose, StepStartError, TaskEnd},
+    dispatch::{Origin, Outgoing, StepStartError, TaskEnd},
     engine::Engine,
     error::CommandError,
+    ownership::{self, NodeAccess},
     record::platform_event,
 };
 
@@ -25,10 +26,11 @@ pub async fn inspect(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Resul
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
     node_task::must_answer(&node)?;
-    let purpose = node_task::purpose(caller.correlation);
-    let task = engine.record_inspection(&mut tx, &node, purpose, Some(Measure::AnyDisk)).await?;
+    let access = ownership::for_operator(&mut tx, caller, id).await?;
+    let origin = Origin::alone(caller.correlation);
+    let task = engine.record_inspection(&mut tx, access, origin, Some(Measure::AnyDisk)).await?;
     let target = format!("node/{}", node.name);
-    audit(&mut tx, caller, AuditAction::NodeInspect, target, None, json!({ "task": task.id })).await?;
+    audit(&mut tx, caller, AuditAction::NodeInspect, target, None, json!({ "task": task.task.id })).await?;
     tx.commit().await?;
     let within = engine.clone();
     node_task::beside(engine, "inspection", async move { within.end_inspection(&node, task).await }).await
@@ -56,8 +58,9 @@ impl Engine {
             return Ok(());
         }
         let correlation = CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy);
-        let purpose = node_task::purpose(correlation);
-        let task = self.record_inspection(&mut tx, &node, purpose, Some(Measure::OwnDisk)).await?;
+        let access = ownership::for_platform(&mut tx, id).await?;
+        let origin = Origin::alone(correlation);
+        let task = self.record_inspection(&mut tx, access, origin, Some(Measure::OwnDisk)).await?;
         tx.commit().await?;
         self.end_inspection(&node, task).await.map(|_| ())
     }
@@ -70,7 +73,8 @@ impl Engine {
     ) -> Result<NodeRecord, CommandError> {
         let mut tx = self.store().begin().await?;
         let node = tx.node(id).await?;
-        let task = self.record_inspection(&mut tx, &node, node_task::purpose(correlation), None).await?;
+        let access = ownership::for_platform(&mut tx, id).await?;
+        let task = self.record_inspection(&mut tx, access, Origin::alone(correlation), None).await?;
         tx.commit().await?;
         self.end_inspection(&node, task).await
     }
@@ -79,26 +83,27 @@ impl Engine {
     pub(super) async fn record_inspection(
         &self,
         tx: &mut Tx,
-        node: &NodeRecord,
-        purpose: Purpose,
+        access: NodeAccess,
+        origin: Origin,
         measure: Option<Measure>,
-    ) -> Result<TaskRecord, StepStartError> {
-        let inspect = Inspect { measure, preflight: self.wanted_of(tx, node).await? };
+    ) -> Result<Outgoing, StepStartError> {
+        let inspect = Inspect { measure, preflight: self.wanted_of(tx, access.node().node).await? };
         let expires_at = self.ports().clock.now().plus(INSPECT_TIMEOUT);
         let what = (Inspect::TYPE, Inspect::OLDEST);
-        self.record_task(tx, node, purpose, what, json!(inspect), expires_at).await
+        self.record_task(tx, access, origin, what, json!(inspect), expires_at).await
     }
 
     /// What a node is looked at for: less, where a member lives.
-    async fn wanted_of(&self, reader: &mut Reader, node: &NodeRecord) -> Result<Option<Preflight>, StoreError> {
-        let members = reader.members_on(node.id).await?;
+    async fn wanted_of(&self, reader: &mut Reader, node: NodeId) -> Result<Option<Preflight>, StoreError> {
+        let members = reader.members_on(node).await?;
         let occupied = members.iter().any(|member| member.touched && member.state != MemberState::Removed);
         Ok(self.catalog().preflight(occupied))
     }
 
     /// Follows an inspection and keeps what it told.
-    async fn end_inspection(&self, node: &NodeRecord, task: TaskRecord) -> Result<NodeRecord, CommandError> {
-        let end = node_task::end(self, &task).await;
+    async fn end_inspection(&self, node: &NodeRecord, sent: Outgoing) -> Result<NodeRecord, CommandError> {
+        let task = sent.task.clone();
+        let end = node_task::end(self, sent).await;
         let mut tx = self.store().begin().await?;
         self.record_task_end(&mut tx, task.clone(), &end).await?;
         let kept = match node_task::result(node, end.clone()) {

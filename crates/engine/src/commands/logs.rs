@@ -1,16 +1,22 @@
 //! Reading a member's journal through the platform: who may, and which one. The lines themselves come from the node and are kept nowhere.
 
-use gpuaas_model::{AuditAction, Code, NodeId, Permission, WorkloadId};
+use gpuaas_model::{AuditAction, Code, Permission, WorkloadId};
 use serde_json::json;
 
 use super::audit;
-use crate::{caller::Caller, engine::Engine, error::CommandError, rows::WorkloadRows};
+use crate::{
+    caller::Caller,
+    engine::Engine,
+    error::CommandError,
+    ownership::{self, NodeAccess},
+    rows::WorkloadRows,
+};
 
 /// A journal that may be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalSource {
-    /// On which node.
-    pub node: NodeId,
+    /// The access to the member's node.
+    pub access: NodeAccess,
     /// Of which unit.
     pub unit: String,
 }
@@ -39,8 +45,9 @@ pub async fn open(
     let unit = chosen.cloned().ok_or_else(|| {
         CommandError::new(Code::FieldInvalid, format!("{member} has the units {}", units.join(", "))).about("unit")
     })?;
-    let source = JournalSource { node: found.node, unit };
-    let metadata = json!({ "member": member, "node": source.node, "unit": source.unit });
+    let access = ownership::for_member(&mut tx, &rows.workload, found).await?;
+    let source = JournalSource { access, unit };
+    let metadata = json!({ "member": member, "node": found.node, "unit": source.unit });
     let target = format!("workload/{}", rows.workload.name);
     audit(&mut tx, caller, AuditAction::LogsRead, target, Some(rows.workload.project), metadata).await?;
     tx.commit().await?;

@@ -17,6 +17,7 @@ pub mod ping;
 pub mod placement;
 pub mod project;
 pub mod provision;
+pub mod reimage;
 pub mod service_account;
 pub mod token;
 pub mod workload;

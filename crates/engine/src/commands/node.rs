@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use gpuaas_model::{
-    ActorType, AuditAction, AuditResult, Code, Connectivity, CorrelationId, EnrollmentId, EventKind, Name, NodeEvent,
-    NodeId, NodeState, Permission,
+    ActorType, AuditAction, AuditResult, Code, Connectivity, CorrelationId, EnrolledNode, EnrollmentId, EventKind,
+    Name, NodeEvent, NodeId, NodeState, Permission, Timestamp,
 };
-use gpuaas_store::{EnrollmentRecord, NewAudit, NodeRecord, Reader, SessionRecord, StoreError, Tx};
+use gpuaas_store::{EnrollmentRecord, NewAudit, NodeKeyRecord, NodeRecord, Reader, SessionRecord, StoreError, Tx};
 use gpuaas_trust::{ApiToken, EnrollmentString, NodeIdentity, SecretText};
 use gpuaas_wire::{
     bounds::cut,
@@ -15,7 +15,7 @@ use gpuaas_wire::{
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{audit, clock, machine};
+use super::{audit, clock, machine, reimage};
 use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event, seen::Seen};
 
 /// How long an enrollment string works.
@@ -55,6 +55,7 @@ pub async fn register(
         clock_skew_seconds: None,
         agent_version: None,
         machine_id: None,
+        left_by_tenant: None,
         machine_changed: None,
         support: Vec::new(),
         facts: None,
@@ -70,7 +71,7 @@ pub async fn register(
     let correlation = Some(caller.correlation);
     platform_event(&mut tx, EventKind::NodeRegistered, "node", node.id.to_string(), correlation, data.clone()).await?;
     audit(&mut tx, caller, AuditAction::NodeRegister, format!("node/{}", node.name), None, data).await?;
-    let string = issue(engine, caller, &mut tx, &node).await?;
+    let string = issue(engine, caller, &mut tx, &node, (None, None)).await?;
     tx.commit().await?;
     Ok((node, string))
 }
@@ -112,14 +113,23 @@ fn check(region: Option<&str>, labels: &BTreeMap<String, String>) -> Result<(), 
     Ok(())
 }
 
+/// Takes a machine as it is, whatever a tenant may have left on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forced {
+    /// Why, in one line; kept in the audit.
+    pub reason: String,
+}
+
 /// Issues a new enrollment string; earlier ones of this node stop working.
 pub async fn issue_enrollment(
     engine: &Engine,
     caller: &Caller,
     id: NodeId,
     seen: &Seen,
+    forced: Option<&Forced>,
 ) -> Result<(NodeRecord, SecretText), CommandError> {
     caller.must(Permission::NodesWrite)?;
+    forced.map(reimage::check_reason).transpose()?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
     seen.must_hold(&node.name, &node)?;
@@ -130,12 +140,19 @@ pub async fn issue_enrollment(
         )
         .then(format!("reset it first, after its machine was reimaged: gpuaas node reset {}", node.name)));
     }
-    let string = issue(engine, caller, &mut tx, &node).await?;
+    let string = issue(engine, caller, &mut tx, &node, (forced, None)).await?;
     tx.commit().await?;
     Ok((node, string))
 }
 
-async fn issue(engine: &Engine, caller: &Caller, tx: &mut Tx, node: &NodeRecord) -> Result<SecretText, CommandError> {
+/// Issues a string: for a machine that is taken as it is where that is forced, and that shows the value of that digest where there is one.
+pub(super) async fn issue(
+    engine: &Engine,
+    caller: &Caller,
+    tx: &mut Tx,
+    node: &NodeRecord,
+    (forced, reimage_sha256): (Option<&Forced>, Option<String>),
+) -> Result<SecretText, CommandError> {
     let ports = engine.ports();
     let token = ApiToken::generate(TOKEN_PREFIX, &*ports.entropy);
     let now = ports.clock.now();
@@ -146,11 +163,14 @@ async fn issue(engine: &Engine, caller: &Caller, tx: &mut Tx, node: &NodeRecord)
         created_at: now,
         expires_at: now.plus(ENROLLMENT_TTL),
         used_at: None,
+        is_forced: forced.is_some(),
+        reimage_sha256,
     };
     tx.insert_enrollment(&enrollment).await?;
-    let data = json!({ "node": node.name, "expires_at": enrollment.expires_at.to_string() });
+    let mut data = json!({ "node": node.name, "expires_at": enrollment.expires_at.to_string() });
     let correlation = Some(caller.correlation);
     platform_event(tx, EventKind::NodeEnrollmentIssued, "node", node.id.to_string(), correlation, data.clone()).await?;
+    data["forced"] = json!(forced.map(|forced| &forced.reason));
     audit(tx, caller, AuditAction::NodeEnrollmentCreate, format!("node/{}", node.name), None, data).await?;
     let string = EnrollmentString {
         url: engine.endpoints().api_url.clone(),
@@ -176,10 +196,13 @@ pub async fn redeem(
     // Anybody may ask: the writer is for those who have a token.
     engine.store().read().await?.look_at_enrollment(&sha256, ask.node, now).await?;
     let mut tx = engine.store().begin().await?;
-    tx.redeem_enrollment(&sha256, ask.node, now).await?;
+    let terms = tx.redeem_enrollment(&sha256, ask.node, now).await?;
     let mut node = tx.node(ask.node).await?;
+    let machine = (bounded(&ask.machine_id), ask.reimage.as_ref());
+    reimage::check(engine, node.left_by_tenant.take().as_ref(), &terms, (&machine.0, machine.1))?;
     node.state = node.state.on(NodeEvent::Enroll)?;
     node.epoch += 1;
+    certify_key(&mut tx, &ask.csr, EnrolledNode { node: node.id, epoch: node.epoch }, now).await?;
     machine::note(&mut tx, &mut node, bounded(&ask.machine_id), now, Some(correlation)).await?;
     node.agent_version = Some(bounded(&ask.agent_version));
     let control_plane = engine.keys().control_plane().to_owned();
@@ -210,6 +233,14 @@ pub async fn redeem(
     Ok(response)
 }
 
+/// Remembers the key of a certificate request, which must never have been certified before.
+async fn certify_key(tx: &mut Tx, csr: &str, node: EnrolledNode, now: Timestamp) -> Result<(), CommandError> {
+    let sha256 = gpuaas_trust::requested_key_sha256(csr)
+        .map_err(|error| CommandError::new(Code::FieldInvalid, error.to_string()).about("csr"))?;
+    let EnrolledNode { node, epoch } = node;
+    Ok(tx.insert_node_key(&NodeKeyRecord { sha256, node, epoch, created_at: now }).await?)
+}
+
 /// Where nodes may connect: this process first, because it is known to answer, then every other replica.
 pub async fn channels(engine: &Engine, reader: &mut Reader) -> Result<Vec<String>, StoreError> {
     let own = engine.endpoints().channel.clone();
@@ -219,47 +250,49 @@ pub async fn channels(engine: &Engine, reader: &mut Reader) -> Result<Vec<String
     Ok(channels)
 }
 
-/// Puts a node back to its beginning: its identity ends, and it enrolls anew. After a tenant that takes a reimaged machine; of any other node an
-/// operator has to vouch, because whatever runs there is cut off.
+/// Puts a node back to its beginning: its identity ends, and it enrolls again. After a tenant the machine has to be reimaged, unless it is forced;
+/// any other node is put back by force alone, because whatever runs there is cut off.
 pub async fn reset(
     engine: &Engine,
     caller: &Caller,
     id: NodeId,
     seen: &Seen,
-    vouched: bool,
+    forced: Option<&Forced>,
 ) -> Result<(NodeRecord, SecretText), CommandError> {
     caller.must(Permission::NodesWrite)?;
+    forced.map(reimage::check_reason).transpose()?;
     let mut tx = engine.store().begin().await?;
     let mut node = tx.node(id).await?;
     seen.must_hold(&node.name, &node)?;
-    let event = reset_event(&node, vouched)?;
-    must_be_nobodys(&mut tx, &node).await?;
+    let event = reset_event(&node, forced.is_some())?;
+    must_be_free(&mut tx, &node).await?;
     node.state = node.state.on(event)?;
     // Whatever still holds a certificate of the time before is nobody now.
     node.epoch += 1;
-    // What was there is another machine's, or will have to be looked at anew. Its id stays: the next one is compared with it.
-    (node.facts, node.machine, node.preflight, node.inspected_at) = (None, None, None, None);
+    node.forget_machine();
     let node = tx.update_node(&node).await?;
     let data = json!({ "name": node.name, "state": node.state });
     let correlation = Some(caller.correlation);
     platform_event(&mut tx, EventKind::NodeStateChanged, "node", id.to_string(), correlation, data).await?;
-    let metadata = json!({ "vouched": event == NodeEvent::Vouch });
+    let metadata = json!({ "forced": forced.map(|forced| &forced.reason) });
     audit(&mut tx, caller, AuditAction::NodeReset, format!("node/{}", node.name), None, metadata).await?;
-    let string = issue(engine, caller, &mut tx, &node).await?;
+    let string = issue(engine, caller, &mut tx, &node, (forced, None)).await?;
     tx.commit().await?;
     Ok((node, string))
 }
 
 /// By which event a node may go back to its beginning.
-fn reset_event(node: &NodeRecord, vouched: bool) -> Result<NodeEvent, CommandError> {
+fn reset_event(node: &NodeRecord, is_forced: bool) -> Result<NodeEvent, CommandError> {
     let refuse = |detail: String, next: String| Err(CommandError::new(Code::StateConflict, detail).then(next));
     let NodeRecord { name, state, .. } = node;
     match state {
         NodeState::NeedsReimage => Ok(NodeEvent::Reset),
-        NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance if vouched => Ok(NodeEvent::Vouch),
+        NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance if is_forced => Ok(NodeEvent::ForceReset),
         NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => refuse(
             format!("{name} is {state}, and a reset cuts off what runs there"),
-            format!("if its machine was reinstalled, or you know what is on it: gpuaas node reset {name} --vouch"),
+            format!(
+                "if its machine was reinstalled, or you know what is on it: gpuaas node reset {name} --force --reason TEXT"
+            ),
         ),
         NodeState::Registered => refuse(
             format!("{name} is registered, and has nothing to go back from"),
@@ -271,8 +304,8 @@ fn reset_event(node: &NodeRecord, vouched: bool) -> Result<NodeEvent, CommandErr
     }
 }
 
-/// A node that a project holds is not an operator's to vouch for: the tenant is root there.
-async fn must_be_nobodys(tx: &mut Tx, node: &NodeRecord) -> Result<(), CommandError> {
+/// Refuses a node that a project holds: the tenant is root there, and nothing that runs there is cut off.
+async fn must_be_free(tx: &mut Tx, node: &NodeRecord) -> Result<(), CommandError> {
     match tx.open_allocation_of(node.id).await? {
         None => Ok(()),
         Some(held) => {
@@ -284,13 +317,22 @@ async fn must_be_nobodys(tx: &mut Tx, node: &NodeRecord) -> Result<(), CommandEr
 }
 
 /// A node's channel stands in this process: from now on every replica finds it here. Takes what its hello says, and makes an enrolled node
-/// active.
-pub async fn connected(engine: &Engine, id: NodeId, connection: Uuid, hello: &Hello) -> Result<(), CommandError> {
+/// active. Refused to a connection of an earlier enrollment.
+pub async fn connected(
+    engine: &Engine,
+    enrolled: EnrolledNode,
+    connection: Uuid,
+    hello: &Hello,
+) -> Result<(), CommandError> {
+    let id = enrolled.node;
     // Before anything is waited for: the order in which connections came is what counts, not that in which they could be recorded.
     let session = session(engine, id, connection, hello);
     let skew = hello.clock.map(|clock| clock::skew_seconds(clock, engine.ports().clock.now()));
     let mut tx = engine.store().begin().await?;
     let mut node = tx.node(id).await?;
+    if node.epoch != enrolled.epoch {
+        return Err(CommandError::new(Code::Forbidden, "this identity is of an earlier enrollment"));
+    }
     if !tx.put_session(&session).await? {
         return Err(CommandError::new(Code::StateConflict, "a newer connection of this node stands"));
     }
@@ -386,7 +428,7 @@ pub async fn cloned(engine: &Engine, id: NodeId, newer: &Hello) -> Result<(), Co
     Ok(())
 }
 
-/// A new certificate for the same key, for a node that may connect and whose present one has lived half of its life.
+/// A new certificate for a fresh key, for a node that may connect and whose present certificate has lived half of its life.
 pub async fn renew(
     engine: &Engine,
     identity: &NodeIdentity,
@@ -404,6 +446,15 @@ pub async fn renew(
     let correlation = CorrelationId::generate(&*engine.ports().clock, &*engine.ports().entropy);
     let mut tx = engine.store().begin().await?;
     let node = tx.node(identity.node).await?;
+    if node.epoch != identity.epoch {
+        return Err(CommandError::new(Code::Forbidden, "this identity is of an earlier enrollment"));
+    }
+    // Also where the key is still the one of the present certificate, of before keys were remembered.
+    let of_present = gpuaas_trust::certified_key_sha256(present).map_err(|error| invalid(&error))?;
+    if gpuaas_trust::requested_key_sha256(&ask.csr).map_err(|error| invalid(&error))? == of_present {
+        return Err(StoreError::KeyReused.into());
+    }
+    certify_key(&mut tx, &ask.csr, identity.enrolled(), now).await?;
     audit_node(&mut tx, &node, AuditAction::NodeRenew, correlation, json!({ "epoch": node.epoch })).await?;
     tx.commit().await?;
     Ok(certificate)

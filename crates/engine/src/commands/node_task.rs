@@ -2,23 +2,18 @@
 
 use std::sync::Arc;
 
-use gpuaas_model::{Code, Connectivity, CorrelationId, NodeState};
-use gpuaas_store::{NodeRecord, TaskRecord};
+use gpuaas_model::{Code, Connectivity, NodeState};
+use gpuaas_store::NodeRecord;
 use gpuaas_wire::task::TaskOutcome;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    dispatch::{Purpose, TaskEnd},
+    dispatch::{Outgoing, TaskEnd},
     effects::ProgressSink,
     engine::Engine,
     error::CommandError,
 };
-
-/// For nobody's workload.
-pub(super) fn purpose(correlation: CorrelationId) -> Purpose {
-    Purpose { project: None, workload: None, operation: None, step: None, attempt: 1, correlation }
-}
 
 /// Runs the work beside the request, and returns how it ended: whoever hangs up leaves no task without an end.
 pub(super) async fn beside<T: Send + 'static>(
@@ -32,8 +27,8 @@ pub(super) async fn beside<T: Send + 'static>(
 }
 
 /// Follows a recorded task to its end, whatever it says meanwhile.
-pub(super) async fn end(engine: &Engine, task: &TaskRecord) -> TaskEnd {
-    engine.follow_task(task, &(Arc::new(|_| {}) as ProgressSink), &CancellationToken::new()).await
+pub(super) async fn end(engine: &Engine, outgoing: Outgoing) -> TaskEnd {
+    engine.follow_task(outgoing, &(Arc::new(|_| {}) as ProgressSink), &CancellationToken::new()).await
 }
 
 /// Refuses a node that cannot be asked now: nobody waits a minute for one that is away.

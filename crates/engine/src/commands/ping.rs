@@ -2,51 +2,59 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpuaas_model::{AuditAction, Code, NodeId, Permission, TaskState};
+use gpuaas_model::{AuditAction, Code, NodeId, TaskState};
 use gpuaas_store::TaskRecord;
 use gpuaas_wire::task::{Noop, TaskOutcome, TaskSpec};
 use serde_json::json;
 
 use super::{audit, node_task};
-use crate::{caller::Caller, engine::Engine, error::CommandError};
+use crate::{
+    caller::Caller,
+    dispatch::{Origin, Outgoing},
+    engine::Engine,
+    error::CommandError,
+    ownership,
+};
 
 /// A no-op that takes longer than this has not answered.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends a no-op and waits for its end. The caller's audit record, the task's own two and its events are left as by any task.
 pub async fn ping(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<(TaskRecord, Duration), CommandError> {
-    caller.must(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
-    let node = tx.node(id).await?;
-    let purpose = node_task::purpose(caller.correlation);
+    let access = ownership::for_operator(&mut tx, caller, id).await?;
+    let name = access.name().clone();
+    let origin = Origin::alone(caller.correlation);
     let expires_at = engine.ports().clock.now().plus(PING_TIMEOUT);
-    let task =
-        engine.record_task(&mut tx, &node, purpose, (Noop::TYPE, Noop::OLDEST), json!(Noop {}), expires_at).await?;
-    audit(&mut tx, caller, AuditAction::NodePing, format!("node/{}", node.name), None, json!({ "task": task.id }))
-        .await?;
+    let what = (Noop::TYPE, Noop::OLDEST);
+    let ping = engine.record_task(&mut tx, access, origin, what, json!(Noop {}), expires_at).await?;
+    let metadata = json!({ "task": ping.task.id });
+    audit(&mut tx, caller, AuditAction::NodePing, format!("node/{name}"), None, metadata).await?;
     tx.commit().await?;
     let within = engine.clone();
-    let (ended, took) = node_task::beside(engine, "ping", async move { followed(&within, task).await }).await?;
+    let (ended, took) = node_task::beside(engine, "ping", async move { followed(&within, ping).await }).await?;
     if let Some(TaskOutcome::Failed { failure }) = &ended.outcome
         && matches!(failure.code, Code::EnvelopeExpired | Code::DiskFull)
     {
-        return Err(CommandError::new(failure.code, format!("{} refused it: {}", node.name, failure.message))
-            .then(format!("see its clock and its disk: gpuaas node show {}", node.name)));
+        return Err(CommandError::new(failure.code, format!("{} refused it: {}", name, failure.message))
+            .then(format!("see its clock and its disk: gpuaas node show {}", name)));
     }
     match ended.state {
         TaskState::Succeeded => Ok((ended, took)),
-        TaskState::Expired => Err(CommandError::new(Code::NodeUnreachable, format!("{} did not answer", node.name))
-            .then(format!("see its connectivity: gpuaas node show {}", node.name))),
-        state => Err(CommandError::new(Code::Internal, format!("the no-op on {} ended {state}", node.name))),
+        TaskState::Expired => Err(CommandError::new(Code::NodeUnreachable, format!("{} did not answer", name))
+            .then(format!("see its connectivity: gpuaas node show {}", name))),
+        state => Err(CommandError::new(Code::Internal, format!("the no-op on {} ended {state}", name))),
     }
 }
 
-async fn followed(engine: &Engine, task: TaskRecord) -> Result<(TaskRecord, Duration), CommandError> {
+async fn followed(engine: &Engine, ping: Outgoing) -> Result<(TaskRecord, Duration), CommandError> {
     let began = engine.ports().runtime.elapsed();
-    let end = node_task::end(engine, &task).await;
+    let task = ping.task.clone();
+    let end = node_task::end(engine, ping).await;
     let mut tx = engine.store().begin().await?;
-    engine.record_task_end(&mut tx, task.clone(), &end).await?;
-    let ended = tx.task(task.id).await?;
+    let id = task.id;
+    engine.record_task_end(&mut tx, task, &end).await?;
+    let ended = tx.task(id).await?;
     tx.commit().await?;
     let took = engine.ports().runtime.elapsed().saturating_sub(began);
     Ok((ended, took))

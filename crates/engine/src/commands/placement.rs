@@ -1,6 +1,6 @@
 //! Where an app could be placed: every allocation of the project, the unusable ones with their reasons.
 
-use gpuaas_model::{AllocationState, Code, ProjectId, Reason};
+use gpuaas_model::{Code, ProjectId, Reason};
 use gpuaas_planner::{
     App, NodeView,
     placement::{Candidate, Placed, unusable},
@@ -21,7 +21,7 @@ pub struct PlacementOption {
     pub reasons: Vec<Reason>,
 }
 
-/// Every open allocation of `project`, as places for `app`.
+/// Every allocation by which `project` holds a node, as places for `app`.
 pub async fn options(
     engine: &Engine,
     caller: &Caller,
@@ -34,7 +34,7 @@ pub async fn options(
     let filter = AllocationFilter { project: Some(project), ..AllocationFilter::default() };
     let mut options = Vec::new();
     for allocation in reader.allocations(&filter).await? {
-        if allocation.state == AllocationState::Released {
+        if !allocation.state.holds_node() {
             continue;
         }
         let (candidate, node) = candidate(&mut reader, &allocation).await?;

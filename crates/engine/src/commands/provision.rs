@@ -4,12 +4,19 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use gpuaas_model::{AllocationEvent, AllocationId, AllocationState, Check, Code, Coded, CorrelationId, EventKind};
-use gpuaas_store::{AllocationRecord, NodeRecord, StoreError, TaskRecord, Tx};
+use gpuaas_store::{AllocationRecord, NodeRecord, StoreError, Tx};
 use gpuaas_wire::task::{Finding, Severity};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::{dispatch::Purpose, driver::STORE_RETRY, engine::Engine, error::CommandError, record::Story};
+use crate::{
+    dispatch::{Origin, Outgoing},
+    driver::STORE_RETRY,
+    engine::Engine,
+    error::CommandError,
+    ownership,
+    record::Story,
+};
 
 /// Longer than an inspection with its grace, so that it need not be renewed.
 const PROVISION_LEASE_TTL: Duration = Duration::from_secs(90);
@@ -60,9 +67,9 @@ impl Engine {
     }
 
     async fn inspect(&self, id: AllocationId, correlation: CorrelationId) -> Result<(), CommandError> {
-        let task = self.begin_inspection(id, correlation).await?;
-        let progress: crate::effects::ProgressSink = Arc::new(|_| {});
-        let end = self.follow_task(&task, &progress, &CancellationToken::new()).await;
+        let sent = self.begin_inspection(id, correlation).await?;
+        let (task, progress): (_, crate::effects::ProgressSink) = (sent.task.clone(), Arc::new(|_| {}));
+        let end = self.follow_task(sent, &progress, &CancellationToken::new()).await;
         let mut tx = self.store().begin().await?;
         self.record_task_end(&mut tx, task.clone(), &end).await?;
         let allocation = tx.allocation(id).await?;
@@ -77,22 +84,14 @@ impl Engine {
         Ok(())
     }
 
-    async fn begin_inspection(&self, id: AllocationId, correlation: CorrelationId) -> Result<TaskRecord, CommandError> {
+    async fn begin_inspection(&self, id: AllocationId, correlation: CorrelationId) -> Result<Outgoing, CommandError> {
         let mut tx = self.store().begin().await?;
         let mut allocation = tx.allocation(id).await?;
         if allocation.state == AllocationState::Requested {
             allocation = change(&mut tx, allocation, AllocationEvent::Provision, None, correlation).await?;
         }
-        let node = tx.node(allocation.node).await?;
-        let purpose = Purpose {
-            project: Some(allocation.project),
-            workload: None,
-            operation: None,
-            step: None,
-            attempt: 1,
-            correlation,
-        };
-        let task = self.record_inspection(&mut tx, &node, purpose, None).await?;
+        let access = ownership::for_allocation(&mut tx, &allocation).await?;
+        let task = self.record_inspection(&mut tx, access, Origin::alone(correlation), None).await?;
         tx.commit().await?;
         Ok(task)
     }

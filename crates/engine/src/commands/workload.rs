@@ -126,8 +126,7 @@ pub async fn decommission(
             format!("{} is decommissioned already", rows.workload.name),
         ));
     }
-    let targets: Vec<MemberId> =
-        rows.members.iter().filter(|member| member.state != MemberState::Removed).map(|member| member.id).collect();
+    let targets = present(&rows, |_| true);
     let plan = planned(engine, &rows, OperationKind::Decommission, &targets)?;
     rows.workload.generation += 1;
     let about = (AuditAction::WorkloadDecommission, json!({}), None);
@@ -147,9 +146,17 @@ pub async fn resume(engine: &Engine, caller: &Caller, id: WorkloadId, seen: &See
         )
         .then(format!("see its state: gpuaas workload show {}", rows.workload.name)));
     };
-    let plan = planned(engine, &rows, failed.kind, &failed.targets)?;
+    // A member that was removed meanwhile is done with: its node may be another tenant's by now.
+    let targets = present(&rows, |member| failed.targets.contains(&member));
+    let plan = planned(engine, &rows, failed.kind, &targets)?;
     let about = (AuditAction::WorkloadResume, json!({ "resumes": failed.id }), Some(failed.id));
-    accept_for(engine, caller, tx, rows, plan, failed.targets, about).await
+    accept_for(engine, caller, tx, rows, plan, targets, about).await
+}
+
+/// Those of the wanted members that are not removed.
+fn present(rows: &WorkloadRows, wanted: impl Fn(MemberId) -> bool) -> Vec<MemberId> {
+    let present = rows.members.iter().filter(|member| member.state != MemberState::Removed);
+    present.map(|member| member.id).filter(|member| wanted(*member)).collect()
 }
 
 struct Draft {
@@ -290,13 +297,14 @@ fn planned(
     targets: &[MemberId],
 ) -> Result<Plan, CommandError> {
     let app = app_of(engine, rows)?;
-    let plan = app.plan(kind, &rows.view(), targets).map_err(|refusal| match refusal {
+    let view = rows.view();
+    let plan = app.plan(kind, &view, targets).map_err(|refusal| match refusal {
         PlanRefusal::Unsupported { ref next, .. } => {
             CommandError::new(Code::StateConflict, refusal.to_string()).then(next.clone())
         }
         PlanRefusal::NotNow(why) => CommandError::new(Code::StateConflict, why),
     })?;
-    let findings = check(&plan, &app.manifest().phases);
+    let findings = check(&plan, &app.manifest().phases, &view.members);
     if findings.is_empty() {
         return Ok(plan);
     }

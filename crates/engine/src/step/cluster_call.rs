@@ -13,7 +13,6 @@ use crate::{
     effects::{CallContext, ProgressSink},
     engine::Engine,
     rows::OperationRows,
-    secrets::SealedSecrets,
 };
 
 /// Makes the call; drops it at the attempt's deadline, or when the operation is cancelled.
@@ -28,15 +27,8 @@ pub(super) fn run(
     let now = engine.ports().clock.now();
     let deadline = step.deadline_at.unwrap_or(now);
     let app = rows.of.workload.app.clone();
-    let context = CallContext {
-        workload: rows.of.view(),
-        member: step.spec.member,
-        secrets: Arc::new(SealedSecrets::new(engine.clone())),
-        tunnels: engine.tunnels().clone(),
-        progress,
-        now,
-        deadline,
-    };
+    let context =
+        CallContext { member: step.spec.member, progress, ..CallContext::of(&engine, rows.of.view(), deadline) };
     Box::pin(async move {
         let Some(entry) = engine.catalog().app(&app) else {
             return AttemptEnd::Failed(TaskFailure::new(

@@ -12,13 +12,14 @@ use tokio::sync::oneshot;
 pub(crate) use node_task::continue_node_task;
 
 use crate::{
+    dispatch::Outgoing,
     driver::{Driver, Ended},
     rows::OperationRows,
 };
 use futures::future::BoxFuture;
 use gpuaas_crash_points::{self as crash_points, Point, StepKind};
 use gpuaas_planner::StepAction;
-use gpuaas_store::{StepRecord, TaskRecord};
+use gpuaas_store::StepRecord;
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +38,7 @@ impl Driver {
         &self,
         rows: &OperationRows,
         step: &StepRecord,
-        task: Option<TaskRecord>,
+        task: Option<Outgoing>,
     ) -> BoxFuture<'static, Ended> {
         let (id, attempt) = (step.id, step.attempts);
         let end: BoxFuture<'static, AttemptEnd> = match (&step.spec.action, task) {

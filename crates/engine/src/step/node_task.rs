@@ -4,22 +4,26 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use gpuaas_model::Code;
-use gpuaas_store::{StepRecord, StoreError, TaskRecord};
+use gpuaas_store::{StepRecord, StoreError};
 use gpuaas_wire::task::{TaskFailure, TaskOutcome};
 use tokio_util::sync::CancellationToken;
 
 use super::AttemptEnd;
-use crate::{dispatch::TaskEnd, effects::ProgressSink, engine::Engine};
+use crate::{
+    dispatch::{Outgoing, TaskEnd},
+    effects::ProgressSink,
+    engine::Engine,
+};
 
 /// Sends the recorded task and follows it.
 pub(super) fn run(
     engine: Arc<Engine>,
-    task: TaskRecord,
+    outgoing: Outgoing,
     progress: ProgressSink,
     cancelled: CancellationToken,
 ) -> BoxFuture<'static, AttemptEnd> {
     Box::pin(async move {
-        match engine.follow_task(&task, &progress, &cancelled).await {
+        match engine.follow_task(outgoing, &progress, &cancelled).await {
             TaskEnd::Outcome(TaskOutcome::Succeeded { result }) => AttemptEnd::Succeeded(result),
             TaskEnd::Outcome(TaskOutcome::Failed { failure }) if failure.code == Code::TaskInterrupted => {
                 AttemptEnd::Interrupted
@@ -37,9 +41,9 @@ pub(super) fn missing() -> BoxFuture<'static, AttemptEnd> {
 }
 
 /// The task of an attempt that an earlier driver began.
-pub(crate) async fn continue_node_task(engine: &Engine, step: &StepRecord) -> Result<Option<TaskRecord>, StoreError> {
+pub(crate) async fn continue_node_task(engine: &Engine, step: &StepRecord) -> Result<Option<Outgoing>, StoreError> {
     match step.task {
-        Some(task) => engine.store().read().await?.task(task).await.map(Some),
+        Some(task) => engine.store().read().await?.task(task).await.map(Outgoing::again).map(Some),
         None => Ok(None),
     }
 }

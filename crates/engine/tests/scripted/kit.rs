@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::Mutex,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -37,6 +40,8 @@ pub(crate) struct Kit {
     planned: Mutex<Planned>,
     /// What the successes of a step teach, one after the other; those that are not named teach nothing.
     lessons: Mutex<BTreeMap<String, VecDeque<Lesson>>>,
+    /// Whether clusters do not answer.
+    pub(crate) is_silent: AtomicBool,
     /// ServiceAccounts that were withdrawn, in order.
     pub(crate) withdrawn: Mutex<Vec<String>>,
 }
@@ -64,6 +69,7 @@ impl Kit {
             manifest,
             planned: Mutex::new(Box::new(|_| Vec::new())),
             lessons: Mutex::default(),
+            is_silent: AtomicBool::new(false),
             withdrawn: Mutex::default(),
         }
     }
@@ -150,8 +156,10 @@ impl App for Kit {
         vec![secret("join", 16), secret("deposited", 0)]
     }
 
-    fn plan(&self, kind: OperationKind, of: &WorkloadView, _: &[MemberId]) -> Result<Plan, PlanRefusal> {
-        Ok(Plan { kind, steps: (self.planned.lock().unwrap())(of) })
+    fn plan(&self, kind: OperationKind, of: &WorkloadView, targets: &[MemberId]) -> Result<Plan, PlanRefusal> {
+        let mut of = of.clone();
+        of.members.retain(|member| targets.contains(&member.id));
+        Ok(Plan { kind, steps: (self.planned.lock().unwrap())(&of) })
     }
 
     fn render(&self, _: &StepSpec, _: &WorkloadView) -> Result<Value, RenderError> {
@@ -167,8 +175,8 @@ impl App for Kit {
         fault(failure.code, &failure.message)
     }
 
-    fn units(&self, _: &str) -> Vec<String> {
-        Vec::new()
+    fn units(&self, component: &str) -> Vec<String> {
+        vec![format!("{component}.service")]
     }
 
     fn judge(&self, member: &MemberView, _: &UnitReport) -> (Health, Option<Fault>) {
@@ -192,6 +200,9 @@ impl AppEffects for Kit {
     }
 
     async fn deliver_access(&self, ask: AccessRequest, context: CallContext) -> Result<Delivered, TaskFailure> {
+        if self.is_silent.load(Ordering::SeqCst) {
+            std::future::pending().await
+        }
         Ok(Delivered {
             kubeconfig: Zeroizing::new("kind: Config".to_owned()),
             service_account: ask.name,

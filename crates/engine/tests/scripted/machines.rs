@@ -27,6 +27,10 @@ async fn of_agent(schemas: &[u32]) -> (World, NodeId) {
     (world, id)
 }
 
+fn forced() -> node::Forced {
+    node::Forced { reason: "its disk was replaced".to_owned() }
+}
+
 async fn change(world: &World, id: NodeId, change: impl FnOnce(&mut NodeRecord)) {
     let mut tx = world.store().begin().await.unwrap();
     let mut node = tx.node(id).await.unwrap();
@@ -124,7 +128,7 @@ async fn what_a_node_told_before_its_reset_is_not_kept_after_it() {
     world.nodes.will([act]);
     inspect::of_new(&world.engine, id);
     eventually("it is not asked", async || world.nodes.sent() == 1).await;
-    node::reset(&world.engine, &admin(), id, &Default::default(), true).await.unwrap();
+    node::reset(&world.engine, &admin(), id, &Default::default(), Some(&forced())).await.unwrap();
     end.send(done(inspection(None))).unwrap();
     eventually("the task does not end", async || {
         world.store().read().await.unwrap().all_open_tasks().await.unwrap().is_empty()
@@ -165,10 +169,13 @@ async fn a_fix_that_fails_or_is_none_is_told_as_that_and_leaves_no_event() {
 #[tokio::test]
 async fn a_node_goes_back_only_by_a_word_that_is_said_and_never_from_under_a_project() {
     let (world, id) = of_agent(&[1, 2]).await;
-    let reset = async |vouched: bool| node::reset(&world.engine, &admin(), id, &Default::default(), vouched).await;
+    let reset = async |is_forced: bool| {
+        let forced = is_forced.then(forced);
+        node::reset(&world.engine, &admin(), id, &Default::default(), forced.as_ref()).await
+    };
     let refused = reset(false).await.unwrap_err();
     assert_eq!(refused.code(), Code::StateConflict);
-    assert!(refused.next().unwrap().contains("--vouch"), "{refused:?}");
+    assert!(refused.next().unwrap().contains("--force"), "{refused:?}");
     let epoch = read(&world, id).await.epoch;
     let (node, _) = reset(true).await.unwrap();
     assert_eq!((node.state, node.epoch), (NodeState::Registered, epoch + 1));

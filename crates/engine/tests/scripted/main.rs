@@ -5,10 +5,12 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests is a test")]
 
 mod credentials;
+mod handover;
 mod kit;
 mod machines;
 mod nodes;
 mod operations;
 mod site;
+mod tenants;
 mod world;
 mod writer;

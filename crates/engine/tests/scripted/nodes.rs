@@ -13,7 +13,10 @@ use futures::{
     FutureExt, StreamExt,
     stream::{self, BoxStream},
 };
-use gpuaas_engine::port::{DispatchError, Nodes, TaskUpdate};
+use gpuaas_engine::{
+    ownership::NodeAccess,
+    port::{DispatchError, Nodes, TaskUpdate},
+};
 use gpuaas_model::{Code, NodeId, TaskId};
 use gpuaas_wire::task::{TaskFailure, TaskOutcome, TaskProgress};
 use serde_json::{Value, json};
@@ -87,7 +90,7 @@ impl Scripted {
 impl Nodes for Scripted {
     async fn dispatch(
         &self,
-        _: NodeId,
+        _: &NodeAccess,
         _: &str,
     ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError> {
         self.sent.fetch_add(1, Ordering::Relaxed);

@@ -7,8 +7,8 @@ use gpuaas_engine::{
     commands::{artifact, node as command, operation, project, workload},
 };
 use gpuaas_model::{
-    AllocationId, AllocationState, Connectivity, EventKind, NodeId, NodeState, OperationId, ProjectId, StreamName,
-    TaskType, WorkloadId,
+    AllocationId, AllocationState, Connectivity, EnrolledNode, EventKind, NodeId, NodeState, OperationId, ProjectId,
+    StreamName, TaskType, WorkloadId,
 };
 use gpuaas_planner::{StepSpec, WorkloadView};
 use gpuaas_store::{
@@ -149,7 +149,7 @@ impl Site {
             key_set_version: 0,
             clock: None,
         };
-        command::connected(&self.world.engine, self.nodes[node], Uuid::from_u128(99), &hello).await.unwrap();
+        command::connected(&self.world.engine, enrolled(self.nodes[node]), Uuid::from_u128(99), &hello).await.unwrap();
     }
 
     /// Waits until a step is as the test wants it.
@@ -188,6 +188,11 @@ impl Site {
         let steps = steps.into_iter().map(|step| (step.spec.key.to_string(), step)).collect();
         Ended { operation, workload, members, steps, tasks, events }
     }
+}
+
+/// The node in the enrollment of its registration.
+pub(crate) fn enrolled(node: NodeId) -> EnrolledNode {
+    EnrolledNode { node, epoch: 0 }
 }
 
 fn support((task, schema): (TaskType, u32)) -> TaskSupport {

@@ -13,12 +13,13 @@ use async_trait::async_trait;
 use futures::{FutureExt, future::BoxFuture};
 use gpuaas_engine::{
     AppEntry, Caller, Catalog, Endpoints, Engine, EngineParts, Keys, commands,
-    effects::{Tunnel, Tunnels},
-    port::Ports,
+    effects::Tunnel,
+    ownership::NodeAccess,
+    port::{NodeTunnels, Ports, ReimageHook},
 };
 use gpuaas_model::{
-    AuditAction, Clock, CorrelationId, Entropy, KeyState, NodeId, Principal, ReplicaId, Role, Runtime, Timestamp,
-    TokenId,
+    AuditAction, Clock, CorrelationId, Entropy, KeyState, NodeId, NodeState, Principal, ReplicaId, Role, Runtime,
+    Timestamp, TokenId,
 };
 use gpuaas_store::{AuditFilter, SessionRecord, Store, StoreOptions};
 use gpuaas_trust::{Authority, SealingKey};
@@ -71,8 +72,8 @@ impl Runtime for Hurried {
 struct NoTunnels;
 
 #[async_trait]
-impl Tunnels for NoTunnels {
-    async fn open(&self, _: NodeId, _: u16) -> std::io::Result<Box<dyn Tunnel>> {
+impl NodeTunnels for NoTunnels {
+    async fn open(&self, _: &NodeAccess, _: u16) -> std::io::Result<Box<dyn Tunnel>> {
         Err(std::io::Error::other("there are no tunnels here"))
     }
 }
@@ -99,7 +100,7 @@ impl World {
     async fn at_pace(hurry: u32) -> Self {
         let (nodes, folder) = (Arc::new(Scripted::default()), tempfile::tempdir().unwrap());
         let kit = Arc::new(Kit::new());
-        let engine = engine(&folder, (&nodes, &kit), 1, (Duration::from_secs(3_600), hurry)).await;
+        let engine = engine(&folder, (&nodes, &kit), 1, (Duration::from_secs(3_600), hurry), None).await;
         let now = engine.ports().clock.now();
         let made = engine.keys().make(KeyState::Active, 1, now, &*engine.ports().entropy).unwrap();
         let mut tx = engine.store().begin().await.unwrap();
@@ -110,12 +111,20 @@ impl World {
 
     /// Another engine over the same rows, whose clock is so much behind that of the first.
     pub(crate) async fn behind_by_an_hour(&self) -> Arc<Engine> {
-        engine(&self.folder, (&self.nodes, &self.kit), 2, (Duration::ZERO, HURRY)).await
+        engine(&self.folder, (&self.nodes, &self.kit), 2, (Duration::ZERO, HURRY), None).await
     }
 
     /// Another engine over the same rows, as a process that is started after the first has.
     pub(crate) async fn successor(&self) -> Arc<Engine> {
-        engine(&self.folder, (&self.nodes, &self.kit), 2, (Duration::from_secs(3_600), HURRY)).await
+        engine(&self.folder, (&self.nodes, &self.kit), 2, (Duration::from_secs(3_600), HURRY), None).await
+    }
+
+    /// Another engine over the same rows, with a hook that reimages machines.
+    pub(crate) async fn with_reimage_hook(&self, hook: Arc<dyn ReimageHook>) -> Arc<Engine> {
+        // Each draws other numbers, and so makes other ids.
+        static STARTED: AtomicU64 = AtomicU64::new(3);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        engine(&self.folder, (&self.nodes, &self.kit), number, (Duration::from_secs(3_600), HURRY), Some(hook)).await
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -138,6 +147,9 @@ impl World {
         };
         let mut tx = self.store().begin().await.unwrap();
         tx.put_session(&session).await.unwrap();
+        let mut record = tx.node(node).await.unwrap();
+        record.state = NodeState::Active;
+        tx.update_node(&record).await.unwrap();
         tx.commit().await.unwrap();
         node
     }
@@ -173,6 +185,7 @@ async fn engine(
     (nodes, kit): (&Arc<Scripted>, &Arc<Kit>),
     number: u64,
     (off, hurry): (Duration, u32),
+    reimage_hook: Option<Arc<dyn ReimageHook>>,
 ) -> Arc<Engine> {
     let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
     let time = Arc::new(Hurried { began: Instant::now(), off, hurry, drawn: AtomicU64::new(number << 32) });
@@ -188,6 +201,7 @@ async fn engine(
         nodes: nodes.clone(),
         tunnels: Arc::new(NoTunnels),
         endpoints: Endpoints { api_url: String::new(), channel: String::new(), replica: None },
+        reimage_hook,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_engine::{Engine, commands};
-use gpuaas_model::{Code, Coded, NodeId, NodeState, Timestamp};
+use gpuaas_model::{Code, Coded, EnrolledNode, NodeId, NodeState, Timestamp};
 use gpuaas_store::StoreError;
 use gpuaas_trust::{NODE_CERTIFICATE_LIFE, NodeIdentity, NodeKey};
 use gpuaas_wire::session::{EnrollRequest, RenewRequest};
@@ -42,6 +42,7 @@ async fn a_stranger_who_guesses_enrollment_tokens_is_refused_beside_the_writer()
         machine_id: String::new(),
         agent_version: String::new(),
         clock: None,
+        reimage: None,
     };
     let redeemed = commands::node::redeem(engine, admin().correlation, guess);
     let refused = beside_a_writer(engine, redeemed).await.expect_err("it is no token");
@@ -53,9 +54,10 @@ async fn a_node_that_asks_for_what_it_may_not_have_is_refused_beside_the_writer(
     let world = World::new().await;
     let (engine, node) = (&world.engine, enrolled(&world).await);
     let secret = "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap();
-    let read = beside_a_writer(engine, engine.secret_for_node(node, secret)).await;
+    let read = beside_a_writer(engine, engine.secret_for_node(EnrolledNode { node, epoch: 1 }, secret)).await;
     assert!(matches!(read, Err(StoreError::NotFound { .. })), "{:?}", read.err());
-    let deposited = beside_a_writer(engine, engine.deposit_for_node(node, secret, b"bytes")).await;
+    let deposited =
+        beside_a_writer(engine, engine.deposit_for_node(EnrolledNode { node, epoch: 1 }, secret, b"bytes")).await;
     assert!(matches!(deposited, Err(StoreError::NotFound { .. })), "{deposited:?}");
 }
 
@@ -76,5 +78,10 @@ async fn a_certificate_is_not_renewed_before_half_of_its_life() {
     assert_eq!(refused.expect_err("it is young").code(), Code::RateLimited);
     let half = i64::try_from(NODE_CERTIFICATE_LIFE.as_millis()).unwrap() / 2;
     let old = made(Timestamp::from_millis(now.as_millis() - half - 1_000));
-    assert!(commands::node::renew(engine, &identity, &old, &request).await.is_ok());
+    let reused = commands::node::renew(engine, &identity, &old, &request).await;
+    assert_eq!(reused.expect_err("it is the certificate's own key").code(), Code::KeyReused);
+    let fresh = RenewRequest { csr: NodeKey::generate().unwrap().request_pem().unwrap(), clock: None };
+    assert!(commands::node::renew(engine, &identity, &old, &fresh).await.is_ok());
+    let again = commands::node::renew(engine, &identity, &old, &fresh).await;
+    assert_eq!(again.expect_err("it was certified before").code(), Code::KeyReused);
 }

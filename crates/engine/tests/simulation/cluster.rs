@@ -1,6 +1,9 @@
 //! The cluster as the app's effects see it: what the machines' services are, after a while.
 
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use gpuaas_app_rke2::names;
@@ -9,8 +12,10 @@ use gpuaas_model::{Code, Timestamp};
 use gpuaas_planner::MemberView;
 use gpuaas_wire::task::TaskFailure;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use zeroize::Zeroizing;
 
-use crate::world::World;
+use crate::world::{Scenario, World};
 
 pub(crate) struct Cluster(pub(crate) Weak<World>);
 
@@ -28,6 +33,9 @@ impl AppEffects for Cluster {
             return Err(TaskFailure::new(code, "the seed says so"));
         }
         let server = context.workload.component(names::SERVER).next();
+        if world.scenario == Scenario::TwoTenants {
+            talk(&world, &context, server, 1).await?;
+        }
         must_be_up(&world, server)?;
         match call {
             "api_ready" | "deliver_access" => {}
@@ -37,13 +45,39 @@ impl AppEffects for Cluster {
         Ok(json!({ "call": call }))
     }
 
-    async fn deliver_access(&self, _request: AccessRequest, _context: CallContext) -> Result<Delivered, TaskFailure> {
-        Err(TaskFailure::new(Code::TaskUnknown, "access is not simulated"))
+    async fn deliver_access(&self, request: AccessRequest, context: CallContext) -> Result<Delivered, TaskFailure> {
+        let Some(world) = self.0.upgrade() else { return Err(TaskFailure::new(Code::Internal, "it is over")) };
+        let server = context.workload.component(names::SERVER).next();
+        talk(&world, &context, server, 20).await?;
+        must_be_up(&world, server)?;
+        Ok(Delivered {
+            kubeconfig: Zeroizing::new("kind: Config".to_owned()),
+            service_account: request.name,
+            expires_at: context.now.plus(Duration::from_secs(request.ttl_seconds)),
+        })
     }
 
     async fn revoke_access(&self, _service_account: &str, _context: CallContext) -> Result<(), TaskFailure> {
         Err(TaskFailure::new(Code::TaskUnknown, "access is not simulated"))
     }
+}
+
+/// Sends bytes to the server's apiserver, a while apart, and reads them back.
+async fn talk(
+    world: &Arc<World>,
+    context: &CallContext,
+    server: Option<&MemberView>,
+    times: u32,
+) -> Result<(), TaskFailure> {
+    let broken = |error: std::io::Error| TaskFailure::new(Code::ClusterUnreachable, error.to_string());
+    let Some(server) = server else { return Err(TaskFailure::new(Code::ClusterUnreachable, "there is no server")) };
+    let mut tunnel = context.tunnels.open(server.node.id, 6_443).await.map_err(broken)?;
+    for _ in 0..times {
+        tunnel.write_all(b"?").await.map_err(broken)?;
+        tunnel.read_exact(&mut [0]).await.map_err(broken)?;
+        world.scheduler.sleep(Duration::from_millis(world.between(1, 1_000))).await;
+    }
+    Ok(())
 }
 
 /// Whoever waits looks at the same moments, so that calls meet.

@@ -51,6 +51,11 @@ impl Disk {
         String::from_utf8_lossy(&self.appended.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
+    /// The machine is reimaged: nothing is left.
+    pub(crate) fn wipe(&self) {
+        self.files().clear();
+    }
+
     /// From now on it has no room, or room again.
     pub(crate) fn fill(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
@@ -157,9 +162,6 @@ impl Host for Disk {
     }
     async fn rename(&self, _from: &Utf8Path, _to: &Utf8Path) -> Result<(), HostError> {
         absent("renaming")
-    }
-    async fn copy(&self, _from: &Utf8Path, _to: &Utf8Path, _mode: u32) -> Result<Changed, HostError> {
-        absent("copies")
     }
     async fn run(&self, _command: &Command) -> Result<CommandEnd, HostError> {
         absent("programs")

@@ -66,6 +66,8 @@ pub(crate) struct Faults {
     pub(crate) duplicated: u64,
     pub(crate) slow: u64,
     pub(crate) old_leader: u64,
+    /// Of a thousand looks at what an uninstall left.
+    pub(crate) residue: u64,
     /// At the so-manieth time that anybody reaches the point.
     pub(crate) strikes: Vec<(Point, u32, Strike)>,
     pub(crate) timed: Vec<(Duration, Timed)>,
@@ -111,6 +113,16 @@ impl Faults {
         faults
     }
 
+    /// The same for tenants who share so many nodes: what is for others happens to nobody, and an uninstall leaves something now and then.
+    pub(crate) fn of_tenants(mut self, nodes: usize) -> Self {
+        (self.nodes, self.residue) = (nodes, 150);
+        self.timed.retain(|(_, what)| match what {
+            Timed::KillAgent(node) | Timed::Cut(node, _) | Timed::FillDisk(node, _) => *node < nodes,
+            Timed::KillPlane(_) | Timed::FreezePlane(_, _) => true,
+        });
+        self
+    }
+
     /// One control plane with so many nodes, and nothing that goes wrong.
     pub(crate) fn none(nodes: usize) -> Self {
         Self {
@@ -121,6 +133,7 @@ impl Faults {
             duplicated: 0,
             slow: 0,
             old_leader: 0,
+            residue: 0,
             strikes: Vec::new(),
             timed: Vec::new(),
             tasks: BTreeMap::new(),

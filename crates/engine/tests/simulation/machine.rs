@@ -9,14 +9,19 @@ use gpuaas_crash_points::{Point, reach};
 use gpuaas_model::{Code, TaskType, Timestamp};
 use gpuaas_trust::sha256_hex;
 use gpuaas_wire::task::{
-    ArtifactFetched, DiskFacts, HostFacts, Inspection, MachineFacts, NoopDone, Preflight, PreflightReport,
-    Rke2Configure, Rke2Configured, Rke2Installed, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Role, Rke2Start,
-    Rke2Started, SecretRef, TaskFailure, TaskProgress, UnitReport,
+    ArtifactFetch, ArtifactFetched, DiskFacts, HostFacts, Inspection, MachineFacts, NoopDone, Preflight,
+    PreflightReport, ResidueItem, ResidueKind, ResidueReport, Rke2Configure, Rke2Configured, Rke2Installed,
+    Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Role, Rke2Start, Rke2Started, Rke2Stopped, Rke2Uninstalled,
+    SecretRef, TaskFailure, TaskProgress, UnitReport,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{node::Node, world::World};
+use crate::{
+    node::Node,
+    oracles::{self, Effect},
+    world::{Scenario, World},
+};
 
 /// A service of the node; it outlives the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,11 +82,14 @@ impl Doing {
             TaskType::Noop => value(&NoopDone {}),
             TaskType::Inspect => self.inspect().await,
             TaskType::Preflight => self.preflight(&read(params)?).await,
-            TaskType::ArtifactFetch => self.fetch().await,
+            TaskType::ArtifactFetch => self.fetch(&read(params)?).await,
             TaskType::Rke2Install => self.install().await,
             TaskType::Rke2Configure => self.configure(&read(params)?).await,
             TaskType::Rke2Start => self.start(&read(params)?).await,
             TaskType::Rke2KubeconfigRead => self.kubeconfig(&read(params)?).await,
+            TaskType::Rke2Stop => self.stop().await,
+            TaskType::Rke2Uninstall => self.uninstall().await,
+            TaskType::Residue => self.residue().await,
             other => Err(failed(Code::TaskUnknown, &format!("{other} is not simulated"))),
         }
     }
@@ -107,17 +115,26 @@ impl Doing {
 
     async fn preflight(&self, task: &Preflight) -> Result<Value, TaskFailure> {
         self.may_fail()?;
-        if self.node.machine().has_data && !task.absent_paths.is_empty() {
+        let is_own = self.world.scenario == Scenario::OneDeployment;
+        if is_own && self.node.machine().has_data && !task.absent_paths.is_empty() {
             self.world.violated(format!("{}: a member's own data was taken for a leftover", self.node.name));
         }
         value(&PreflightReport { passed: 9, findings: Vec::new() })
     }
 
-    async fn fetch(&self) -> Result<Value, TaskFailure> {
+    async fn fetch(&self, task: &ArtifactFetch) -> Result<Value, TaskFailure> {
         if self.node.machine().fetched {
             return value(&ArtifactFetched { fetched_bytes: 0, reused_bytes: 2 });
         }
         self.say("fetching");
+        for artifact in &task.artifacts {
+            let (node, sha256) = (self.node.enrolled(), artifact.sha256.clone());
+            let asked = self
+                .world
+                .ask(move |engine| Box::pin(async move { engine.artifact_for_node(node, &sha256).await.map(|_| ()) }));
+            self.answered(asked.await)?;
+            oracles::judge_effect(&self.world, Effect::Artifact(node));
+        }
         self.pause(500, 15_000).await?;
         self.may_fail()?;
         self.change(|machine| machine.fetched = true);
@@ -153,7 +170,7 @@ impl Doing {
 
     async fn start(&self, task: &Rke2Start) -> Result<Value, TaskFailure> {
         self.must(self.node.machine().configured.is_some(), "nothing was configured");
-        if task.role == Rke2Role::Agent {
+        if task.role == Rke2Role::Agent && self.world.scenario == Scenario::OneDeployment {
             self.must(self.world.server_is_up(), "an agent was started before its server was up");
         }
         let now = self.world.scheduler.now();
@@ -186,7 +203,7 @@ impl Doing {
         }
         self.may_fail()?;
         let bytes = format!("kubeconfig of {}", self.node.name);
-        let (node, secret_id, deposit) = (self.node.id, task.secret_id, bytes.clone());
+        let (node, secret_id, deposit) = (self.node.enrolled(), task.secret_id, bytes.clone());
         let deposited = self.world.ask(move |engine| {
             let deposit = deposit.clone();
             Box::pin(async move { engine.deposit_for_node(node, secret_id, deposit.as_bytes()).await })
@@ -195,11 +212,44 @@ impl Doing {
         value(&Rke2KubeconfigStored { secret: SecretRef { secret_id, sha256: sha256_hex(bytes.as_bytes()) } })
     }
 
+    async fn stop(&self) -> Result<Value, TaskFailure> {
+        reach(Point::TaskInside(self.task));
+        self.may_fail()?;
+        let changed = self.node.machine().unit != Unit::Rest;
+        if changed {
+            self.change(|machine| machine.unit = Unit::Rest);
+        }
+        value(&Rke2Stopped { changed })
+    }
+
+    async fn uninstall(&self) -> Result<Value, TaskFailure> {
+        reach(Point::TaskInside(self.task));
+        self.pause(100, 2_000).await?;
+        self.may_fail()?;
+        let changed = self.node.machine().installed;
+        if changed {
+            self.change(|machine| {
+                (machine.installed, machine.configured, machine.unit) = (false, None, Unit::Rest);
+                (machine.has_data, machine.fetched) = (false, false);
+            });
+        }
+        value(&Rke2Uninstalled { exit_status: changed.then_some(0) })
+    }
+
+    async fn residue(&self) -> Result<Value, TaskFailure> {
+        self.may_fail()?;
+        let is_left = self.node.machine().installed || self.world.happens(|faults| faults.residue);
+        let item = ResidueItem { kind: ResidueKind::Path, what: "/var/lib/rancher".to_owned() };
+        value(&ResidueReport { items: is_left.then_some(item).into_iter().collect(), unseen: Vec::new() })
+    }
+
     /// The digest of a secret that the task names, from the control plane.
     async fn secret(&self, secret: &SecretRef) -> Result<String, TaskFailure> {
-        let (node, id) = (self.node.id, secret.secret_id);
+        let (node, id) = (self.node.enrolled(), secret.secret_id);
         let read = self.world.ask(move |engine| Box::pin(async move { engine.secret_for_node(node, id).await }));
-        let sha256 = sha256_hex(&self.answered(read.await)?);
+        let bytes = self.answered(read.await)?;
+        oracles::judge_effect(&self.world, Effect::Secret(node, id));
+        let sha256 = sha256_hex(&bytes);
         self.must(sha256 == secret.sha256, "a secret is not the one that the task names");
         Ok(sha256)
     }

@@ -19,6 +19,7 @@ mod people;
 mod plane;
 mod scheduler;
 mod seed;
+mod tenancy;
 mod world;
 
 use std::{
@@ -36,6 +37,8 @@ use seed::{Played, play};
 
 /// Seeds of every run, unless `GPUAAS_SEEDS` asks for another number.
 const SEEDS: u64 = 200;
+/// Seeds of two tenants and an operator, unless `GPUAAS_TENANT_SEEDS` asks for another number.
+const TENANT_SEEDS: u64 = 200;
 /// Seeds of many nodes at which nothing goes wrong.
 const CROWDS: u64 = 6;
 /// After so many that failed no more are played: they tell enough.
@@ -55,14 +58,29 @@ fn simulation_of_a_deployment_ends_well_whatever_goes_wrong() {
     let seeds = std::env::var("GPUAAS_SEEDS").map_or(SEEDS, |text| text.parse().expect("GPUAAS_SEEDS is a number"));
     let played = play_all(&(0..seeds).collect::<Vec<_>>(), play);
     let failed: Vec<String> = played.iter().filter(|played| !played.violations.is_empty()).map(failure).collect();
-    let mut injected: BTreeMap<&str, u32> = BTreeMap::new();
-    for (what, times) in played.iter().flat_map(|played| &played.injected) {
-        *injected.entry(what).or_default() += times;
-    }
-    show(&format!("simulation: {injected:?}"));
+    show(&format!("simulation: {:?}", injected(&played)));
     assert!(failed.is_empty(), "{} of {} seeds failed\n{}", failed.len(), played.len(), failed.join("\n"));
     let hashes: Vec<&str> = played.iter().map(|played| played.hash.as_str()).collect();
     show(&format!("simulation: {seeds} seeds, hash {}", gpuaas_trust::sha256_hex(hashes.concat().as_bytes())));
+}
+
+#[test]
+fn simulation_of_two_tenants_and_an_operator_keeps_them_apart() {
+    if let Ok(text) = std::env::var("GPUAAS_TENANT_SEED") {
+        let played = seed::play_tenants(text.parse().expect("GPUAAS_TENANT_SEED is a number"));
+        show(&played.trace.join("\n"));
+        assert!(played.violations.is_empty(), "{}", failure(&played));
+        return;
+    }
+    let asked = std::env::var("GPUAAS_TENANT_SEEDS");
+    let seeds = asked.map_or(TENANT_SEEDS, |text| text.parse().expect("GPUAAS_TENANT_SEEDS is a number"));
+    let played = play_all(&(0..seeds).collect::<Vec<_>>(), seed::play_tenants);
+    let failed: Vec<String> = played.iter().filter(|played| !played.violations.is_empty()).map(failure).collect();
+    show(&format!("simulation of tenants: {:?}", injected(&played)));
+    assert!(failed.is_empty(), "{} of {} seeds failed\n{}", failed.len(), played.len(), failed.join("\n"));
+    let hashes: Vec<&str> = played.iter().map(|played| played.hash.as_str()).collect();
+    let hash = gpuaas_trust::sha256_hex(hashes.concat().as_bytes());
+    show(&format!("simulation of tenants: {seeds} seeds, hash {hash}"));
 }
 
 #[test]
@@ -84,6 +102,15 @@ fn simulation_of_many_calls_that_read_at_once_holds_up_no_driver() {
     let played = play_all(&(0..CROWDS).collect::<Vec<_>>(), seed::play_crowd);
     let failed: Vec<String> = played.iter().filter(|played| !played.violations.is_empty()).map(failure).collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// How often what happened in all of them together.
+fn injected(played: &[Played]) -> BTreeMap<&'static str, u32> {
+    let mut injected = BTreeMap::new();
+    for (what, times) in played.iter().flat_map(|played| &played.injected) {
+        *injected.entry(*what).or_default() += times;
+    }
+    injected
 }
 
 /// Plays seeds side by side, each on one thread, and returns them in order: all, or up to [`FAILED_MAX`] that failed.

@@ -8,7 +8,10 @@ use futures::{
     channel::mpsc::{self, UnboundedReceiver, UnboundedSender},
     stream::BoxStream,
 };
-use gpuaas_engine::port::{DispatchError, Nodes, TaskUpdate};
+use gpuaas_engine::{
+    ownership::NodeAccess,
+    port::{DispatchError, Nodes, TaskUpdate},
+};
 use gpuaas_model::{NodeId, TaskId};
 use gpuaas_trust::{Envelope, TaskStatement};
 use gpuaas_wire::{
@@ -18,6 +21,7 @@ use gpuaas_wire::{
 
 use crate::{
     node::{Link, Node},
+    oracles::{self, Effect},
     plane::{signer, signing_keys},
     scheduler::{Process, later_turn},
     world::World,
@@ -39,12 +43,12 @@ impl Wires {
 
 #[async_trait]
 impl Nodes for Wires {
-    async fn dispatch(&self, node: NodeId, envelope: &str) -> Result<BoxStream<'static, Update>, DispatchError> {
+    async fn dispatch(&self, access: &NodeAccess, envelope: &str) -> Result<BoxStream<'static, Update>, DispatchError> {
         let world = self.world()?;
         // Whoever is frozen now has sent nothing yet.
         later_turn().await;
-        let node = world.node(node);
-        let link = node.link().ok_or(DispatchError::NotConnected)?;
+        let node = world.node(access.node().node);
+        let link = node.link().filter(|link| link.enrolled == access.node()).ok_or(DispatchError::NotConnected)?;
         if link.plane != self.plane && world.scheduler.is_frozen(link.plane) {
             world.scheduler.sleep(Duration::from_secs(5)).await;
             return Err(DispatchError::Lost("the replica that holds the channel does not answer".to_owned()));
@@ -94,9 +98,17 @@ impl Nodes for Wires {
         false
     }
 
-    fn readmit(&self, _node: NodeId) {}
+    fn readmit(&self, node: NodeId) {
+        let Ok(world) = self.world() else { return };
+        if let Some(node) = world.nodes().iter().find(|known| known.id == node) {
+            node.readmit(&world, self.plane);
+        }
+    }
 
-    fn readmit_all(&self) {}
+    fn readmit_all(&self) {
+        let Ok(world) = self.world() else { return };
+        world.nodes().iter().for_each(|node| node.readmit(&world, self.plane));
+    }
 
     fn expect_back(&self, node: NodeId) {
         let Ok(world) = self.world() else { return };
@@ -123,6 +135,11 @@ fn deliver(world: &Arc<World>, node: &Arc<Node>, envelope: &Arc<str>, lines: Unb
         match agent.accept(envelope.as_bytes()).await {
             Ok(mut answer) => {
                 while let Some(line) = answer.next().await {
+                    if let (TaskLine::Accepted, Ok(task)) =
+                        (&line, Envelope::open(envelope.as_bytes(), &signing_keys()))
+                    {
+                        oracles::judge_effect(&within, Effect::Begun(Box::new(task)));
+                    }
                     // Nobody waits for it any more: the ledger keeps it.
                     let _ = lines.unbounded_send(line);
                 }

@@ -8,7 +8,7 @@ use std::{
 use futures::channel::oneshot;
 use gpuaas_agent::simulation::SimulatedAgent;
 use gpuaas_engine::commands;
-use gpuaas_model::{Clock, NodeId, Runtime};
+use gpuaas_model::{Clock, EnrolledNode, NodeId, NodeState, Runtime};
 use gpuaas_trust::NodeIdentity;
 use gpuaas_wire::session::{ConnectionKind, Hello, PROTOCOL};
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,7 @@ pub(crate) struct Node {
     pub(crate) index: usize,
     pub(crate) id: NodeId,
     pub(crate) name: String,
-    pub(crate) identity: NodeIdentity,
+    identity: Mutex<NodeIdentity>,
     pub(crate) disk: Disk,
     machine: Mutex<Machine>,
     agent: Mutex<Option<(Process, Arc<SimulatedAgent>)>>,
@@ -45,6 +45,8 @@ pub(crate) struct Node {
 #[derive(Clone)]
 pub(crate) struct Link {
     pub(crate) plane: Process,
+    /// The enrollment that it came with.
+    pub(crate) enrolled: EnrolledNode,
     connection: Uuid,
     pub(crate) ended: CancellationToken,
 }
@@ -59,13 +61,30 @@ impl Node {
             index,
             id: identity.node,
             name,
-            identity,
+            identity: Mutex::new(identity),
             disk: Disk::default(),
             machine: Mutex::default(),
             agent: Mutex::default(),
             link: Mutex::default(),
             cut_until: Mutex::new(gpuaas_model::Timestamp::from_millis(0)),
         })
+    }
+
+    /// The node in its agent's enrollment, which may have ended.
+    pub(crate) fn enrolled(&self) -> EnrolledNode {
+        locked(&self.identity).enrolled()
+    }
+
+    /// Gives the machine another identity, reimaged or as the last tenant left it. Its agent starts again with it.
+    pub(crate) fn enroll_again(&self, world: &World, identity: NodeIdentity, is_reimaged: bool) {
+        *locked(&self.identity) = identity;
+        if is_reimaged {
+            self.disk.wipe();
+            *self.machine() = Machine::default();
+        }
+        if let Some((process, _)) = self.agent() {
+            world.scheduler.kill(process);
+        }
     }
 
     pub(crate) fn address(&self) -> String {
@@ -93,6 +112,25 @@ impl Node {
         }
     }
 
+    /// Looks at the node's row, as a control plane does whose node has changed: a connection of an identity that has ended ends.
+    pub(crate) fn readmit(self: &Arc<Self>, world: &Arc<World>, plane: Process) {
+        let Some(link) = self.link().filter(|link| link.plane == plane) else { return };
+        let (node, within) = (self.clone(), world.clone());
+        world.scheduler.spawn(plane, async move {
+            let Some(plane) = within.plane_of(plane) else { return };
+            let looked = async { plane.engine.store().read().await?.node(node.id).await };
+            match looked.await {
+                Ok(row) => {
+                    let is_in = matches!(row.state, NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance);
+                    if row.epoch != link.enrolled.epoch || !is_in {
+                        link.ended.cancel();
+                    }
+                }
+                Err(error) => within.violated(format!("a node's row cannot be read: {error}")),
+            }
+        });
+    }
+
     /// Keeps the node away from everybody for so long.
     pub(crate) fn cut(&self, world: &World, outage: Duration) {
         *locked(&self.cut_until) = world.scheduler.now().plus(outage);
@@ -108,7 +146,8 @@ impl Node {
             let runtime: Arc<dyn Runtime> = Arc::new(ProcessRuntime { scheduler: within.scheduler.clone(), process });
             let handler = machine::handler(&within, &node);
             let host = Arc::new(node.disk.clone());
-            match SimulatedAgent::open(host, &node.identity, signing_keys(), (clock, runtime), &handler).await {
+            let identity = locked(&node.identity).clone();
+            match SimulatedAgent::open(host, &identity, signing_keys(), (clock, runtime), &handler).await {
                 Ok(agent) => {
                     *locked(&node.agent) = Some((process, Arc::new(agent)));
                     node.keep_connected(within, process).await;
@@ -161,7 +200,8 @@ impl Node {
             clock: Some(world.scheduler.now()),
         };
         let ended = CancellationToken::new();
-        let link = Link { plane: plane.process, connection: world.uuid(), ended: ended.clone() };
+        let enrolled = self.enrolled();
+        let link = Link { plane: plane.process, enrolled, connection: world.uuid(), ended: ended.clone() };
         let (stands, standing) = oneshot::channel();
         let (node, within) = (self.clone(), world.clone());
         world.scheduler.sleep(Duration::from_millis(world.between(1, 30))).await;
@@ -173,7 +213,7 @@ impl Node {
         };
         if !recorded {
             ended.cancel();
-            world.scheduler.sleep(Duration::from_millis(world.between(100, 1_500))).await;
+            world.scheduler.sleep(Duration::from_millis(world.between(100, 1_500) * world.patience())).await;
             return None;
         }
         Some(ended)
@@ -192,7 +232,7 @@ impl Node {
         if let Some(before) = before {
             before.ended.cancel();
         }
-        if let Err(error) = commands::node::connected(&plane.engine, self.id, link.connection, &hello).await {
+        if let Err(error) = commands::node::connected(&plane.engine, link.enrolled, link.connection, &hello).await {
             world.say(&format!("{}: its connection was not recorded: {error}", self.name));
             self.forget(&link);
             let _ = stands.send(false);
@@ -219,7 +259,7 @@ impl Node {
         let units = plane.engine.units_on(self.id).await.unwrap_or_default();
         for unit in units.iter().filter(|_| up) {
             let report = self.unit_report(unit, world.scheduler.now());
-            if let Err(error) = plane.engine.units_changed(self.id, &[report]).await {
+            if let Err(error) = plane.engine.units_changed(self.enrolled(), &[report]).await {
                 world.violated(format!("a unit's report was not recorded: {error}"));
             }
         }

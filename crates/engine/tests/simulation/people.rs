@@ -1,6 +1,6 @@
 //! The people of a seed: they bring machines in, deploy, and resume what needs attention once the trouble is over.
 
-use std::{sync::Arc, sync::OnceLock, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use gpuaas_engine::{Caller, CommandError, Engine, Seen, commands};
@@ -9,7 +9,7 @@ use gpuaas_model::{
     WorkloadId,
 };
 use gpuaas_store::{AllocationFilter, NodeFilter, OperationRecord};
-use gpuaas_trust::{EnrollmentString, NodeIdentity, NodeKey};
+use gpuaas_trust::{EnrollmentString, NodeIdentity, NodeKey, SecretText};
 use gpuaas_wire::session::EnrollRequest;
 use serde_json::{Value, json};
 
@@ -36,8 +36,8 @@ pub(crate) struct Deployed {
 pub(crate) async fn deploy(world: Arc<World>) -> Result<Deployed, String> {
     let faults = world.faults().clone();
     (0..faults.replicas).for_each(|slot| plane::start(&world, slot, None));
-    let people = People { world: world.clone() };
-    let project = people.project().await?;
+    let people = People::of(&world);
+    let project = people.project("lab").await?;
     people.release().await?;
     let mut nodes = Vec::new();
     for index in 0..faults.nodes {
@@ -62,11 +62,33 @@ pub(crate) async fn deploy(world: Arc<World>) -> Result<Deployed, String> {
     Ok(Deployed { project, workload })
 }
 
-struct People {
+/// People who ask control planes, as admins of the platform where nothing else is said.
+pub(crate) struct People {
     world: Arc<World>,
 }
 
 impl People {
+    pub(crate) fn of(world: &Arc<World>) -> Self {
+        Self { world: world.clone() }
+    }
+
+    /// Asks once; `None` when nobody knows whether it was done.
+    pub(crate) async fn try_once<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(Arc<Engine>, Caller) -> BoxFuture<'static, Result<T, CommandError>> + Send,
+    ) -> Option<Result<T, CommandError>> {
+        self.try_as(self.caller(), what).await
+    }
+
+    /// The same as somebody.
+    pub(crate) async fn try_as<T: Send + 'static>(
+        &self,
+        caller: Caller,
+        what: impl FnOnce(Arc<Engine>, Caller) -> BoxFuture<'static, Result<T, CommandError>> + Send,
+    ) -> Option<Result<T, CommandError>> {
+        self.world.ask(|engine| what(engine, caller)).await
+    }
+
     /// Asks until there is an answer.
     async fn ask<T: Send + 'static>(
         &self,
@@ -94,14 +116,15 @@ impl People {
         Caller { principal, correlation: CorrelationId::from_uuid(self.world.uuid()) }
     }
 
-    async fn project(&self) -> Result<ProjectId, String> {
+    pub(crate) async fn project(&self, called: &str) -> Result<ProjectId, String> {
         let made = self.ask(|engine, caller| {
-            Box::pin(async move { commands::project::create(&engine, &caller, name("lab")).await })
+            let called = name(called);
+            Box::pin(async move { commands::project::create(&engine, &caller, called).await })
         });
         made.await.map(|project| project.id).map_err(said)
     }
 
-    async fn release(&self) -> Result<(), String> {
+    pub(crate) async fn release(&self) -> Result<(), String> {
         let recorded = self.ask(|engine, caller| {
             let files = ["rke2.linux-amd64.tar.gz", "rke2-images.linux-amd64.tar.zst", "sha256sum-amd64.txt"];
             let file = |name: &str| (name.to_owned(), gpuaas_trust::sha256_hex(name.as_bytes()), 1_000);
@@ -117,7 +140,7 @@ impl People {
         recorded.await.map(|_| ()).map_err(said)
     }
 
-    async fn enroll(&self, index: usize) -> Result<Arc<Node>, String> {
+    pub(crate) async fn enroll(&self, index: usize) -> Result<Arc<Node>, String> {
         let text = format!("gpu-{}", index + 1);
         let registered = self.ask(|engine, caller| {
             let name = name(&text);
@@ -126,24 +149,39 @@ impl People {
             })
         });
         let (node, string) = registered.await.map_err(said)?;
+        let identity = self.redeem(node.id, &string, false).await?;
+        Ok(Node::new(index, text, identity))
+    }
+
+    /// Redeems an enrollment string on the node's machine; a reimaged one has another id.
+    pub(crate) async fn redeem(
+        &self,
+        node: NodeId,
+        string: &SecretText,
+        is_reimaged: bool,
+    ) -> Result<NodeIdentity, String> {
         let string = EnrollmentString::decode(string.expose()).map_err(|error| error.to_string())?;
+        let machine_id = match is_reimaged {
+            true => format!("machine-{}", self.world.uuid()),
+            false => format!("machine-{}", string.name),
+        };
         let redeemed = self.ask(|engine, caller| {
             let ask = EnrollRequest {
-                node: node.id,
+                node,
                 token: string.token.expose().to_owned(),
                 csr: certificate_request(),
-                machine_id: format!("machine-{text}"),
+                machine_id: machine_id.clone(),
                 agent_version: "1".to_owned(),
                 clock: None,
+                reimage: None,
             };
             Box::pin(async move { commands::node::redeem(&engine, caller.correlation, ask).await })
         });
         let enrolled = redeemed.await.map_err(said)?;
-        let identity = NodeIdentity { control_plane: enrolled.control_plane, node: node.id, epoch: enrolled.epoch };
-        Ok(Node::new(index, text, identity))
+        Ok(NodeIdentity { control_plane: enrolled.control_plane, node, epoch: enrolled.epoch })
     }
 
-    async fn all_connected(&self) -> Result<(), String> {
+    pub(crate) async fn all_connected(&self) -> Result<(), String> {
         loop {
             let nodes = self.read(async |reader| reader.nodes(&NodeFilter::default()).await).await?;
             if nodes.iter().all(|node| node.connectivity == Connectivity::Connected) {
@@ -255,7 +293,7 @@ impl People {
         }
     }
 
-    async fn read<T>(
+    pub(crate) async fn read<T>(
         &self,
         what: impl AsyncFnOnce(&mut gpuaas_store::Reader) -> Result<T, gpuaas_store::StoreError>,
     ) -> Result<T, String> {
@@ -268,13 +306,26 @@ fn said(error: CommandError) -> String {
     error.to_string()
 }
 
-fn name(text: &str) -> Name {
+/// What came of something that was asked once: said to the trace where it was refused.
+pub(crate) fn answered<T>(world: &World, what: &str, answer: Option<Result<T, CommandError>>) -> Option<T> {
+    match answer {
+        Some(Ok(answer)) => Some(answer),
+        Some(Err(refused)) => {
+            world.say(&format!("{what} was refused: {refused}"));
+            None
+        }
+        None => {
+            world.say(&format!("no answer to {what}"));
+            None
+        }
+    }
+}
+
+pub(crate) fn name(text: &str) -> Name {
     text.parse().expect("it is a name")
 }
 
-/// Certificates are no part of what is simulated.
+/// For a fresh key, which no seed decides: keys are compared alone, and certificates are no part of what is simulated.
 fn certificate_request() -> String {
-    static REQUEST: OnceLock<String> = OnceLock::new();
-    let made = || NodeKey::generate().and_then(|key| key.request_pem()).expect("a request is made");
-    REQUEST.get_or_init(made).clone()
+    NodeKey::generate().and_then(|key| key.request_pem()).expect("a request is made")
 }

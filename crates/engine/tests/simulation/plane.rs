@@ -1,22 +1,31 @@
 //! A control plane: the genuine engine with the genuine app, and what a start of the server does around them.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::VecDeque,
+    io,
+    pin::Pin,
+    sync::{Arc, OnceLock, Weak},
+    task::{Context, Poll},
+};
 
 use gpuaas_app_rke2::Rke2;
 use gpuaas_engine::{
     AppEntry, Catalog, Endpoints, Engine, EngineParts, Keys,
-    effects::{Tunnel, Tunnels},
-    port::Ports,
+    effects::Tunnel,
+    ownership::NodeAccess,
+    port::{NodeTunnels, Ports},
 };
-use gpuaas_model::{KeyState, NodeId, ReplicaId, Timestamp};
+use gpuaas_model::{KeyState, ReplicaId, Timestamp};
 use gpuaas_store::{Burial, StoreError};
 use gpuaas_trust::{Authority, SealingKey, SigningKeySet, TaskSigner};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
     chance::SeededEntropy,
     cluster::Cluster,
     network::Wires,
-    oracles,
+    node::Link,
+    oracles::{self, Effect},
     scheduler::{Process, ProcessRuntime, SimulatedClock},
     world::World,
 };
@@ -96,12 +105,13 @@ async fn serve(
         catalog: Catalog::default().with(app),
         keys,
         nodes: Arc::new(Wires { world: Arc::downgrade(world), plane: process }),
-        tunnels: Arc::new(NoTunnels),
+        tunnels: Arc::new(EchoTunnels { world: Arc::downgrade(world) }),
         endpoints: Endpoints {
             api_url: format!("https://cp-{slot}:7443"),
             channel: format!("cp-{slot}:7444"),
             replica: Some(format!("cp-{slot}:7445")),
         },
+        reimage_hook: None,
     });
     engine.join().await?;
     let name = format!("cp-{slot}");
@@ -110,6 +120,8 @@ async fn serve(
     engine.provision_open().await?;
     let alive = engine.clone();
     world.scheduler.spawn(process, async move { alive.keep_alive().await });
+    let watching = engine.clone();
+    world.scheduler.spawn(process, async move { watching.watch_access().await });
     engine.run().await
 }
 
@@ -124,13 +136,63 @@ async fn the_key_signs(world: &Arc<World>, keys: &Keys) -> Result<(), StoreError
     Ok(())
 }
 
-/// The cluster is a model that needs no bytes.
-struct NoTunnels;
+/// Tunnels whose bytes come back as they went, for as long as the node's connection stands.
+struct EchoTunnels {
+    world: Weak<World>,
+}
+
+struct EchoTunnel {
+    world: Weak<World>,
+    access: NodeAccess,
+    link: Link,
+    echo: VecDeque<u8>,
+}
 
 #[async_trait::async_trait]
-impl Tunnels for NoTunnels {
-    async fn open(&self, _node: NodeId, _port: u16) -> std::io::Result<Box<dyn Tunnel>> {
-        Err(std::io::Error::other("the simulation has no tunnels"))
+impl NodeTunnels for EchoTunnels {
+    async fn open(&self, access: &NodeAccess, _port: u16) -> io::Result<Box<dyn Tunnel>> {
+        let broken = || io::Error::other("the node has no channel");
+        let world = self.world.upgrade().ok_or_else(broken)?;
+        let link = world.node(access.node().node).link().filter(|link| link.enrolled == access.node());
+        let link = link.ok_or_else(broken)?;
+        Ok(Box::new(EchoTunnel { world: self.world.clone(), access: access.clone(), link, echo: VecDeque::new() }))
+    }
+}
+
+impl EchoTunnel {
+    fn check(&self) -> io::Result<()> {
+        if self.link.ended.is_cancelled() { Err(io::Error::other("the node's channel ended")) } else { Ok(()) }
+    }
+}
+
+impl AsyncRead for EchoTunnel {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.check()?;
+        if let Some(byte) = self.echo.pop_front() {
+            into.put_slice(&[byte]);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for EchoTunnel {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.check()?;
+        if let Some(world) = self.world.upgrade() {
+            let project = self.access.holding().map(|holding| holding.project);
+            oracles::judge_effect(&world, Effect::Tunnel(self.access.node(), project));
+            world.count("tunnel bytes");
+        }
+        self.echo.extend(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -201,7 +201,11 @@ impl Scheduler {
     pub(crate) fn spawn_first(&self, process: Process, future: impl Future<Output = ()> + Send + 'static) {
         self.spawn(process, future);
         let mut state = self.state();
-        state.first = state.ready.pop();
+        let newest = state.ready.pop();
+        // Another one of this very turn comes behind it, before everybody else.
+        if let Some(before) = std::mem::replace(&mut state.first, newest) {
+            state.ready.push(before);
+        }
     }
 
     pub(crate) fn sleep(&self, wait: Duration) -> BoxFuture<'static, ()> {

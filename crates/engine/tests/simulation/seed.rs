@@ -10,11 +10,17 @@ use crate::{
     faults::Faults,
     oracles, people,
     scheduler::{Scheduler, SimulatedClock},
-    world::World,
+    tenancy,
+    world::{Scenario, World},
 };
 
 /// A deployment that takes longer than this, in simulated time, never ends.
 const LONGEST: Duration = Duration::from_secs(4 * 3_600);
+
+/// Sets seeds of tenants apart from those of deployments.
+const TENANTS: u64 = 0x7e4a_4e75;
+/// Nodes that two tenants share.
+const TENANTS_NODES: usize = 3;
 
 /// Nodes of a crowd.
 const CROWD: usize = 8;
@@ -34,27 +40,34 @@ pub(crate) struct Played {
 pub(crate) fn play(seed: u64) -> Played {
     let mut chance = Chance::of_seed(seed);
     let faults = Faults::of(&mut chance.fork());
-    play_with(seed, chance, faults, Answers::AtOnce)
+    play_with((Scenario::OneDeployment, seed), chance, faults, Answers::AtOnce)
+}
+
+/// A seed of two tenants and an operator, with what goes wrong in it.
+pub(crate) fn play_tenants(seed: u64) -> Played {
+    let mut chance = Chance::of_seed(seed ^ TENANTS);
+    let faults = Faults::of(&mut chance.fork()).of_tenants(TENANTS_NODES);
+    play_with((Scenario::TwoTenants, seed), chance, faults, Answers::AtOnce)
 }
 
 /// Many nodes, nothing wrong, and a store that answers in its own time: no trace is repeated, but the end must be as good.
 pub(crate) fn play_crowd(seed: u64) -> Played {
-    play_with(seed, Chance::of_seed(seed), Faults::none(CROWD), Answers::InTheirTime)
+    play_with((Scenario::OneDeployment, seed), Chance::of_seed(seed), Faults::none(CROWD), Answers::InTheirTime)
 }
 
-fn play_with(seed: u64, chance: Chance, faults: Faults, answers: Answers) -> Played {
+fn play_with(seed: (Scenario, u64), chance: Chance, faults: Faults, answers: Answers) -> Played {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is made");
     // Unconstrained: tokio's own budget is refilled at moments that no seed decides.
     runtime.block_on(tokio::task::unconstrained(play_here(seed, chance, faults, answers)))
 }
 
-async fn play_here(seed: u64, mut chance: Chance, faults: Faults, answers: Answers) -> Played {
+async fn play_here((scenario, seed): (Scenario, u64), mut chance: Chance, faults: Faults, answers: Answers) -> Played {
     let scheduler = Scheduler::new(World::BEGINS, chance.fork());
     let folder = folder();
     let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
     let clock = std::sync::Arc::new(SimulatedClock(scheduler.clone()));
     let store = Store::open_simulated(&options, clock, answers).await.expect("a store is made");
-    let world = World::new(scheduler.clone(), store.clone(), chance, faults);
+    let world = World::new(scenario, scheduler.clone(), store.clone(), chance, faults);
     let watch = {
         let world = std::sync::Arc::downgrade(&world);
         gpuaas_crash_points::watch(move |point| {
@@ -66,7 +79,10 @@ async fn play_here(seed: u64, mut chance: Chance, faults: Faults, answers: Answe
     let deployed = std::sync::Arc::new(Mutex::new(None));
     let (told, people) = (deployed.clone(), world.clone());
     scheduler.spawn(world.outside, async move {
-        let end = people::deploy(people).await;
+        let end = match scenario {
+            Scenario::OneDeployment => people::deploy(people).await.map(Some),
+            Scenario::TwoTenants => tenancy::play(people).await.map(|()| None),
+        };
         *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
     });
     let is_over = || {
@@ -80,7 +96,9 @@ async fn play_here(seed: u64, mut chance: Chance, faults: Faults, answers: Answe
     match (ran, deployed) {
         (Err(why), _) | (Ok(()), Some(Err(why))) => world.violated(why),
         (Ok(()), None) => world.violated("people gave up without a word".to_owned()),
-        (Ok(()), Some(Ok(deployed))) => match oracles::judge(&world, &deployed).await {
+        // Judged at every effect.
+        (Ok(()), Some(Ok(None))) => {}
+        (Ok(()), Some(Ok(Some(deployed)))) => match oracles::judge(&world, &deployed).await {
             Ok(told) => rows = told,
             Err(error) => world.violated(format!("the rows cannot be read: {error}")),
         },

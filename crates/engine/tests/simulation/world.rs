@@ -25,7 +25,17 @@ use crate::{
 /// How long whoever asks a control plane waits for its answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
+/// What is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scenario {
+    /// One project deploys onto all nodes, to a good end.
+    OneDeployment,
+    /// Two projects and an operator do as they please.
+    TwoTenants,
+}
+
 pub(crate) struct World {
+    pub(crate) scenario: Scenario,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) store: Store,
     /// Everything that is nobody's process: the network, inits, people. It neither dies nor freezes.
@@ -56,9 +66,16 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl World {
-    pub(crate) fn new(scheduler: Arc<Scheduler>, store: Store, chance: Chance, faults: Faults) -> Arc<Self> {
+    pub(crate) fn new(
+        scenario: Scenario,
+        scheduler: Arc<Scheduler>,
+        store: Store,
+        chance: Chance,
+        faults: Faults,
+    ) -> Arc<Self> {
         let outside = scheduler.process();
         Arc::new_cyclic(|me| Self {
+            scenario,
             scheduler,
             store,
             outside,
@@ -102,6 +119,18 @@ impl World {
     /// Counts what went wrong.
     pub(crate) fn count(&self, what: &'static str) {
         *locked(&self.injected).entry(what).or_default() += 1;
+    }
+
+    /// By how much longer an agent waits that was not let in: one whose identity has ended tries for minutes.
+    pub(crate) fn patience(&self) -> u64 {
+        match self.scenario {
+            Scenario::OneDeployment => 1,
+            Scenario::TwoTenants => 10,
+        }
+    }
+
+    pub(crate) fn pick<T: Clone>(&self, among: &[T]) -> Option<T> {
+        if among.is_empty() { None } else { Some(locked(&self.chance).pick(among)) }
     }
 
     pub(crate) fn between(&self, from: u64, to: u64) -> u64 {
@@ -305,7 +334,9 @@ impl World {
     /// Somebody is at a point: what the seed has for it happens here.
     pub(crate) fn reached(&self, point: Point) {
         let (Some(world), Some(process)) = (self.me.upgrade(), self.scheduler.running()) else { return };
-        if let (Point::StepSettled(_), Some(plane)) = (point, self.plane_of(process)) {
+        if let (Scenario::OneDeployment, Point::StepSettled(_), Some(plane)) =
+            (self.scenario, point, self.plane_of(process))
+        {
             let judged = oracles::judge_settler(world.clone(), plane);
             self.scheduler.spawn_first(self.outside, judged);
         }

@@ -16,6 +16,7 @@ use futures::stream::BoxStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
+    digest::ContentId,
     error::HostError,
     file::{Changed, FileSpec},
     files::Files,
@@ -77,7 +78,7 @@ impl Host for SandboxHost {
     }
 
     async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
-        self.files.exists(path)
+        self.files.exists(path).await
     }
 
     async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError> {
@@ -85,7 +86,7 @@ impl Host for SandboxHost {
     }
 
     async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
-        self.files.size(path)
+        self.files.size(path).await
     }
 
     async fn open(&self, path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError> {
@@ -104,12 +105,26 @@ impl Host for SandboxHost {
         self.files.rename(from, to).await
     }
 
-    async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-        self.files.copy(from, to, mode).await
+    async fn read_verified(&self, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
+        self.files.read_verified(path, id).await
+    }
+
+    async fn holds(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
+        self.files.holds(path, id).await
+    }
+
+    async fn copy_verified(
+        &self,
+        from: &Utf8Path,
+        to: &Utf8Path,
+        mode: u32,
+        id: ContentId,
+    ) -> Result<Changed, HostError> {
+        self.files.copy_verified(from, to, mode, id).await
     }
 
     async fn run(&self, command: &Command) -> Result<CommandEnd, HostError> {
-        let mut program = tokio::process::Command::new(self.files.root().resolve(&command.program)?.as_std_path());
+        let mut program = tokio::process::Command::new(self.files.root().program(&command.program)?.as_std_path());
         // What a unit's process runs belongs to the unit, and ends with it.
         let unit = std::env::var_os(UNIT).map(|unit| (UNIT, unit));
         program.env_clear().envs(self.environment.variables()).envs(unit);

@@ -1,7 +1,5 @@
 //! Kernel modules that a sandbox loaded for itself: its machine's kernel is not its to change.
 
-use std::fs;
-
 use camino::Utf8Path;
 
 use crate::{
@@ -20,6 +18,6 @@ pub(super) fn load_module(tree: &Tree, name: &str) -> Result<Changed, HostError>
     if !is_name {
         return Err(HostError::Path { path: folder });
     }
-    fs::create_dir_all(tree.place(folder.as_str())).map_err(HostError::file("make", &folder))?;
+    tree.make_folder(&folder)?;
     Ok(Changed::Yes)
 }

@@ -19,7 +19,7 @@ mod writes;
 pub use cpu::{Cpus, cpus, product, swap_bytes};
 pub use gpu::{driver_version, gpus};
 pub use modules::{ModuleState, load_module, module_state};
-pub use mounts::{Mount, data_disk, existing, file_system, file_systems, mounts};
+pub use mounts::{Mount, data_disk, file_system, file_systems, mounts};
 pub use network::{default_route, link_mtu};
 pub use resolver::{Resolver, resolver};
 pub use tree::Tree;

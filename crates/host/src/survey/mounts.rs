@@ -1,7 +1,8 @@
 //! What is mounted, and where a folder's bytes really lie.
 
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8Path;
 use gpuaas_wire::task::{DataDisk, FileSystemFacts, MachineFacts};
+use rustix::fs::StatVfs;
 
 use super::Tree;
 
@@ -72,8 +73,8 @@ pub fn file_systems(tree: &Tree) -> Vec<FileSystemFacts> {
             && told.len() < MachineFacts::FILE_SYSTEMS_MAX
             && !told.iter().any(|known| known.device == mount.device)
         {
-            let inside = tree.place(&mount.path);
-            told.push(facts(mount, &inside));
+            let room = tree.room(&mount.path);
+            told.push(facts(mount, room));
         }
     }
     told
@@ -81,22 +82,14 @@ pub fn file_systems(tree: &Tree) -> Vec<FileSystemFacts> {
 
 /// The file system that a folder lies on, or would lie on once it is made.
 pub fn data_disk(tree: &Tree, folder: &str) -> Option<DataDisk> {
-    let on = facts(file_system(tree, folder)?, &existing(tree, folder));
+    let on = facts(file_system(tree, folder)?, tree.room(folder));
     Some(DataDisk { folder: folder.to_owned(), on, writes: None })
 }
 
-/// Where a folder lies, or the nearest one above it that there is.
-pub fn existing(tree: &Tree, folder: &str) -> Utf8PathBuf {
-    let place = tree.place(folder);
-    place.ancestors().find(|place| place.is_dir()).map_or_else(|| place.clone(), Utf8Path::to_owned)
-}
-
 /// A mount with its size and what is free of it, where it tells.
-fn facts(mount: Mount, inside: &Utf8Path) -> FileSystemFacts {
-    let room = rustix::fs::statvfs(inside.as_std_path()).ok();
-    let bytes = |blocks: fn(&rustix::fs::StatVfs) -> u64| {
-        room.as_ref().map_or(0, |room| blocks(room).saturating_mul(room.f_frsize))
-    };
+fn facts(mount: Mount, room: Option<StatVfs>) -> FileSystemFacts {
+    let bytes =
+        |blocks: fn(&StatVfs) -> u64| room.as_ref().map_or(0, |room| blocks(room).saturating_mul(room.f_frsize));
     FileSystemFacts {
         size_bytes: bytes(|room| room.f_blocks),
         free_bytes: bytes(|room| room.f_bavail),
@@ -145,6 +138,5 @@ mod tests {
         assert_eq!(file_systems(&sandbox), []);
         let disk = data_disk(&sandbox, "/var/lib/rancher/rke2").unwrap();
         assert!(disk.on.size_bytes >= disk.on.free_bytes && disk.on.size_bytes > 0);
-        assert_eq!(existing(&sandbox, "/var/lib/rancher/rke2"), root);
     }
 }

@@ -1,25 +1,40 @@
 //! Where a node's own files lie, for whoever only reads.
 
-use std::{fs, io::Read};
+use std::{
+    io::{ErrorKind, Write},
+    os::fd::OwnedFd,
+};
 
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
+use rustix::fs::{AtFlags, Dir, OFlags, StatVfs, readlinkat, statat};
 
-use crate::{error::HostError, file::Changed};
+use crate::{
+    error::HostError,
+    file::{Changed, FileSpec},
+    files,
+    place::{Place, opened},
+    root::Root,
+    turns::Asked,
+};
 
 /// Longest file that is read: `modules.dep` of a large kernel is about 700 KB.
 const TEXT_BYTES_MAX: u64 = 4 * 1_024 * 1_024;
 /// Most names that are listed of a folder.
 const NAMES_MAX: usize = 4_096;
 
-/// The files that a node reads of itself.
+/// Mode of a kernel parameter's file where a sandbox keeps one for itself.
+const SYSCTL_MODE: u32 = 0o644;
+const FOLDER_MODE: u32 = 0o755;
+
+/// The files that a node reads of itself. Links are followed inside its root; only regular files are read.
 ///
 /// Of a real machine they lie under `/`. A sandbox has its own root, and shares its machine's kernel: what it lacks under `/proc` and `/sys` is
 /// read there, where that says something of the kernel and nothing of what belongs to somebody. A file of its own under these comes first: so a
 /// sandbox has kernel parameters of its own, which change nothing of the machine's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    root: Utf8PathBuf,
-    shared: Option<Utf8PathBuf>,
+    root: Root,
+    shared: Option<Root>,
 }
 
 impl Tree {
@@ -30,12 +45,12 @@ impl Tree {
 
     /// Of a machine whose files lie under that folder.
     pub fn at(root: Utf8PathBuf) -> Self {
-        Self { root, shared: None }
+        Self { root: Root::new(root), shared: None }
     }
 
     /// Of a sandbox on this machine.
     pub fn of_sandbox(root: Utf8PathBuf) -> Self {
-        Self { root, shared: Some("/".into()) }
+        Self { root: Root::new(root), shared: Some(Root::new("/".into())) }
     }
 
     /// Whether the kernel is shared with a machine around it.
@@ -43,20 +58,20 @@ impl Tree {
         self.shared.is_some()
     }
 
-    /// Where one of its own files lies. Steps upward lead nowhere.
+    /// How the machine around names one of its own files. Steps upward lead nowhere.
     pub fn place(&self, path: &str) -> Utf8PathBuf {
         let names = Utf8Path::new(path).components().filter(|part| matches!(part, Utf8Component::Normal(_)));
-        names.fold(self.root.clone(), |place, name| place.join(name))
+        names.fold(self.root.folder().to_owned(), |place, name| place.join(name))
     }
 
     /// The text of one of its own files; `None` when it has none that can be read.
     pub fn own(&self, path: &str) -> Option<String> {
-        read(&self.inside(path)?)
+        self.root.text(path.into(), TEXT_BYTES_MAX)
     }
 
     /// The text of one of its own files, or of the shared kernel's.
     pub fn text(&self, path: &str) -> Option<String> {
-        self.own(path).or_else(|| read(&self.kernels(path)?))
+        self.own(path).or_else(|| self.kernels(path)?.text(path.into(), TEXT_BYTES_MAX))
     }
 
     /// The first line of a file, without blanks around it; empty when there is none.
@@ -67,17 +82,18 @@ impl Tree {
 
     /// Whether one of its own files or folders is there, a dangling link included.
     pub fn own_exists(&self, path: &str) -> bool {
-        fs::symlink_metadata(self.place(path)).is_ok()
+        let there = |folder: OwnedFd, name: &str| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        self.last_name(path, there).is_some()
     }
 
     /// The same, or one of the shared kernel's.
     pub fn exists(&self, path: &str) -> bool {
-        self.own_exists(path) || self.kernels(path).is_some_and(|path| path.exists())
+        self.own_exists(path) || self.kernels(path).is_some_and(|kernel| kernel.leads_somewhere(path.into()))
     }
 
     /// Names in one of its own folders, sorted; none when there is no such folder.
     pub fn own_names(&self, path: &str) -> Vec<String> {
-        self.inside(path).map_or_else(Vec::new, |path| names(&path))
+        names(&self.root, path)
     }
 
     /// The same, or of the shared kernel's folder where it has none itself.
@@ -85,12 +101,34 @@ impl Tree {
         if self.own_exists(path) {
             return self.own_names(path);
         }
-        self.kernels(path).map_or_else(Vec::new, |path| names(&path))
+        self.kernels(path).map_or_else(Vec::new, |kernel| names(kernel, path))
     }
 
     /// Where one of its own links leads.
     pub fn link(&self, path: &str) -> Option<Utf8PathBuf> {
-        Utf8PathBuf::from_path_buf(fs::read_link(self.place(path)).ok()?).ok()
+        let target = self.last_name(path, |folder, name| readlinkat(folder, name, Vec::new()).ok())?;
+        target.into_string().ok().map(Utf8PathBuf::from)
+    }
+
+    /// The first link on the way to one of its own paths: the agent writes through none.
+    pub fn link_on_the_way(&self, path: &str) -> Option<Utf8PathBuf> {
+        self.root.link_on_the_way(path.into())
+    }
+
+    /// The room where one of its own folders lies, or would lie once it is made.
+    pub(crate) fn room(&self, folder: &str) -> Option<StatVfs> {
+        self.root.room(folder.into())
+    }
+
+    /// A name in one of its own folders, or in the nearest folder above it that there is; for what is written.
+    pub(crate) fn nearest(&self, folder: &str, name: &str) -> Result<Place, HostError> {
+        let nearest = self.root.nearest(folder.into())?;
+        Ok(Place::new(nearest, name.to_owned(), &Utf8Path::new(folder).join(name)))
+    }
+
+    /// Makes one of its own folders.
+    pub(crate) fn make_folder(&self, folder: &Utf8Path) -> Result<Changed, HostError> {
+        files::make_folder(&self.root, folder, FOLDER_MODE)
     }
 
     /// A kernel parameter by its name with dots; `None` when the kernel has none of that name.
@@ -102,37 +140,32 @@ impl Tree {
     /// Sets a kernel parameter that there is, until the next boot. A sandbox keeps it for itself.
     pub fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError> {
         let path = sysctl_path(name).ok_or_else(|| HostError::Path { path: name.into() })?;
-        let here = Utf8Path::new(&path);
-        match self.sysctl(name) {
-            Some(present) if present == value => return Ok(Changed::No),
-            Some(_) => {}
-            None => return Err(HostError::file("set", here)(std::io::ErrorKind::NotFound.into())),
+        let missing = || HostError::file("set", Utf8Path::new(&path))(ErrorKind::NotFound.into());
+        if self.sysctl(name).ok_or_else(missing)? == value {
+            return Ok(Changed::No);
         }
-        let place = self.place(&path);
-        if self.is_sandbox()
-            && let Some(folder) = place.parent()
-        {
-            fs::create_dir_all(folder).map_err(HostError::file("make the folder of", here))?;
+        let content = format!("{value}\n").into_bytes();
+        if self.is_sandbox() {
+            let (_asker, asked) = Asked::new();
+            return files::write(&self.root, &FileSpec { path: path.into(), mode: SYSCTL_MODE, content }, &asked);
         }
-        fs::write(place, format!("{value}\n")).map_err(HostError::file("set", here))?;
+        // The kernel's own file: it is set by being written to.
+        let place = self.root.place(Utf8Path::new(&path))?.ok_or_else(missing)?;
+        let file = place.file()?.ok_or_else(missing)?.open(OFlags::WRONLY | OFlags::TRUNC);
+        file.and_then(|mut file| file.write_all(&content)).map_err(HostError::file("set", Utf8Path::new(&path)))?;
         Ok(Changed::Yes)
     }
 
-    /// Where one of its own files lies, links followed, unless that is outside of its root.
-    fn inside(&self, path: &str) -> Option<Utf8PathBuf> {
-        let place = self.place(path);
-        if self.root == "/" {
-            return Some(place);
-        }
-        let (place, root) = (place.canonicalize_utf8().ok()?, self.root.canonicalize_utf8().ok()?);
-        place.starts_with(root).then_some(place)
+    /// Looks at a path's last name in its folder. The root itself has none.
+    fn last_name<T>(&self, path: &str, look: impl FnOnce(OwnedFd, &str) -> Option<T>) -> Option<T> {
+        let path = Utf8Path::new(path);
+        look(self.root.folder_inside(path.parent().unwrap_or(path))?, path.file_name().unwrap_or("."))
     }
 
     /// Where the shared kernel's file of that path lies.
-    fn kernels(&self, path: &str) -> Option<Utf8PathBuf> {
+    fn kernels(&self, path: &str) -> Option<&Root> {
         let is_kernels = ["/proc/", "/sys/", "/lib/modules/"].iter().any(|folder| path.starts_with(folder));
-        let shared = self.shared.as_ref().filter(|_| is_kernels)?;
-        Some(shared.join(path.trim_start_matches('/')))
+        self.shared.as_ref().filter(|_| is_kernels)
     }
 }
 
@@ -144,21 +177,19 @@ fn sysctl_path(name: &str) -> Option<String> {
     name.split('.').all(is_part).then(|| format!("/proc/sys/{}", name.replace('.', "/")))
 }
 
-fn read(path: &Utf8Path) -> Option<String> {
-    let mut bytes = Vec::new();
-    fs::File::open(path).ok()?.take(TEXT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn names(folder: &Utf8Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(NAMES_MAX);
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+fn names(root: &Root, folder: &str) -> Vec<String> {
+    let entries = root.folder_inside(folder.into()).and_then(|folder| Dir::new(opened(&folder).ok()?).ok());
+    let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name().to_owned());
+    let names = names.filter_map(|name| name.into_string().ok()).filter(|name| name != "." && name != "..");
+    let mut names: Vec<String> = names.take(NAMES_MAX).collect();
     names.sort_unstable();
     names
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::fs;
+
     use super::*;
 
     /// A machine of these files, gone with the folder.
@@ -176,21 +207,21 @@ pub(super) mod tests {
     #[test]
     fn a_sandbox_reads_its_machines_kernel_and_nothing_else_of_it() {
         let (folder, machine) = machine(&[("/etc/hostname", "own\n")]);
-        let sandbox = Tree::of_sandbox(machine.root.clone());
+        let sandbox = Tree::of_sandbox(machine.root.folder().to_owned());
         assert_eq!(sandbox.line("/etc/hostname"), "own");
         assert!(sandbox.text("/proc/version").is_some() && machine.text("/proc/version").is_none());
         assert!(sandbox.own("/proc/version").is_none() && sandbox.own_names("/proc").is_empty());
         assert!(!sandbox.exists("/etc/passwd") && sandbox.text("/etc/passwd").is_none());
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("out")).unwrap();
         assert_eq!(sandbox.text("/out"), None, "no link leads out");
-        assert_eq!(sandbox.place("/../etc/../x"), machine.root.join("etc/x"));
+        assert_eq!(sandbox.place("/../etc/../x"), machine.root.folder().join("etc/x"));
         assert_eq!(sandbox.link("/out").unwrap(), "/etc/passwd");
     }
 
     #[test]
     fn a_sandbox_has_kernel_parameters_of_its_own_and_its_machine_keeps_its() {
         let (_folder, machine) = machine(&[]);
-        let sandbox = Tree::of_sandbox(machine.root.clone());
+        let sandbox = Tree::of_sandbox(machine.root.folder().to_owned());
         let name = "fs.inotify.max_user_instances";
         let of_machine = Tree::of_this_machine().sysctl(name).unwrap();
         assert_eq!(sandbox.sysctl(name).unwrap(), of_machine);

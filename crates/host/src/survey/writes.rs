@@ -1,20 +1,19 @@
 //! How quickly small writes reach a disk, as etcd makes them: append, `fdatasync`, again.
 
 use std::{
-    fs::OpenOptions,
+    fs::File,
     io::Write,
-    os::unix::fs::OpenOptionsExt,
     time::{Duration, Instant},
 };
 
-use camino::Utf8Path;
 use gpuaas_wire::task::WriteLatency;
 
-use crate::error::HostError;
+use super::Tree;
+use crate::{error::HostError, place::Draft};
 
 /// Bytes of one write: a typical entry of etcd's log, by etcd's own advice for measuring disks.
 const WRITE_BYTES: usize = 2_300;
-/// The file; of one name, so that a measurement which died leaves what the next one removes.
+/// What the file is called where it needs a name; always the same, so that a measurement which died leaves what the next one removes.
 const FILE: &str = ".gpuaas-write-latency";
 
 /// How much is measured at most.
@@ -31,20 +30,17 @@ impl WriteLimits {
     pub const USUAL: Self = Self { writes_max: 64, time_max: Duration::from_millis(500) };
 }
 
-/// Measures in that folder, and leaves nothing there. `None` when not one write was made in time.
-pub fn write_latency(folder: &Utf8Path, limits: WriteLimits) -> Result<Option<WriteLatency>, HostError> {
-    let path = folder.join(FILE);
-    let measured = measure(&path, limits).map_err(HostError::file("measure writes to", &path));
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(HostError::file("remove", &path)(error)),
-        _ => measured,
-    }
+/// Measures in a folder of a machine, or in the nearest one above it that there is, and leaves nothing there. `None` when not one write was made
+/// in time.
+pub fn write_latency(tree: &Tree, folder: &str, limits: WriteLimits) -> Result<Option<WriteLatency>, HostError> {
+    let place = tree.nearest(folder, FILE)?;
+    // Left by an earlier version of the agent, or planted.
+    place.unlink()?;
+    let draft = Draft::begin(&place)?;
+    measure(&draft.file, limits).map_err(|error| HostError::file("measure writes to", folder.into())(error))
 }
 
-fn measure(path: &Utf8Path, limits: WriteLimits) -> std::io::Result<Option<WriteLatency>> {
-    // What another measurement left is not followed, wherever it leads.
-    let _ = std::fs::remove_file(path);
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
+fn measure(mut file: &File, limits: WriteLimits) -> std::io::Result<Option<WriteLatency>> {
     let began = Instant::now();
     let mut took = Vec::new();
     while took.len() < limits.writes_max as usize && began.elapsed() < limits.time_max {
@@ -70,33 +66,36 @@ fn summary(took: &[Duration]) -> Option<WriteLatency> {
 mod tests {
     use super::*;
 
-    fn folder() -> (tempfile::TempDir, camino::Utf8PathBuf) {
+    fn tree() -> (tempfile::TempDir, Tree) {
         let folder = tempfile::tempdir().unwrap();
         let path = camino::Utf8PathBuf::from_path_buf(folder.path().to_owned()).unwrap();
-        (folder, path)
+        (folder, Tree::at(path))
     }
 
     #[test]
     fn a_measurement_is_bounded_and_leaves_nothing() {
-        let (_folder, path) = folder();
+        let (folder, tree) = tree();
         let few = WriteLimits { writes_max: 5, time_max: Duration::from_secs(60) };
-        let measured = write_latency(&path, few).unwrap().unwrap();
+        let measured = write_latency(&tree, "/", few).unwrap().unwrap();
         assert_eq!(measured.writes, 5);
         assert!(measured.p50_us <= measured.p99_us && measured.p99_us <= measured.max_us && measured.max_us > 0);
         let no_time = WriteLimits { time_max: Duration::ZERO, ..few };
-        assert_eq!(write_latency(&path, no_time).unwrap(), None);
-        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
+        assert_eq!(write_latency(&tree, "/not/there", no_time).unwrap(), None);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn what_a_dead_measurement_left_is_removed_and_a_planted_link_is_not_followed() {
-        let (_folder, path) = folder();
+        let (folder, tree) = tree();
+        let path = folder.path();
         std::fs::write(path.join("precious"), "precious").unwrap();
         std::os::unix::fs::symlink(path.join("precious"), path.join(FILE)).unwrap();
+        std::os::unix::fs::symlink(path, path.join("link")).unwrap();
         let one = WriteLimits { writes_max: 1, time_max: Duration::from_secs(60) };
-        assert!(write_latency(&path, one).unwrap().is_some());
+        assert!(write_latency(&tree, "/", one).unwrap().is_some());
         assert_eq!(std::fs::read_to_string(path.join("precious")).unwrap(), "precious");
-        assert!(!path.join(FILE).exists() && write_latency(&path.join("nowhere"), one).is_err());
+        assert!(!path.join(FILE).exists());
+        assert!(matches!(write_latency(&tree, "/link/data", one), Err(HostError::Unfit { .. })));
     }
 
     #[test]

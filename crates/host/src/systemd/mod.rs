@@ -24,6 +24,7 @@ use futures::stream::BoxStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
+    digest::ContentId,
     error::HostError,
     file::{Changed, FileSpec},
     files::Files,
@@ -60,10 +61,12 @@ pub struct SystemdHost {
 }
 
 impl SystemdHost {
-    /// This machine; refused when systemd has not booted it.
+    /// This machine; refused when systemd has not booted it, or its kernel is too old.
     pub fn of_this_machine() -> Result<Self, HostError> {
         booted(Utf8Path::new(BOOTED))?;
-        Ok(Self { files: Files::under(Root::new("/".into())), bus: Arc::default() })
+        let root = Root::new("/".into());
+        root.check()?;
+        Ok(Self { files: Files::under(root), bus: Arc::default() })
     }
 
     /// Whether systemd answers on the bus.
@@ -112,7 +115,7 @@ impl Host for SystemdHost {
     }
 
     async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
-        self.files.exists(path)
+        self.files.exists(path).await
     }
 
     async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError> {
@@ -120,7 +123,7 @@ impl Host for SystemdHost {
     }
 
     async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
-        self.files.size(path)
+        self.files.size(path).await
     }
 
     async fn open(&self, path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError> {
@@ -139,12 +142,26 @@ impl Host for SystemdHost {
         self.files.rename(from, to).await
     }
 
-    async fn copy(&self, from: &Utf8Path, to: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-        self.files.copy(from, to, mode).await
+    async fn read_verified(&self, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
+        self.files.read_verified(path, id).await
+    }
+
+    async fn holds(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
+        self.files.holds(path, id).await
+    }
+
+    async fn copy_verified(
+        &self,
+        from: &Utf8Path,
+        to: &Utf8Path,
+        mode: u32,
+        id: ContentId,
+    ) -> Result<Changed, HostError> {
+        self.files.copy_verified(from, to, mode, id).await
     }
 
     async fn run(&self, command: &Command) -> Result<CommandEnd, HostError> {
-        let mut program = tokio::process::Command::new(self.files.root().resolve(&command.program)?.as_std_path());
+        let mut program = tokio::process::Command::new(self.files.root().program(&command.program)?.as_std_path());
         // Not the agent's own environment, which may hold its enrollment.
         program.env_clear().env("PATH", PATH).env("HOME", "/root");
         program::run(program, command).await

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuaas_model::{
     AllocationId, AllocationState, ArtifactId, Connectivity, EnrollmentId, Name, NodeId, NodeState, ProjectId,
-    Timestamp,
+    Timestamp, VerifiedBy,
 };
 use gpuaas_wire::task::{HostFacts, MachineFacts, PreflightReport, TaskSupport};
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,9 @@ pub struct NodeRecord {
     pub machine_id: Option<String>,
     /// Task types of its agent.
     pub support: Vec<TaskSupport>,
+    /// Its machine as the last tenant left it; absent once it has come back since.
+    #[serde(default)]
+    pub left_by_tenant: Option<LeftMachine>,
     /// When its machine was last found to be another one.
     #[serde(default)]
     pub machine_changed: Option<MachineChange>,
@@ -67,6 +70,15 @@ pub struct NodeRecord {
     pub generation: u64,
 }
 
+/// A machine that a tenant has left.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftMachine {
+    /// When the node was taken back.
+    pub at: Timestamp,
+    /// The id that the machine told last.
+    pub machine_id: Option<String>,
+}
+
 /// A node came back on another machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineChange {
@@ -77,6 +89,11 @@ pub struct MachineChange {
 }
 
 impl NodeRecord {
+    /// Forgets what was learned of the machine, but for its id: the one that comes next is compared with it.
+    pub fn forget_machine(&mut self) {
+        (self.facts, self.machine, self.preflight, self.inspected_at) = (None, None, None, None);
+    }
+
     /// The address that services of the node listen on; empty while no agent has told.
     pub fn address(&self) -> &str {
         self.facts.as_ref().and_then(|facts| facts.addresses.first()).map_or("", String::as_str)
@@ -98,6 +115,23 @@ pub struct EnrollmentRecord {
     pub expires_at: Timestamp,
     /// When it was redeemed.
     pub used_at: Option<Timestamp>,
+    /// Whether an operator has forced the machine to be taken as it is.
+    pub is_forced: bool,
+    /// SHA-256 of the value that shows that the machine was reimaged, 64 hex digits; absent where none was made.
+    pub reimage_sha256: Option<String>,
+}
+
+/// A key that a node's certificate was issued for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeKeyRecord {
+    /// SHA-256 of the public key, 64 hex digits.
+    pub sha256: String,
+    /// The node.
+    pub node: NodeId,
+    /// The node's enrollment epoch.
+    pub epoch: u64,
+    /// When it was certified.
+    pub created_at: Timestamp,
 }
 
 /// A project's hold on a node.
@@ -138,6 +172,9 @@ pub struct ArtifactRecord {
     pub source: String,
     /// Whether the release says of itself that it is a stand-in.
     pub stand_in: bool,
+    /// What verified its release; absent where an older version imported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified_by: Option<VerifiedBy>,
     /// When it was imported.
     pub imported_at: Timestamp,
 }

@@ -1,8 +1,8 @@
 //! Operations, their steps and tasks.
 
 use gpuaas_model::{
-    CorrelationId, Fault, MemberId, NodeId, OperationId, OperationKind, OperationState, ProjectId, StepId, StepState,
-    TaskId, TaskState, TaskType, Timestamp, WorkloadId,
+    AllocationId, CorrelationId, Fault, MemberId, NodeId, OperationId, OperationKind, OperationState, ProjectId,
+    StepId, StepState, TaskId, TaskState, TaskType, Timestamp, WorkloadId,
 };
 use gpuaas_planner::StepSpec;
 use gpuaas_wire::task::TaskOutcome;
@@ -86,6 +86,9 @@ pub struct TaskRecord {
     pub epoch: u64,
     /// The project whose operation it serves; `None` for the platform's own.
     pub project: Option<ProjectId>,
+    /// The allocation by which the project holds the node.
+    #[serde(default)]
+    pub allocation: Option<AllocationId>,
     /// The workload.
     pub workload: Option<WorkloadId>,
     /// The operation.

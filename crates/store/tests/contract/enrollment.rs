@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_model::{NodeId, Timestamp};
-use gpuaas_store::{EnrollmentRecord, EnrollmentRefusal, Store, StoreError};
+use gpuaas_store::{EnrollmentRecord, EnrollmentRefusal, EnrollmentTerms, NodeKeyRecord, Store, StoreError};
 
 use super::{
     given,
@@ -87,4 +87,37 @@ pub(crate) async fn a_redeemed_token_is_unused_again_when_its_change_is_dropped(
     tx.redeem_enrollment(&token.sha256, token.node, NOW).await.unwrap();
     drop(tx);
     redeem(&store, &token.sha256, token.node, NOW).await.unwrap();
+}
+
+pub(crate) async fn what_a_token_allows_is_returned_with_its_redemption(world: World) {
+    let store = world.open().await;
+    let plain = issued(&store).await;
+    let mut tx = store.begin().await.unwrap();
+    let terms = tx.redeem_enrollment(&plain.sha256, plain.node, NOW).await.unwrap();
+    assert_eq!(terms, EnrollmentTerms { is_forced: false, reimage_sha256: None });
+    let node = tx.node(plain.node).await.unwrap();
+    let forced =
+        EnrollmentRecord { is_forced: true, reimage_sha256: Some(given::digest()), ..given::enrollment(&node) };
+    tx.insert_enrollment(&forced).await.unwrap();
+    let terms = tx.redeem_enrollment(&forced.sha256, forced.node, NOW).await.unwrap();
+    assert_eq!(terms, EnrollmentTerms { is_forced: true, reimage_sha256: forced.reimage_sha256 });
+}
+
+pub(crate) async fn key_is_certified_once_and_the_oldest_of_a_node_are_forgotten(world: World) {
+    let store = world.open().await;
+    let node = issued(&store).await.node;
+    let key = |number: i64| NodeKeyRecord {
+        sha256: format!("{number:064x}"),
+        node,
+        epoch: 1,
+        created_at: Timestamp::from_millis(NOW.as_millis() + number),
+    };
+    let mut tx = store.begin().await.unwrap();
+    for number in 0..300 {
+        tx.insert_node_key(&key(number)).await.unwrap();
+        assert!(matches!(tx.insert_node_key(&key(number)).await, Err(StoreError::KeyReused)), "{number}");
+    }
+    assert!(tx.is_node_key(&key(44).sha256).await.unwrap(), "the newest 256 are known");
+    assert!(!tx.is_node_key(&key(43).sha256).await.unwrap(), "the oldest are forgotten");
+    tx.commit().await.unwrap();
 }

@@ -46,6 +46,7 @@ pub(crate) fn node(called: &str) -> NodeRecord {
         agent_version: None,
         machine_id: None,
         support: Vec::new(),
+        left_by_tenant: None,
         machine_changed: None,
         facts: None,
         machine: None,
@@ -63,6 +64,8 @@ pub(crate) fn enrollment(node: &NodeRecord) -> EnrollmentRecord {
         sha256: digest(),
         created_at: NOW,
         expires_at: NOW.plus(std::time::Duration::from_secs(900)),
+        is_forced: false,
+        reimage_sha256: None,
         used_at: None,
     }
 }

@@ -1,6 +1,6 @@
 //! Names are taken once.
 
-use gpuaas_model::{ArtifactId, Lifecycle};
+use gpuaas_model::{ArtifactId, Lifecycle, VerifiedBy};
 use gpuaas_store::{ArtifactRecord, StoreError};
 
 use super::{
@@ -65,6 +65,7 @@ pub(crate) async fn a_workload_name_is_its_own_within_its_project_until_it_is_go
 pub(crate) async fn an_artifact_is_imported_once_and_other_bytes_under_its_name_are_refused(world: World) {
     let store = world.open().await;
     let artifact = ArtifactRecord {
+        verified_by: None,
         id: ArtifactId::from_uuid(given::uuid()),
         app: "rke2".into(),
         version: "1".into(),
@@ -79,10 +80,25 @@ pub(crate) async fn an_artifact_is_imported_once_and_other_bytes_under_its_name_
     let other = ArtifactRecord { sha256: given::digest(), ..again.clone() };
     let mut tx = store.begin().await.unwrap();
     tx.insert_artifacts(std::slice::from_ref(&artifact)).await.unwrap();
-    tx.insert_artifacts(&[again]).await.expect("the same bytes change nothing");
+    tx.insert_artifacts(&[again.clone()]).await.expect("the same bytes change nothing");
     is_taken(tx.insert_artifacts(&[other]).await, "artifact", "rke2 1 of rke2.tar.zst");
     tx.commit().await.unwrap();
-    assert_eq!(store.read().await.unwrap().release("rke2", "1").await.unwrap(), [artifact]);
+    assert_eq!(store.read().await.unwrap().release("rke2", "1").await.unwrap(), [artifact.clone()]);
+
+    let by = |by: VerifiedBy| ArtifactRecord { verified_by: Some(by), ..again.clone() };
+    let key = VerifiedBy::Key("0123456789ABCDEF".into());
+    for (verified_by, kept) in [
+        (VerifiedBy::Nothing, None),
+        (key.clone(), Some(key.clone())),
+        (VerifiedBy::Nothing, Some(key.clone())),
+        (VerifiedBy::SumsSha256(given::digest()), Some(key)),
+    ] {
+        let mut tx = store.begin().await.unwrap();
+        tx.insert_artifacts(&[by(verified_by)]).await.unwrap();
+        tx.commit().await.unwrap();
+        let known = store.read().await.unwrap().release("rke2", "1").await.unwrap();
+        assert_eq!(known, [ArtifactRecord { verified_by: kept, ..artifact.clone() }], "what verified it first is kept");
+    }
 }
 
 pub(crate) async fn of_many_that_take_a_name_at_once_one_succeeds(world: World) {

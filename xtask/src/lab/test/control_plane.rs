@@ -27,7 +27,11 @@ use super::{
     said::Said,
     site::Site,
 };
-use crate::lab::{inventory, node::Lab, place};
+use crate::{
+    components::digest_of,
+    lab::{inventory, node::Lab, place},
+    release::SUMS,
+};
 
 /// The project of everything.
 pub(crate) const PROJECT: &str = "lab";
@@ -95,7 +99,7 @@ impl ControlPlane {
         server
             .args(["server", "--data-dir", data.as_str(), "--ready-file", self.ready_file().as_str()])
             .args(self.site.arguments(self.gateway))
-            .args(["--packages-dir", self.packages.as_str()])
+            .args(["--packages-dir", self.packages.as_str(), "--release-import-dir", "/"])
             .env("NOTIFY_SOCKET", &socket)
             .envs(environment.iter().map(|(name, value)| (*name, value)))
             .stdout(log.try_clone()?)
@@ -187,9 +191,11 @@ impl ControlPlane {
         Ok(output.into())
     }
 
-    /// Imports a folder that is laid out as a release of RKE2.
+    /// Imports a folder that is laid out as a release of RKE2, by the digest of its sum file.
     pub(crate) fn import(&self, release: &Utf8Path) -> anyhow::Result<()> {
-        self.gpuaas::<Value>(&["artifact", "import", "rke2", release.as_str()]).map(drop)
+        let (sums_sha256, _) = digest_of(&release.join(SUMS))?;
+        let words = ["artifact", "import", "rke2", release.as_str(), "--sums-sha256", &sums_sha256];
+        self.gpuaas::<Value>(&words).map(drop)
     }
 }
 

@@ -81,7 +81,14 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
         look(machine)?.is(&machine_before, machine)
     })?;
     check("brought in anew, install.sh --uninstall leaves nothing either", || {
-        let reset: RegisteredNode = server.gpuaas(&["node", "reset", "--vouch", machine.name().as_str()])?;
+        let reset: RegisteredNode = server.gpuaas(&[
+            "node",
+            "reset",
+            "--force",
+            "--reason",
+            "the lab brings it in again",
+            machine.name().as_str(),
+        ])?;
         says(machine, &reset.enrollment.command)?;
         server.awaits_connected(machine)?;
         machine.says(&["sh", "/usr/share/gpuaas-agent/install.sh", "--uninstall"])?;
@@ -135,7 +142,7 @@ fn exposure(node: &Node, unit: &str) -> anyhow::Result<f64> {
 
 /// Who the agent is.
 fn identity(machine: &Node) -> anyhow::Result<String> {
-    says(machine, "sha256sum </var/lib/gpuaas-agent/key.pem && gpuaas-agent status")
+    says(machine, "grep -w key /var/lib/gpuaas-agent/identity.json | sha256sum && gpuaas-agent status")
 }
 
 fn changes_nothing(machine: &Node, line: &str, look: &dyn Fn(&Node) -> anyhow::Result<Left>) -> anyhow::Result<()> {

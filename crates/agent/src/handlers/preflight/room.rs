@@ -1,5 +1,7 @@
 //! Whether there is room and power enough: disk, memory, processors.
 
+use std::collections::BTreeSet;
+
 use gpuaas_host::survey;
 use gpuaas_model::Check;
 use gpuaas_wire::task::Finding;
@@ -17,6 +19,7 @@ pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
     if !look.wants.data_dir.is_empty() {
         report.take(forbidding(look, "noexec", Check::NoExec, "programs may not run", "without noexec"));
         report.take(forbidding(look, "ro", Check::ReadOnly, "nothing can be written", "writable"));
+        report.take(linked(look));
     }
     if look.wants.cpus_min > 0 {
         report.take(processors(look));
@@ -73,6 +76,21 @@ fn forbidding(look: &Look<'_>, option: &str, check: Check, what: &str, wanted: &
         let detail = format!("{what} under {folder}: {} is mounted {option}", mount.path);
         let finding = blocking(check, detail, format!("mount {} {wanted}", mount.path));
         Some(seen(finding, format!("{} {} {} {}", mount.device, mount.path, mount.kind, mount.options.join(","))))
+    });
+    found.collect()
+}
+
+/// Links on the way to folders that the app writes in. The agent follows none: a former tenant, root here, may have made it.
+fn linked(look: &Look<'_>) -> Vec<Finding> {
+    let folders = std::iter::once(&look.wants.data_dir).chain(&look.wants.program_dirs);
+    let links: BTreeSet<_> = folders.filter_map(|folder| look.tree.link_on_the_way(folder)).collect();
+    let found = links.into_iter().map(|link| {
+        let leads_to = look.tree.link(link.as_str()).map(|to| format!("{link} leads to {to}")).unwrap_or_default();
+        let detail = format!("{link} is a link, and nothing is written through links");
+        seen(
+            blocking(Check::FolderLinked, detail, format!("mount the disk at {link} instead of linking to it")),
+            leads_to,
+        )
     });
     found.collect()
 }

@@ -257,6 +257,19 @@ fn mounts_that_forbid_what_the_app_does_block() {
 }
 
 #[test]
+fn folder_behind_a_link_blocks() {
+    let world = World::in_order();
+    let link = world.place("/var/lib/rancher");
+    std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink("/mnt/disk", &link).unwrap();
+    world.finds(Check::FolderLinked, BLOCKING, &["/var/lib/rancher is a link", "/var/lib/rancher leads to /mnt/disk"]);
+    // What distributions link is no finding.
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("usr/bin", world.place("/bin")).unwrap();
+    assert!(!world.judged().findings.iter().any(|found| found.check == Check::FolderLinked.as_str()));
+}
+
+#[test]
 fn a_small_machine_is_told() {
     let mut world = World::in_order();
     world.facts.cpus = 1;

@@ -12,15 +12,16 @@ use gpuaas_trust::{Authority, NodeIdentity, NodeKey, SignedKeySet, SigningKeySet
 use gpuaas_wire::{
     session::{Refusal, TaskLine},
     task::{
-        Inspect, Inspection, Noop, NoopDone, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Stop, Rke2Stopped,
-        Rke2Uninstall, Rke2Uninstalled, TaskFailure, TaskOutcome,
+        ArtifactFetch, ArtifactFetched, Inspect, Inspection, Noop, NoopDone, Residue, ResidueItem, ResidueKind,
+        ResidueReport, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Stop, Rke2Stopped, Rke2Uninstall, Rke2Uninstalled,
+        TaskFailure, TaskOutcome,
     },
 };
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
 use crate::{
-    catalog::{Entry, entry},
+    catalog::{Entry, entry, is_clean},
     clock::{Ports, now},
     context::Context,
     dial::Dialer,
@@ -127,6 +128,7 @@ pub(super) fn statement(number: u32) -> TaskStatement {
         control_plane: "cp-1".to_owned(),
         node: NODE.parse().unwrap(),
         epoch: 3,
+        allocation: None,
         workload: None,
         operation: None,
         step: None,
@@ -155,20 +157,42 @@ pub(super) fn patient(number: u32) -> TaskStatement {
     TaskStatement { task_type: "host.inspect".to_owned(), ..statement(number) }
 }
 
+/// A task for a workload: its second digit says which.
+pub(super) fn of_workload(workload: u32, number: u32, task_type: &str, params: serde_json::Value) -> TaskStatement {
+    TaskStatement {
+        workload: Some(format!("0198c0de-7a3b-7c11-9b54-0244{workload:08x}").parse().unwrap()),
+        allocation: Some(format!("0198c0de-7a3b-7c11-9b54-0245{workload:08x}").parse().unwrap()),
+        task_type: task_type.to_owned(),
+        params,
+        ..statement(number)
+    }
+}
+
 /// The same, of a type that changes the node.
 pub(super) fn changing(number: u32) -> TaskStatement {
-    TaskStatement { task_type: "rke2.stop".to_owned(), params: json!({ "role": "server" }), ..statement(number) }
+    of_workload(1, number, "rke2.stop", json!({ "role": "server" }))
+}
+
+/// A task that changes the node and ends well.
+pub(super) fn laying_out(workload: u32, number: u32) -> TaskStatement {
+    of_workload(workload, number, "artifact.fetch", json!({ "artifacts": [] }))
+}
+
+/// A look at what a workload left: whatever path is asked for is still there.
+pub(super) fn residue(workload: u32, number: u32, paths: &[&str]) -> TaskStatement {
+    let params = json!({ "paths": paths, "mount_prefixes": [], "ports": [], "units": [], "process_prefixes": [] });
+    of_workload(workload, number, "host.residue", params)
 }
 
 /// A task that never ends by itself.
 pub(super) fn deaf(number: u32) -> TaskStatement {
-    TaskStatement { task_type: "rke2.uninstall".to_owned(), ..statement(number) }
+    of_workload(1, number, "rke2.uninstall", json!({}))
 }
 
 /// A task whose handler panics.
 pub(super) fn panicking(number: u32) -> TaskStatement {
     let params = json!({ "secret_id": "0198c0de-7a3b-7c11-9b54-0242ac120009" });
-    TaskStatement { task_type: "rke2.kubeconfig.read".to_owned(), params, ..statement(number) }
+    of_workload(1, number, "rke2.kubeconfig.read", params)
 }
 
 /// The last line of a task.
@@ -225,6 +249,7 @@ fn state(authority: &Authority, key_set: SignedKeySet) -> State {
         name: None,
         url: None,
         enrolled_by: None,
+        key: None,
     };
     State { identity, key }
 }
@@ -250,6 +275,15 @@ fn catalog() -> Vec<Entry> {
             std::future::pending::<Result<Rke2Uninstalled, TaskFailure>>().await
         }),
         entry(false, |_: Rke2KubeconfigRead, _| async move { has_a_defect() }),
+        entry(true, |_: ArtifactFetch, context| async move {
+            mark(&context).await;
+            Ok(ArtifactFetched { fetched_bytes: 0, reused_bytes: 0 })
+        }),
+        entry(false, |task: Residue, _| async move {
+            let item = |path| ResidueItem { kind: ResidueKind::Path, what: path };
+            Ok(ResidueReport { items: task.paths.into_iter().map(item).collect(), unseen: Vec::new() })
+        })
+        .frees_host_if(is_clean),
     ]
 }
 

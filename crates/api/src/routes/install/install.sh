@@ -616,7 +616,7 @@ remove() {
     of() { printf '%s\n' "$known" | sed -n "s/^$1 //p"; }
     [ -z "$known" ] || say "The control plane at $(of url) still knows node $(of name) ($(of node)) and shows it as unreachable.
 Its operator releases its allocation, if it has one (gpuaas allocation list), and before the machine comes back resets it:
-  gpuaas node reset $(of name) --vouch"
+  gpuaas node reset $(of name) --force --reason TEXT"
 }
 
 main() {

@@ -73,20 +73,20 @@ async fn a_mutation_under_a_tag_happens_only_while_the_object_is_as_it_was_seen(
         format!("W/\"a\", \"{id}.{later}-{digest}\""),
     ] {
         for path in [ENROLLMENT, "/api/v1/nodes/gpu-01/reset"] {
-            let answer = target.send(&Method::POST, path, &[("if-match", &stale)], "").await;
+            let answer = target.send(&Method::POST, path, &[JSON, ("if-match", &stale)], "{}").await;
             must_have_failed(&answer, &stale);
         }
     }
     for bad in ["never ours", "\"open", "*, *", ""] {
-        let answer = target.send(&Method::POST, ENROLLMENT, &[("if-match", bad)], "").await;
+        let answer = target.send(&Method::POST, ENROLLMENT, &[JSON, ("if-match", bad)], "{}").await;
         assert_eq!((answer.status, answer.code()), (400, "query_invalid"), "{bad}: {answer:?}");
     }
     assert_eq!(target.holds().await, before, "nothing was done");
     for held in [present.clone(), "*".to_owned(), format!("\"other\", {present}")] {
-        let answer = target.send(&Method::POST, ENROLLMENT, &[("if-match", &held)], "").await;
+        let answer = target.send(&Method::POST, ENROLLMENT, &[JSON, ("if-match", &held)], "{}").await;
         assert_eq!(answer.status, 201, "{held}: {answer:?}");
     }
-    let nobody = target.send(&Method::POST, "/api/v1/nodes/nobody/reset", &[("if-match", "*")], "").await;
+    let nobody = target.send(&Method::POST, "/api/v1/nodes/nobody/reset", &[JSON, ("if-match", "*")], "{}").await;
     assert_eq!(nobody.status, 404);
 }
 
@@ -118,7 +118,8 @@ async fn a_request_under_a_key_is_another_one_when_it_asks_for_another_tag() {
     let target = Target::start().await;
     let present = tag(&target, NODE).await;
     let ask = async |key: &str, etag: &str| {
-        let answer = target.send(&Method::POST, ENROLLMENT, &[("idempotency-key", key), ("if-match", etag)], "").await;
+        let answer =
+            target.send(&Method::POST, ENROLLMENT, &[JSON, ("idempotency-key", key), ("if-match", etag)], "{}").await;
         (answer.status, answer.code().to_owned())
     };
     assert_eq!(ask("k-1", &present).await.0, 201);

@@ -6,7 +6,7 @@ use gpuaas_api_types::{CreateAllocation, CreateProject};
 use gpuaas_client::Client;
 use gpuaas_model::Timestamp;
 use gpuaas_postgres_server::Server;
-use gpuaas_trust::{ALPN_NODE, Authority, NodeIdentity, NodeKey, SealingKey};
+use gpuaas_trust::{ALPN_FETCH, ALPN_NODE, Authority, NodeIdentity, NodeKey, SealingKey};
 use gpuaas_wire::session::{ConnectionKind, Hello, RenewRequest, RenewResponse, path};
 use http::Method;
 
@@ -99,7 +99,7 @@ pub(crate) async fn authority(fleet: &Fleet) -> (String, Authority) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expired_certificate_is_renewed_for_the_same_key_and_does_nothing_else() {
+async fn expired_certificate_is_renewed_for_a_fresh_key_and_does_nothing_else() {
     let fleet = Fleet::start(0).await;
     let node = Node::enrolled(&fleet.client(), "gpu-1").await;
     let (control_plane, authority) = authority(&fleet).await;
@@ -109,7 +109,6 @@ async fn an_expired_certificate_is_renewed_for_the_same_key_and_does_nothing_els
     };
     let renewal = |csr: String| serde_json::to_vec(&RenewRequest { csr, clock: None }).expect("JSON");
     let own = renewal(node.key.request_pem().expect("a request"));
-    let another = NodeKey::generate().expect("a key").request_pem().expect("a request");
     for hours in [25, 24 * 30] {
         let expired = issued(1, hours);
         let mut sender = node.fetch_with(&expired).await.expect("let in for its renewal");
@@ -117,13 +116,20 @@ async fn an_expired_certificate_is_renewed_for_the_same_key_and_does_nothing_els
             let (status, refusal) = asked(&mut sender, method, target, "").await.expect("an answer");
             assert_eq!((status, &refusal["code"]), (403, &"certificate_expired".into()), "{target}");
         }
-        let (status, _) =
-            asked(&mut sender, Method::POST, path::RENEW, renewal(another.clone())).await.expect("an answer");
-        assert_eq!(status, 403, "a renewal keeps its key");
-        let (status, renewed) = asked(&mut sender, Method::POST, path::RENEW, own.clone()).await.expect("an answer");
+        let fresh = NodeKey::generate().expect("a key");
+        let asks = renewal(fresh.request_pem().expect("a request"));
+        let (status, renewed) = asked(&mut sender, Method::POST, path::RENEW, asks.clone()).await.expect("an answer");
         assert_eq!(status, 200, "{renewed}");
+        // Renewals are paced: each refusal is tried once.
+        if hours == 25 {
+            for (what, reused) in [("of the certificate", own.clone()), ("of the renewal", asks)] {
+                let (status, refusal) = asked(&mut sender, Method::POST, path::RENEW, reused).await.expect("an answer");
+                assert_eq!((status, &refusal["code"]), (403, &"key_reused".into()), "the key {what}");
+            }
+        }
         let renewed: RenewResponse = serde_json::from_value(renewed).expect("a renewal");
-        let mut good = node.fetch_with(&renewed.certificate).await.expect("connected");
+        let shown = node.shown_by(&fresh, &renewed.certificate, ALPN_FETCH);
+        let mut good = node.fetch_by(shown).await.expect("connected");
         assert_eq!(asked(&mut good, Method::GET, SECRET, "").await.map(|(status, _)| status), Some(404));
     }
     for (what, certificate) in [("too long expired", issued(1, 24 * 32)), ("of an earlier enrollment", issued(0, 1))] {
@@ -153,10 +159,9 @@ pub(crate) fn kept_certificate(fleet: &Fleet, node: u8) -> Option<String> {
 /// Has a node's agent keep a certificate of its own that was made so many hours ago, and returns it. It shows it from its next start on.
 pub(crate) async fn age_certificate(fleet: &Fleet, node: u8, hours: u64) -> String {
     let file = fleet.node_file(node, IDENTITY);
-    let key = std::fs::read_to_string(fleet.node_file(node, "var/lib/gpuaas-agent/key.pem")).expect("a key");
-    let key = NodeKey::from_pem(&key).expect("a key");
     let mut identity: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&file).expect("enrolled")).expect("JSON");
+    let key = NodeKey::from_pem(identity["key"].as_str().expect("a key")).expect("a key");
     let (control_plane, authority) = authority(fleet).await;
     let id = identity["node"].as_str().expect("an id").parse().expect("an id");
     let of = NodeIdentity { control_plane, node: id, epoch: identity["epoch"].as_u64().expect("a number") };

@@ -51,6 +51,7 @@ impl Node {
             machine_id: "ab".repeat(16),
             agent_version: "0.1.0".to_owned(),
             clock: None,
+            reimage: None,
         };
         let response = redeem(&string, &ask).await;
         let authority = CertificateDer::from_pem_slice(response.authority.as_bytes()).expect("a certificate");
@@ -67,8 +68,13 @@ impl Node {
 
     /// What it shows with that certificate.
     pub(crate) fn shown(&self, certificate: &str, alpn: &[u8]) -> ClientConfig {
+        self.shown_by(&self.key, certificate, alpn)
+    }
+
+    /// The same with another key than its first.
+    pub(crate) fn shown_by(&self, key: &NodeKey, certificate: &str, alpn: &[u8]) -> ClientConfig {
         let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("a certificate")];
-        node_client_config(&self.authority, chain, self.key.to_der(), alpn).expect("a configuration")
+        node_client_config(&self.authority, chain, key.to_der(), alpn).expect("a configuration")
     }
 
     /// A connection to its channel.
@@ -83,7 +89,12 @@ impl Node {
 
     /// The same with another certificate for its key.
     pub(crate) async fn fetch_with(&self, certificate: &str) -> Result<SendRequest<Full<hyper::body::Bytes>>, String> {
-        let stream = self.dial(self.shown(certificate, ALPN_FETCH)).await.map_err(|error| error.to_string())?;
+        self.fetch_by(self.shown(certificate, ALPN_FETCH)).await
+    }
+
+    /// The same with what is shown there.
+    pub(crate) async fn fetch_by(&self, shown: ClientConfig) -> Result<SendRequest<Full<hyper::body::Bytes>>, String> {
+        let stream = self.dial(shown).await.map_err(|error| error.to_string())?;
         let shaken = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
         let (sender, connection) = shaken.map_err(|error| error.to_string())?;
         tokio::spawn(connection);

@@ -1,7 +1,9 @@
 //! Access to clusters that is delivered and withdrawn.
 
+use std::sync::atomic::Ordering;
+
 use gpuaas_engine::commands::access::{self, AccessAsk};
-use gpuaas_model::{AuditAction, EventKind};
+use gpuaas_model::{AuditAction, Code, Coded, EventKind};
 
 use crate::{kit::milestone, site::Site, world::admin};
 
@@ -20,4 +22,27 @@ async fn access_that_is_withdrawn_twice_is_withdrawn_and_recorded_once() {
     assert_eq!(site.told(EventKind::AccessRevoked).await, 1);
     let described = access::describe(engine, &admin(), workload).await.expect("described");
     assert!(described.grants.is_empty(), "{:?}", described.grants);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_delivery_to_a_cluster_that_does_not_answer_is_refused_and_leaves_nothing() {
+    let site = Site::of(1).await;
+    let workload = site.deployed(|_| vec![milestone("ready")]).await.workload.id;
+    let engine = &site.world.engine;
+    let deliver = async || access::deliver(engine, &admin(), workload, AccessAsk::default()).await.map(drop);
+    site.world.kit.is_silent.store(true, Ordering::SeqCst);
+    let (first, second) = tokio::join!(deliver(), deliver());
+    assert_eq!(first.expect_err("it did not answer").code(), Code::ClusterUnreachable);
+    let refused = second.expect_err("the first is under way");
+    assert_eq!(refused.code(), Code::RateLimited, "{refused}");
+    assert!(refused.next().is_some_and(|next| next.contains("5 s")), "{:?}", refused.next());
+    assert_eq!(site.world.recorded(AuditAction::AccessDeliver).await, 1, "what is refused has no record");
+    let described = access::describe(engine, &admin(), workload).await.expect("described");
+    assert_eq!(described.grants.len(), 1, "nor a grant");
+    // Five wait for one: the one under way and four behind it.
+    let many: Vec<_> = futures::future::join_all((0..20).map(|_| deliver())).await;
+    let codes = many.into_iter().map(|refused| refused.expect_err("none is answered").code());
+    assert_eq!(codes.filter(|code| *code == Code::ClusterUnreachable).count(), 1);
+    site.world.kit.is_silent.store(false, Ordering::SeqCst);
+    deliver().await.expect("it answers again");
 }

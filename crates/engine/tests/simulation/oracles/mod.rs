@@ -3,6 +3,9 @@
 mod effects;
 mod ending;
 mod records;
+mod tenants;
+
+pub(crate) use tenants::{Effect, judge as judge_effect};
 
 use std::sync::Arc;
 

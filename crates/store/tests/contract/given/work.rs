@@ -65,6 +65,7 @@ pub(crate) fn task(node: &NodeRecord) -> TaskRecord {
         node: node.id,
         epoch: 1,
         project: None,
+        allocation: None,
         workload: None,
         operation: None,
         step: None,

@@ -1,0 +1,108 @@
+//! When a request to a cluster may be made: in turn, with those of all other clusters.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::{BoxFuture, FutureExt};
+use gpuaas_engine::{FairQueue, QueueFull, QueueLimits};
+use gpuaas_kube::{Admission, CallKind, KubeError, Permit};
+use gpuaas_model::{ProjectId, WorkloadId};
+use tokio::time::timeout;
+
+/// Requests under way. Each may take as much memory as its answer is long, a few times over, and as much time as a request may: 64 at once are
+/// some 60 MB and, where every cluster is hostile, four answers a second; clusters that are well answer in milliseconds. The steps of 51 members
+/// wait for one another.
+const REQUESTS: QueueLimits =
+    QueueLimits { permits: 64, per_project: 8, per_workload: 1, waiting: 1_024, waiting_per_workload: 64 };
+/// Watches under way: one for each KubeNode that is waited for, of which a workload has 51. Each takes as much memory as an event is long: 128 of
+/// a hostile project are 32 MB at most.
+const WATCHES: QueueLimits =
+    QueueLimits { permits: 512, per_project: 128, per_workload: 64, waiting: 1_024, waiting_per_workload: 64 };
+/// Longest wait for a permit, less than half of what a delivery has in all.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The queues of all clusters.
+pub(crate) struct Queues {
+    requests: Arc<FairQueue>,
+    watches: Arc<FairQueue>,
+}
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self { requests: FairQueue::new(REQUESTS), watches: FairQueue::new(WATCHES) }
+    }
+}
+
+impl Queues {
+    /// The way into the queues for one workload's cluster.
+    pub(crate) fn of(&self, project: ProjectId, workload: WorkloadId) -> InTurn {
+        InTurn { requests: self.requests.clone(), watches: self.watches.clone(), project, workload }
+    }
+}
+
+/// Admits the requests of one workload's cluster.
+pub(crate) struct InTurn {
+    requests: Arc<FairQueue>,
+    watches: Arc<FairQueue>,
+    project: ProjectId,
+    workload: WorkloadId,
+}
+
+impl Admission for InTurn {
+    fn admit(&self, kind: CallKind) -> BoxFuture<'static, Result<Permit, KubeError>> {
+        let queue = match kind {
+            CallKind::Request => &self.requests,
+            CallKind::Watch => &self.watches,
+        };
+        let wait = queue.enter(self.project, self.workload);
+        async move {
+            let permit = match wait {
+                Ok(wait) => timeout(PERMIT_TIMEOUT, wait).await.ok().and_then(Result::ok),
+                Err(QueueFull) => None,
+            };
+            let permit = permit.map(|permit| Box::new(permit) as Permit);
+            permit.ok_or(KubeError::Busy { seconds: PERMIT_TIMEOUT.as_secs() })
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn of(queues: &Queues, project: u128, workload: u128) -> InTurn {
+        queues.of(ProjectId::from_uuid(Uuid::from_u128(project)), WorkloadId::from_uuid(Uuid::from_u128(workload)))
+    }
+
+    async fn held(queues: &Queues, project: u128, workload: u128) -> Result<Permit, KubeError> {
+        of(queues, project, workload).admit(CallKind::Request).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_request_of_a_workload_waits_and_is_refused_with_when_to_try_again() {
+        let (queues, began) = (Queues::default(), Instant::now());
+        let first = held(&queues, 1, 1).await.expect("a permit");
+        let refused = held(&queues, 1, 1).await.expect_err("the first is under way");
+        assert!(matches!(refused, KubeError::Busy { seconds: 5 }), "{refused}");
+        assert_eq!(began.elapsed(), PERMIT_TIMEOUT);
+        assert!(of(&queues, 1, 1).admit(CallKind::Watch).await.is_ok(), "a watch waits for no request");
+        drop(first);
+        assert!(held(&queues, 1, 1).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_project_never_has_all_requests() {
+        let queues = Queues::default();
+        let mut permits = Vec::new();
+        for workload in 0..REQUESTS.permits as u128 {
+            permits.extend(held(&queues, 1, workload).await.ok());
+        }
+        assert_eq!(permits.len(), REQUESTS.per_project);
+        let began = Instant::now();
+        assert!(held(&queues, 2, 1_000).await.is_ok());
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+}

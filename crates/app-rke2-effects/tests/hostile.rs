@@ -1,0 +1,316 @@
+//! What an apiserver that means harm can take of the control plane: its memory and its time, measured.
+//!
+//! One test alone: what is measured is the memory of this whole process.
+#![allow(clippy::unwrap_used)] // Also outside of test functions, a failed step is a failed test.
+
+#[path = "../../kube/tests/hostile/mod.rs"]
+mod hostile;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use gpuaas_app_rke2_effects::Rke2Effects;
+use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Secrets, Tunnel, Tunnels};
+use gpuaas_model::{AllocationId, Health, MemberId, MemberState, NodeId, ProjectId, SecretId, Timestamp, WorkloadId};
+use gpuaas_planner::{MemberView, NodeView, ReleaseView, SecretView, WorkloadView};
+use hostile::{Hostile, Reply};
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+/// Calls at once, each to a cluster of its own.
+const AT_ONCE: u128 = 4;
+/// What the process may take above its start while [`AT_ONCE`] calls are under way, in MB. The answers themselves may take a twentieth of it.
+const GROWTH_MB_MAX: u64 = 16;
+/// Longest time for which the runtime may leave a task that is ready unattended; `/livez` is such a task.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// A call ends by itself; this is for one that does not.
+const PATIENCE: Duration = Duration::from_secs(60);
+const MIB: usize = 1_024 * 1_024;
+
+const READY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const NO_NODES: &str = r#"{"metadata":{"resourceVersion":"1"},"items":[]}"#;
+
+#[derive(Clone, Copy)]
+enum Call {
+    Kubeconfig,
+    KubeNodes,
+    KubeNodeReady,
+}
+
+/// What is asked for, and what the apiserver does then.
+struct Attack {
+    name: &'static str,
+    call: Call,
+    script: fn(&str) -> Reply,
+}
+
+const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "32 MiB of tiny objects in an answer",
+        call: Call::Kubeconfig,
+        script: |_| Reply::chunks(r#"{"metadata":{"managedFields":[{}"#, ",{}", "]}}", 32 * MIB - 64 * 1_024),
+    },
+    Attack {
+        name: "1 GiB of text without end",
+        call: Call::Kubeconfig,
+        script: |_| Reply::chunks(r#"{"metadata":{"name":""#, "aaaaaaaaaaaaaaaa", r#""}}"#, 1_024 * MIB),
+    },
+    Attack {
+        name: "lists in lists, ten million deep",
+        call: Call::Kubeconfig,
+        script: |_| Reply::chunks(r#"{"metadata":{"labels":"#, "[", "}}", 10_000_000),
+    },
+    Attack {
+        name: "ten million items in a list",
+        call: Call::KubeNodes,
+        script: |_| Reply::chunks(r#"{"metadata":{},"items":[{}"#, ",{}", "]}", 30_000_000),
+    },
+    Attack {
+        name: "ten million conditions of a node",
+        call: Call::KubeNodes,
+        script: |_| Reply::chunks(r#"{"items":[{"status":{"conditions":[{}"#, ",{}", "]}}]}", 30_000_000),
+    },
+    Attack {
+        name: "headers without end",
+        call: Call::Kubeconfig,
+        script: |_| {
+            let line = "x-more: and more and more and more\r\n".repeat(400);
+            Reply::pieces(std::iter::once("HTTP/1.1 200 OK\r\n".to_owned()).chain(std::iter::repeat_n(line, 70_000)))
+        },
+    },
+    Attack {
+        name: "100 Continue without end",
+        call: Call::Kubeconfig,
+        script: |_| Reply::pieces(std::iter::repeat_n("HTTP/1.1 100 Continue\r\n\r\n".repeat(600), 70_000)),
+    },
+    Attack {
+        name: "an error of 1 GiB",
+        call: Call::Kubeconfig,
+        script: |_| {
+            let head = "HTTP/1.1 500 Internal Server Error\r\n\r\n".to_owned();
+            Reply::pieces(std::iter::once(head).chain(std::iter::repeat_n("no".repeat(8_192), 65_536)))
+        },
+    },
+    Attack {
+        name: "an event of 1 GiB in a watch",
+        call: Call::KubeNodeReady,
+        script: |line| {
+            watched(line, || Reply::chunks(r#"{"type":"ADDED","object":{"a":""#, "aaaaaaaa", r#""}}"#, 1_024 * MIB))
+        },
+    },
+    Attack {
+        name: "a watch of tiny events without end",
+        call: Call::KubeNodeReady,
+        script: |line| {
+            watched(line, || Reply::chunks("\n", "{\"type\":\"DELETED\",\"object\":{}}\n", "\n", 1_024 * MIB))
+        },
+    },
+];
+
+/// What a genuine apiserver without any node answers, but for the watch.
+fn watched(line: &str, watch: impl Fn() -> Reply) -> Reply {
+    if line.contains("watch=") {
+        watch()
+    } else if line.contains("/readyz") {
+        Reply::bytes(READY)
+    } else {
+        Reply::json("200 OK", NO_NODES)
+    }
+}
+
+struct OneSecret(String);
+
+#[async_trait]
+impl Secrets for OneSecret {
+    async fn open(&self, _: SecretId) -> Result<Zeroizing<Vec<u8>>, String> {
+        Ok(Zeroizing::new(self.0.clone().into_bytes()))
+    }
+}
+
+struct To(Arc<Hostile>);
+
+#[async_trait]
+impl Tunnels for To {
+    async fn open(&self, _: NodeId, _: u16) -> io::Result<Box<dyn Tunnel>> {
+        Ok(Box::new(self.0.open()))
+    }
+}
+
+fn context(hostile: &Arc<Hostile>, number: u128) -> CallContext {
+    let id = |part: u128| Uuid::from_u128(number * 100 + part);
+    let server = MemberView {
+        id: MemberId::from_uuid(id(1)),
+        name: "server-1".into(),
+        component_key: "server".into(),
+        ordinal: 1,
+        allocation: AllocationId::from_uuid(id(2)),
+        node: NodeView {
+            id: NodeId::from_uuid(id(3)),
+            name: "gpu-1".parse().unwrap(),
+            address: hostile::ADDRESS.to_owned(),
+        },
+        state: MemberState::Pending,
+        health: Health::Progressing,
+        touched: false,
+    };
+    let member = Some(server.id);
+    let secret = SecretView { id: SecretId::from_uuid(id(4)), sha256: "0".repeat(64) };
+    CallContext {
+        workload: WorkloadView {
+            id: WorkloadId::from_uuid(id(5)),
+            project: ProjectId::from_uuid(Uuid::from_u128(6)),
+            name: "prod".parse().unwrap(),
+            config: serde_json::json!({}),
+            release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: vec![] },
+            members: vec![server],
+            facts: BTreeMap::new(),
+            secrets: BTreeMap::from([("admin-kubeconfig".to_owned(), secret)]),
+        },
+        member,
+        secrets: Arc::new(OneSecret(hostile.kubeconfig.clone())),
+        tunnels: Arc::new(To(hostile.clone())),
+        progress: Arc::new(|_| {}),
+        now: Timestamp::from_millis(0),
+        deadline: Timestamp::from_millis(3_000),
+    }
+}
+
+async fn make(effects: Arc<Rke2Effects>, call: Call, context: CallContext) -> String {
+    let request = || AccessRequest {
+        name: "access-1".into(),
+        kind: "direct".into(),
+        role: "cluster-admin".into(),
+        ttl_seconds: 3_600,
+        requested_by: "ann@example".into(),
+    };
+    let refused = match call {
+        Call::Kubeconfig => effects.deliver_access(request(), context).await.err(),
+        Call::KubeNodes => effects.call("kube_nodes", context).await.err(),
+        Call::KubeNodeReady => effects.call("kube_node_ready", context).await.err(),
+    };
+    let refused = refused.expect("no such answer is one of Kubernetes'");
+    format!("{}: {}", refused.code, refused.message)
+}
+
+/// The longest time in which a task that is always ready soon was not attended to.
+#[derive(Default)]
+struct Pulse(Arc<AtomicU64>);
+
+impl Pulse {
+    const EVERY: Duration = Duration::from_millis(5);
+
+    fn start(&self) -> tokio::task::AbortHandle {
+        let longest = self.0.clone();
+        let beats = async move {
+            loop {
+                let began = Instant::now();
+                tokio::time::sleep(Self::EVERY).await;
+                let late = began.elapsed().saturating_sub(Self::EVERY).as_micros();
+                longest.fetch_max(u64::try_from(late).unwrap(), Ordering::Relaxed);
+            }
+        };
+        tokio::spawn(beats).abort_handle()
+    }
+
+    fn longest(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// The most memory of the process between two moments, by looking every few milliseconds.
+struct Peak {
+    most_kb: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    looks: std::thread::JoinHandle<()>,
+}
+
+impl Peak {
+    fn start() -> Self {
+        let (most_kb, stop) = (Arc::new(AtomicU64::new(resident_kb())), Arc::new(AtomicBool::new(false)));
+        let (most, end) = (most_kb.clone(), stop.clone());
+        let looks = std::thread::spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                most.fetch_max(resident_kb(), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        Self { most_kb, stop, looks }
+    }
+
+    fn end(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.looks.join().unwrap();
+        self.most_kb.load(Ordering::Relaxed).max(resident_kb())
+    }
+}
+
+fn resident_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn a_hostile_apiserver_takes_little_memory_and_holds_up_no_other_task() {
+    // The servers' own threads: what they do is not what is looked at.
+    let theirs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let ours = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    // Everything that is made once has been made before the start is measured.
+    let modest =
+        Attack { name: "", call: Call::Kubeconfig, script: |_| Reply::json("500 Internal Server Error", "{}") };
+    ours.block_on(attack(&modest, theirs.handle()));
+    let start_kb = resident_kb();
+    let mut excesses = Vec::new();
+    for of in ATTACKS {
+        let (peak, pulse) = (Peak::start(), Pulse::default());
+        let (before, began) = (resident_kb(), Instant::now());
+        let beats = ours.block_on(async { pulse.start() });
+        let answer = ours.block_on(attack(of, theirs.handle()));
+        beats.abort();
+        let (most, took) = (peak.end(), began.elapsed());
+        let (before_mb, most_mb) = (before / 1_024, most / 1_024);
+        println!(
+            "    memory: {AT_ONCE} calls against a hostile apiserver, {}: {before_mb} MB before, {most_mb} MB at most; {} ms, \
+             longest pause {} ms; {answer}",
+            of.name,
+            took.as_millis(),
+            pulse.longest().as_millis()
+        );
+        if most.saturating_sub(start_kb) / 1_024 > GROWTH_MB_MAX || pulse.longest() > PAUSE_MAX {
+            excesses.push(of.name);
+        }
+    }
+    let most = most_ever_kb();
+    println!(
+        "memory: kubeconfig against a hostile apiserver: {} MB before, {} MB at most",
+        start_kb / 1_024,
+        most / 1_024
+    );
+    assert_eq!(excesses, Vec::<&str>::new(), "over {GROWTH_MB_MAX} MB above the start, or a pause over {PAUSE_MAX:?}");
+}
+
+/// The same call to several clusters at once; what the first of them was refused with.
+async fn attack(of: &Attack, theirs: &tokio::runtime::Handle) -> String {
+    let effects = Arc::new(Rke2Effects::new());
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..AT_ONCE {
+        let hostile = Hostile::new(theirs.clone(), of.script);
+        calls.spawn(make(effects.clone(), of.call, context(&hostile, number + 1)));
+    }
+    let ended = tokio::time::timeout(PATIENCE, calls.join_all());
+    ended.await.expect("every call ends by itself").swap_remove(0)
+}
+
+fn most_ever_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}

@@ -1,0 +1,100 @@
+//! A folder that a release lies in, open: its files are looked up in that very folder, and through no link.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::OwnedFd,
+    path::{Component, Path},
+};
+
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, fstat, openat},
+    io::Errno,
+};
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A folder that is open.
+pub(crate) struct Folder(OwnedFd);
+
+impl Folder {
+    /// One of the control plane's own.
+    pub(crate) fn own(path: &Path) -> io::Result<Self> {
+        Ok(Self(openat(CWD, path, FOLDER, Mode::empty())?))
+    }
+
+    /// One below another, both by their absolute paths. No link is followed on the way from there.
+    pub(crate) fn below(top: &Path, path: &Path) -> io::Result<Self> {
+        let rest = path.strip_prefix(top).map_err(io::Error::other)?;
+        let mut folder = openat(CWD, top, FOLDER, Mode::empty())?;
+        for component in rest.components() {
+            match component {
+                Component::CurDir => {}
+                Component::Normal(name) => folder = openat(&folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?,
+                Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                    return Err(io::Error::other("a path upward"));
+                }
+            }
+        }
+        Ok(Self(folder))
+    }
+
+    /// A regular file directly in the folder, with its length; `None` when there is none. Another thing by that name (a pipe, say) is an error, and
+    /// is not waited for.
+    pub(crate) fn file(&self, name: &str) -> io::Result<Option<(File, u64)>> {
+        if name.is_empty() || name.contains('/') || name == "." || name == ".." {
+            return Ok(None);
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match openat(&self.0, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let status = fstat(&file)?;
+        if !FileType::from_raw_mode(status.st_mode).is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
+        Ok(Some((file.into(), u64::try_from(status.st_size).unwrap_or(0))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn folder_is_found_below_another_and_through_no_link() {
+        let top = tempfile::tempdir().unwrap();
+        let path = |name: &str| top.path().join(name);
+        std::fs::create_dir_all(path("releases/v1")).unwrap();
+        std::fs::write(path("releases/v1/file"), "x").unwrap();
+        symlink("releases", path("link")).unwrap();
+        symlink("v1", path("releases/v2")).unwrap();
+        assert!(Folder::below(top.path(), &path("releases/v1")).unwrap().file("file").unwrap().is_some());
+        for bad in ["link/v1", "releases/v2", "releases/../releases/v1", "nowhere", "releases/v1/file"] {
+            assert!(Folder::below(top.path(), &path(bad)).is_err(), "{bad}");
+        }
+        assert!(Folder::below(&path("releases"), top.path()).is_err(), "above it");
+        assert!(Folder::below(&path("rel"), &path("releases/v1")).is_err(), "a name ends where a name ends");
+    }
+
+    #[test]
+    fn only_regular_files_directly_in_the_folder_are_opened() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::write(top.path().join("file"), "12345").unwrap();
+        std::fs::create_dir(top.path().join("folder")).unwrap();
+        symlink("file", top.path().join("link")).unwrap();
+        rustix::fs::mknodat(CWD, top.path().join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let folder = Folder::own(top.path()).unwrap();
+        assert_eq!(folder.file("file").unwrap().unwrap().1, 5);
+        for absent in ["nowhere", "", ".", "..", "folder/x", "../file"] {
+            assert!(folder.file(absent).unwrap().is_none(), "{absent}");
+        }
+        for other in ["folder", "link", "pipe"] {
+            assert!(folder.file(other).is_err(), "{other}");
+        }
+    }
+}

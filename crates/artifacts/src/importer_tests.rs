@@ -1,0 +1,164 @@
+use std::collections::BTreeSet;
+
+use gpuaas_model::{Code, Coded, VerifiedBy};
+
+use super::*;
+use crate::{
+    Users,
+    digest::of_text,
+    verification::{
+        Proof,
+        tests::{key_pair, sign},
+    },
+};
+
+/// A control plane's folder, and releases beside it.
+struct World {
+    folder: tempfile::TempDir,
+    importer: Importer,
+}
+
+const WANTED: &str = "rke2.bin";
+const SUMS: &str = "sums.txt";
+
+impl World {
+    fn with(verification: Verification) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let ca_bundle = folder.path().join("ca.pem");
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(vec!["ca".into()]).unwrap().self_signed(&key).unwrap();
+        std::fs::write(&ca_bundle, certificate.pem()).unwrap();
+        let sources = Sources {
+            ca_bundle,
+            reach: Reach::default(),
+            import_dir: Some(folder.path().join("releases")),
+            verification,
+        };
+        let store = ArtifactStore::in_folder(&folder.path().join("store"), Users::One).unwrap();
+        let importer = Importer { store, scratch: folder.path().join("scratch"), sources };
+        Self { folder, importer }
+    }
+
+    /// A release of one file in a folder; returns the digest of its sum file.
+    fn release(&self, name: &str) -> String {
+        let folder = self.folder.path().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(WANTED), "program").unwrap();
+        let sums = format!("{}  {WANTED}\n", of_text("program"));
+        std::fs::write(folder.join(SUMS), &sums).unwrap();
+        of_text(&sums)
+    }
+
+    async fn import(&self, source: &str, proof: Proof<'_>) -> Result<ImportedRelease, ArtifactError> {
+        self.importer.import(source, &Wanted { files: &[WANTED.to_owned()], sums: SUMS, proof }).await
+    }
+
+    async fn import_folder(&self, name: &str, proof: Proof<'_>) -> Result<ImportedRelease, ArtifactError> {
+        self.import(self.folder.path().join(name).to_str().unwrap(), proof).await
+    }
+}
+
+#[tokio::test]
+async fn source_that_is_neither_a_folder_nor_an_https_url_is_refused() {
+    let world = World::with(Verification::default());
+    for source in ["http://host/v1", "v1.36.3", "", "ftp://host", "file:///etc"] {
+        let refused = world.import(source, Proof::default()).await;
+        assert!(matches!(refused, Err(ArtifactError::Source)), "{source}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn release_that_nothing_verifies_is_refused_with_both_ways_named() {
+    let world = World::with(Verification::default());
+    world.release("releases/v1");
+    let refused = world.import_folder("releases/v1", Proof::default()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ReleaseUnverified);
+    assert!(refused.next().is_some_and(|next| next.contains("--sums-sha256") && next.contains("release-trusted-keys")));
+    assert_eq!(std::fs::read_dir(world.folder.path().join("store")).unwrap().count(), 0, "nothing of it is visible");
+}
+
+#[tokio::test]
+async fn release_is_imported_by_the_digest_of_its_sum_file_and_by_no_other() {
+    let world = World::with(Verification::default());
+    let sha256 = world.release("releases/v1");
+    let imported =
+        world.import_folder("releases/v1", Proof { sums_sha256: Some(&sha256), signature: None }).await.unwrap();
+    assert_eq!((imported.version.as_deref(), imported.verified_by), (Some("v1"), VerifiedBy::SumsSha256(sha256)));
+    let other = of_text("other");
+    let refused = world.import_folder("releases/v1", Proof { sums_sha256: Some(&other), signature: None }).await;
+    assert_eq!(refused.unwrap_err().code(), Code::ArtifactDigestMismatch);
+}
+
+#[tokio::test]
+async fn release_is_imported_by_a_trusted_signature_beside_it_or_in_the_request() {
+    let (pair, public) = key_pair();
+    let world = World::with(Verification { trusted_keys: vec![public.parse().unwrap()], allow_unverified: false });
+    world.release("releases/v1");
+    let sums = world.folder.path().join("releases/v1").join(SUMS);
+    let signature = sign(&pair, &std::fs::read(&sums).unwrap());
+    let brought = Proof { signature: Some(&signature), sums_sha256: None };
+    assert!(matches!(world.import_folder("releases/v1", brought).await.unwrap().verified_by, VerifiedBy::Key(_)));
+    std::fs::write(sums.with_extension("txt.minisig"), &signature).unwrap();
+    let imported = world.import_folder("releases/v1", Proof::default()).await.unwrap();
+    assert!(matches!(imported.verified_by, VerifiedBy::Key(_)));
+    std::fs::write(&sums, format!("{}  {WANTED}\n# changed\n", of_text("program"))).unwrap();
+    let refused = world.import_folder("releases/v1", Proof::default()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ReleaseUnverified);
+}
+
+#[tokio::test]
+async fn folders_elsewhere_absent_ones_and_links_are_refused_alike() {
+    let world = World::with(Verification { allow_unverified: true, ..Verification::default() });
+    world.release("releases/v1");
+    world.release("elsewhere/v1");
+    std::os::unix::fs::symlink("../elsewhere", world.folder.path().join("releases/link")).unwrap();
+    std::os::unix::fs::symlink("v1", world.folder.path().join("releases/v2")).unwrap();
+    world.import_folder("releases/v1", Proof::default()).await.unwrap();
+    let mut texts = BTreeSet::new();
+    for name in
+        ["elsewhere/v1", "releases/link/v1", "releases/v2", "releases/../elsewhere/v1", "releases/nowhere", "nowhere"]
+    {
+        let refused = world.import_folder(name, Proof::default()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::ReleaseUnreachable, "{name}");
+        texts.insert(format!("{refused} {:?}", refused.next()));
+    }
+    let mut unset = world.importer.clone();
+    unset.sources.import_dir = None;
+    let source = world.folder.path().join("releases/v1");
+    let wanted = Wanted { files: &[WANTED.to_owned()], sums: SUMS, proof: Proof::default() };
+    let refused = unset.import(source.to_str().unwrap(), &wanted).await.unwrap_err();
+    texts.insert(format!("{refused} {:?}", refused.next()));
+    assert_eq!(texts.len(), 1, "{texts:#?}");
+}
+
+#[tokio::test]
+async fn address_of_this_machine_is_not_connected_to_and_every_failure_reads_alike() {
+    let world = World::with(Verification::default());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let open = listener.local_addr().unwrap().port();
+    let accepted = tokio::spawn(async move { listener.accept().await.map(drop) });
+    let sources = [
+        format!("https://127.0.0.1:{open}/v1"),
+        format!("https://localhost:{open}/v1"),
+        format!("https://[::ffff:127.0.0.1]:{open}/v1"),
+        "https://127.0.0.1:1/v1".to_owned(),
+        "https://169.254.169.254/latest".to_owned(),
+        "https://no.such.name.invalid/v1".to_owned(),
+    ];
+    let imports = sources.iter().map(|source| world.import(source, Proof::default()));
+    let mut texts = BTreeSet::new();
+    for refused in futures::future::join_all(imports).await {
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Code::ReleaseUnreachable);
+        texts.insert(format!("{refused} {:?}", refused.next()));
+    }
+    assert!(!accepted.is_finished(), "a private address was connected to");
+    assert_eq!(texts.len(), 1, "{texts:#?}");
+    // Where a setting names the network, the server is connected to: it is then TLS that fails, and reads alike too.
+    let mut named = world.importer.clone();
+    named.sources.reach = Reach::with_private(vec!["127.0.0.0/8".parse().unwrap()]);
+    let wanted = Wanted { files: &[WANTED.to_owned()], sums: SUMS, proof: Proof::default() };
+    let refused = named.import(&sources[0], &wanted).await.unwrap_err();
+    texts.insert(format!("{refused} {:?}", refused.next()));
+    assert!(accepted.is_finished() && texts.len() == 1, "{texts:#?}");
+}

@@ -1,0 +1,87 @@
+//! Artifacts that a node keeps between fetching and laying them out, where its tenant is root.
+
+use std::{fs, path::Path};
+
+use gpuaas_api_types::{Artifact, CreateAllocation, CreateProject};
+use gpuaas_crash_points::Point;
+use gpuaas_model::TaskType;
+
+use crate::{
+    artifacts::{ARCHIVE, IMAGES, release_of},
+    world::{PROJECT, Platform, eventually, import_of, until},
+};
+
+const VERSION: &str = "v1.0.0";
+const STAGING: &str = "var/lib/gpuaas-agent/artifacts";
+const PROGRAM: &str = "#!/bin/sh\ntest \"$1\" = --version && echo rke2 version v1.0.0\n";
+/// Ends at once, so that a start is given up soon.
+const UNIT: &str = "[Service]\nType=notify\nExecStart=/usr/local/bin/rke2 server\nRestart=always\nRestartSec=100ms\n\
+                    [Install]\nWantedBy=multi-user.target\n";
+
+fn script(name: &str) -> String {
+    fs::read_to_string(format!("{}/../standin/package/bin/{name}", env!("CARGO_MANIFEST_DIR"))).expect("a script")
+}
+
+/// Puts other bytes in the place of everything that is staged, as many as there must be.
+fn poison(staging: &Path, imported: &[Artifact]) {
+    for artifact in imported {
+        let poison = vec![b'x'; usize::try_from(artifact.size_bytes).expect("a size")];
+        fs::write(staging.join(&artifact.sha256), poison).expect("written");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn poisoned_staged_artifact_is_not_laid_out_and_staging_goes_with_the_workload() {
+    let releases = tempfile::tempdir().expect("a folder");
+    let files = [
+        ("bin/rke2", PROGRAM.to_owned()),
+        ("bin/rke2-killall.sh", script("rke2-killall.sh")),
+        ("bin/rke2-uninstall.sh", script("rke2-uninstall.sh")),
+        ("lib/systemd/system/rke2-server.service", UNIT.to_owned()),
+    ];
+    let release = release_of(releases.path(), VERSION, &files);
+    let platform = tokio::task::block_in_place(|| Platform::start(1));
+    let client = platform.client();
+    let imported = client.import_artifacts(&import_of(&release)).await.expect("imported").items;
+    client.create_project(&CreateProject { name: PROJECT.to_owned() }).await.expect("made");
+    let ask = CreateAllocation { project: PROJECT.to_owned(), node: "demo-1".to_owned() };
+    client.create_allocation(&ask).await.expect("made");
+    eventually("the allocation does not become active", async || {
+        let list = client.list_allocations(Some(PROJECT.to_owned()), None).await.expect("listed");
+        list.items.iter().all(|allocation| allocation.state == "active")
+    })
+    .await;
+
+    // What a former tenant left under the digests of the release, each as long as it must be.
+    let staging = platform.node_file(1, STAGING);
+    fs::create_dir_all(&staging).expect("made");
+    poison(&staging, &imported);
+    // And what the present one does between fetching and laying out.
+    let laying_out = Point::TaskBegun(TaskType::Rke2Install).to_string();
+    let points = platform.node_file(1, gpuaas_crash_points::FOLDER_OF_SANDBOX);
+    fs::create_dir_all(&points).expect("made");
+    fs::write(points.join(&laying_out), "").expect("armed");
+    let started = client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted");
+    let reached = points.join(format!("{laying_out}.reached"));
+    tokio::task::block_in_place(|| until("nothing is laid out", || reached.exists()));
+    for artifact in &imported {
+        let fetched = fs::read(staging.join(&artifact.sha256)).expect("staged");
+        assert_eq!(gpuaas_trust::sha256_hex(&fetched), artifact.sha256, "the poison was reused");
+    }
+    poison(&staging, &imported);
+    platform.signal_agent(1, "CONT");
+    let ended = platform.ended(&started).await;
+    let step = |key: &str| ended.steps.iter().find(|step| step.key == key).map(|step| step.state.clone());
+    let laid_out = (step("server-1/fetch"), step("server-1/install"));
+    assert_eq!(laid_out, (Some("succeeded".to_owned()), Some("succeeded".to_owned())), "{:?}", ended.operation.fault);
+    let read = |path: &str| fs::read(platform.node_file(1, path)).expect("a file");
+    assert_eq!(read("usr/local/bin/rke2"), PROGRAM.as_bytes());
+    let images = fs::read(release.join(IMAGES)).expect("images");
+    assert_eq!(read(&format!("var/lib/rancher/rke2/agent/images/{IMAGES}")), images);
+    assert!(imported.iter().any(|artifact| artifact.name == ARCHIVE));
+
+    let removed = client.decommission_workload(Some(PROJECT.to_owned()), "train").await.expect("accepted");
+    let removed = platform.ended(&removed).await;
+    assert_eq!(removed.operation.state, "succeeded", "{:?}", removed.operation.fault);
+    assert!(!staging.exists(), "staged artifacts stay");
+}

@@ -1,0 +1,142 @@
+//! A machine that comes back after a tenant: what it must show, and the hook that reimages it.
+//!
+//! The tenant was root on the machine: whatever lies there, keys included, may be known to it. So a machine comes back with a key that was never
+//! certified and, unless an operator forces it with a reason, with another machine id; where a [`ReimageHook`] is configured, it also shows the value
+//! that the hook alone has learned.
+
+use std::{sync::Arc, time::Duration};
+
+use gpuaas_model::{AuditAction, Code, EventKind, NodeEvent, NodeId, NodeState, Permission};
+use gpuaas_store::{EnrollmentTerms, LeftMachine, NodeRecord, Tx};
+use gpuaas_trust::{ApiToken, sha256_hex};
+use gpuaas_wire::session::ReimageEvidence;
+use serde_json::json;
+
+use super::{
+    audit,
+    node::{Forced, issue},
+    node_task::beside,
+};
+use crate::{
+    caller::Caller,
+    engine::Engine,
+    error::CommandError,
+    port::{ReimageHook, ReimageOrder},
+    record::platform_event,
+    seen::Seen,
+};
+
+/// What the value begins with that shows that a machine was reimaged.
+const VALUE_PREFIX: &str = "gpuaas-reimage";
+/// A hook that takes longer has failed: it hands the machine to a provisioner, and waits for no installation.
+const HOOK_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Refuses a machine that comes back after a tenant and does not show what it must.
+pub(super) fn check(
+    engine: &Engine,
+    left: Option<&LeftMachine>,
+    terms: &EnrollmentTerms,
+    (machine_id, evidence): (&str, Option<&ReimageEvidence>),
+) -> Result<(), CommandError> {
+    let Some(left) = left.filter(|_| !terms.is_forced) else { return Ok(()) };
+    if left.machine_id.as_deref() == Some(machine_id) {
+        let detail = "the machine has the id that it had while a tenant held it: it was not reimaged";
+        return Err(CommandError::new(Code::MachineNotReimaged, detail)
+            .about("machine_id")
+            .then("reimage it, or force it with a reason: gpuaas node enroll NODE --force --reason"));
+    }
+    if engine.reimage_hook().is_some() && !is_shown(terms, evidence) {
+        let detail = "the machine does not show the value that the reimage hook was given";
+        return Err(CommandError::new(Code::ReimageUnproven, detail)
+            .about("reimage")
+            .then("have it reimaged: gpuaas node reimage NODE"));
+    }
+    Ok(())
+}
+
+/// Whether the evidence is what was given to the hook for this very enrollment.
+fn is_shown(terms: &EnrollmentTerms, evidence: Option<&ReimageEvidence>) -> bool {
+    match (&terms.reimage_sha256, evidence) {
+        (Some(expected), Some(ReimageEvidence::OneTimeValue { value })) => *expected == sha256_hex(value.as_bytes()),
+        (None, _) | (_, None) => false,
+    }
+}
+
+/// A fresh value for the hook.
+pub(super) fn one_time_value(engine: &Engine) -> ApiToken {
+    ApiToken::generate(VALUE_PREFIX, &*engine.ports().entropy)
+}
+
+/// Hands a node that a tenant has left to the reimage hook, with the string that brings it in and the value that it has to show. What a hook has not
+/// taken can be handed to it again: the newest string and value count.
+pub async fn reimage(
+    engine: &Arc<Engine>,
+    caller: &Caller,
+    id: NodeId,
+    seen: &Seen,
+) -> Result<NodeRecord, CommandError> {
+    caller.must(Permission::NodesWrite)?;
+    let hook = engine.reimage_hook().cloned().ok_or_else(|| {
+        CommandError::new(Code::ReimageHookMissing, "this control plane has no reimage hook")
+            .then("configure one (reimage-hook), or reimage the machine by hand: gpuaas node reset NODE")
+    })?;
+    let mut tx = engine.store().begin().await?;
+    let node = tx.node(id).await?;
+    seen.must_hold(&node.name, &node)?;
+    let node = put_back(&mut tx, caller, node).await?;
+    let value = one_time_value(engine);
+    let string = issue(engine, caller, &mut tx, &node, (None, Some(value.sha256))).await?;
+    audit(&mut tx, caller, AuditAction::NodeReimage, format!("node/{}", node.name), None, json!({})).await?;
+    tx.commit().await?;
+    let order = ReimageOrder { node: id, name: node.name.clone(), enrollment: string, value: value.text };
+    let at = engine.clone();
+    beside(engine, "reimage", async move { handed_over(&at, hook, order).await }).await?;
+    Ok(node)
+}
+
+/// The node at its beginning: one that a tenant has left, or one that was put back for the hook before.
+async fn put_back(tx: &mut Tx, caller: &Caller, mut node: NodeRecord) -> Result<NodeRecord, CommandError> {
+    match node.state {
+        NodeState::Registered if node.left_by_tenant.is_some() => return Ok(node),
+        NodeState::NeedsReimage => {}
+        state => {
+            return Err(CommandError::new(Code::StateConflict, format!("{} is {state}", node.name))
+                .then("only a node that a tenant has left is reimaged"));
+        }
+    }
+    node.state = node.state.on(NodeEvent::Reset)?;
+    node.epoch += 1;
+    node.forget_machine();
+    let node = tx.update_node(&node).await?;
+    let data = json!({ "name": node.name, "state": node.state });
+    let correlation = Some(caller.correlation);
+    platform_event(tx, EventKind::NodeStateChanged, "node", node.id.to_string(), correlation, data).await?;
+    Ok(node)
+}
+
+async fn handed_over(engine: &Engine, hook: Arc<dyn ReimageHook>, order: ReimageOrder) -> Result<(), CommandError> {
+    let name = order.name.clone();
+    let given_up = engine.ports().runtime.sleep_until(engine.ports().clock.now().plus(HOOK_TIMEOUT));
+    let taken = tokio::select! {
+        biased;
+        taken = hook.reimage(order) => taken,
+        () = given_up => Err(format!("it did not end within {} s", HOOK_TIMEOUT.as_secs())),
+    };
+    taken.map_err(|why| {
+        CommandError::new(Code::ReimageHookFailed, format!("the reimage hook failed for {name}: {why}"))
+            .then(format!("see the hook's own log, then try again: gpuaas node reimage {name}"))
+    })
+}
+
+/// A reason for what is forced: one line of words.
+pub(super) fn check_reason(forced: &Forced) -> Result<(), CommandError> {
+    let reason = forced.reason.trim();
+    if (1..=REASON_BYTES_MAX).contains(&reason.len()) && !reason.chars().any(char::is_control) {
+        return Ok(());
+    }
+    let detail = format!("what is forced needs a reason of 1 to {REASON_BYTES_MAX} printable characters");
+    Err(CommandError::new(Code::FieldInvalid, detail).about("reason").then("say in one line why it is right"))
+}
+
+/// Longest reason, in bytes.
+const REASON_BYTES_MAX: usize = 500;

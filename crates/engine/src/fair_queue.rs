@@ -1,0 +1,300 @@
+//! Permits for what is dear, shared fairly among projects: a project whose workloads are slow or hostile holds up its own calls and no others.
+//!
+//! Guarantees: one workload has at most its share of permits, and so has one project; a permit that becomes free goes to the project with the
+//! fewest, and there to the oldest who waits. Those who wait are bounded too: where there is no room for one more, the newest of the project with
+//! the most is refused. No clock: how long to wait, the caller decides by dropping the wait.
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, ready},
+};
+
+use gpuaas_model::{ProjectId, WorkloadId};
+use tokio::sync::oneshot;
+
+/// How many permits there are, and how many may wait for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Permits in all.
+    pub permits: usize,
+    /// Permits of one project.
+    pub per_project: usize,
+    /// Permits of one workload.
+    pub per_workload: usize,
+    /// Waiting for a permit, in all.
+    pub waiting: usize,
+    /// Waiting for one workload.
+    pub waiting_per_workload: usize,
+}
+
+/// Too many wait already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many calls wait already")]
+pub struct QueueFull;
+
+/// Permits, and who waits for one.
+pub struct FairQueue {
+    limits: QueueLimits,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    held: usize,
+    by_project: HashMap<ProjectId, usize>,
+    by_workload: HashMap<WorkloadId, usize>,
+    /// Oldest first.
+    waiting: Vec<Waiting>,
+    entered: u64,
+}
+
+struct Waiting {
+    number: u64,
+    owner: Owner,
+    grant: oneshot::Sender<()>,
+}
+
+/// For whom a permit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owner {
+    project: ProjectId,
+    workload: WorkloadId,
+}
+
+impl FairQueue {
+    /// A queue in which nobody waits.
+    pub fn new(limits: QueueLimits) -> Arc<Self> {
+        Arc::new(Self { limits, state: Mutex::default() })
+    }
+
+    /// A place in the queue, which resolves to a permit. Dropping it leaves the queue.
+    pub fn enter(self: &Arc<Self>, project: ProjectId, workload: WorkloadId) -> Result<Wait, QueueFull> {
+        let owner = Owner { project, workload };
+        let (number, granted) = self.locked(|state| state.enter(owner, &self.limits))?;
+        Ok(Wait { queue: self.clone(), owner, number, granted, is_over: false })
+    }
+
+    fn locked<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A place in the queue.
+pub struct Wait {
+    queue: Arc<FairQueue>,
+    owner: Owner,
+    number: u64,
+    granted: oneshot::Receiver<()>,
+    is_over: bool,
+}
+
+impl Future for Wait {
+    type Output = Result<CallPermit, QueueFull>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let granted = ready!(Pin::new(&mut self.granted).poll(cx));
+        self.is_over = true;
+        // Dropped without a grant: it made room for another project.
+        let permit = granted.map(|()| CallPermit { queue: self.queue.clone(), owner: self.owner });
+        Poll::Ready(permit.map_err(|_| QueueFull))
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let (limits, owner, number) = (self.queue.limits, self.owner, self.number);
+        let granted = &mut self.granted;
+        self.queue.locked(|state| {
+            state.waiting.retain(|waiting| waiting.number != number);
+            if granted.try_recv().is_ok() {
+                // Its permit came in the moment in which it gave up.
+                state.release(owner, &limits);
+            }
+        });
+    }
+}
+
+/// A permit, for as long as it is held.
+pub struct CallPermit {
+    queue: Arc<FairQueue>,
+    owner: Owner,
+}
+
+impl Drop for CallPermit {
+    fn drop(&mut self) {
+        let (limits, owner) = (self.queue.limits, self.owner);
+        self.queue.locked(|state| state.release(owner, &limits));
+    }
+}
+
+impl State {
+    fn enter(&mut self, owner: Owner, limits: &QueueLimits) -> Result<(u64, oneshot::Receiver<()>), QueueFull> {
+        let of_workload = self.waiting.iter().filter(|waiting| waiting.owner.workload == owner.workload).count();
+        if of_workload >= limits.waiting_per_workload {
+            return Err(QueueFull);
+        }
+        if self.waiting.len() >= limits.waiting {
+            self.make_room(owner.project)?;
+        }
+        self.entered += 1;
+        let (grant, granted) = oneshot::channel();
+        self.waiting.push(Waiting { number: self.entered, owner, grant });
+        self.hand_out(limits);
+        Ok((self.entered, granted))
+    }
+
+    /// Refuses the newest of the project with the most, or the one that comes, where that is its own project.
+    fn make_room(&mut self, comes: ProjectId) -> Result<(), QueueFull> {
+        let mut by_project: HashMap<ProjectId, usize> = HashMap::new();
+        self.waiting.iter().for_each(|waiting| *by_project.entry(waiting.owner.project).or_default() += 1);
+        let most = by_project.values().copied().max().unwrap_or(0);
+        if by_project.get(&comes).copied().unwrap_or(0) + 1 >= most {
+            return Err(QueueFull);
+        }
+        let of_greediest = |waiting: &Waiting| by_project.get(&waiting.owner.project) == Some(&most);
+        if let Some(newest) = self.waiting.iter().rposition(of_greediest) {
+            self.waiting.remove(newest);
+        }
+        Ok(())
+    }
+
+    /// Gives free permits to those whose turn it is.
+    fn hand_out(&mut self, limits: &QueueLimits) {
+        while self.held < limits.permits {
+            let may = |owner: &Owner| {
+                self.of_project(owner) < limits.per_project && self.of_workload(owner) < limits.per_workload
+            };
+            let waiting = self.waiting.iter().enumerate().filter(|(_, waiting)| may(&waiting.owner));
+            let next = waiting.min_by_key(|(_, waiting)| (self.of_project(&waiting.owner), waiting.number));
+            let Some(at) = next.map(|(at, _)| at) else { return };
+            let Waiting { owner, grant, .. } = self.waiting.remove(at);
+            // Whoever gave up has left the queue before.
+            if grant.send(()).is_ok() {
+                self.held += 1;
+                *self.by_project.entry(owner.project).or_default() += 1;
+                *self.by_workload.entry(owner.workload).or_default() += 1;
+            }
+        }
+    }
+
+    fn release(&mut self, owner: Owner, limits: &QueueLimits) {
+        self.held -= 1;
+        give_back(&mut self.by_project, owner.project);
+        give_back(&mut self.by_workload, owner.workload);
+        self.hand_out(limits);
+    }
+
+    fn of_project(&self, owner: &Owner) -> usize {
+        self.by_project.get(&owner.project).copied().unwrap_or(0)
+    }
+
+    fn of_workload(&self, owner: &Owner) -> usize {
+        self.by_workload.get(&owner.workload).copied().unwrap_or(0)
+    }
+}
+
+/// Counts one less, and forgets who has none.
+fn give_back<K: std::hash::Hash + Eq>(held: &mut HashMap<K, usize>, key: K) {
+    if let Some(count) = held.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            held.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const LIMITS: QueueLimits =
+        QueueLimits { permits: 8, per_project: 4, per_workload: 1, waiting: 20, waiting_per_workload: 2 };
+
+    fn project(number: u128) -> ProjectId {
+        ProjectId::from_uuid(Uuid::from_u128(number))
+    }
+
+    fn workload(number: u128) -> WorkloadId {
+        WorkloadId::from_uuid(Uuid::from_u128(number))
+    }
+
+    fn permit(queue: &Arc<FairQueue>, of: (u128, u128)) -> Option<CallPermit> {
+        queue.enter(project(of.0), workload(of.1)).ok()?.now_or_never()?.ok()
+    }
+
+    #[test]
+    fn a_workload_has_one_permit_and_its_project_not_all_of_them() {
+        let queue = FairQueue::new(LIMITS);
+        let mut held: Vec<_> = (1..=9).filter_map(|number| permit(&queue, (1, number))).collect();
+        assert_eq!(held.len(), LIMITS.per_project);
+        assert!(permit(&queue, (2, 100)).is_some(), "another project has its own");
+        let second = queue.enter(project(1), workload(1)).unwrap();
+        held.remove(0);
+        assert!(second.now_or_never().is_some(), "the second of a workload waits for the first");
+        drop(held);
+        let state = queue.state.lock().unwrap();
+        assert!(state.by_project.is_empty() && state.by_workload.is_empty() && state.held == 0);
+    }
+
+    #[test]
+    fn a_free_permit_goes_to_the_project_with_the_fewest_and_there_to_the_oldest() {
+        let queue = FairQueue::new(LIMITS);
+        let enter = |of: (u128, u128)| Box::pin(queue.enter(project(of.0), workload(of.1)).unwrap());
+        let mut held: Vec<_> = (1..=4).filter_map(|number| permit(&queue, (1, number))).collect();
+        held.extend((11..=14).filter_map(|number| permit(&queue, (2, number))));
+        assert_eq!(held.len(), LIMITS.permits);
+        let (mut greedy, mut older, mut newer) = (enter((1, 5)), enter((3, 21)), enter((3, 22)));
+        for waits in [&mut greedy, &mut older, &mut newer] {
+            assert!(waits.now_or_never().is_none());
+        }
+        held.remove(0);
+        let first = (&mut older).now_or_never();
+        assert!(first.is_some() && (&mut newer).now_or_never().is_none() && (&mut greedy).now_or_never().is_none());
+        held.remove(0);
+        let second = (&mut newer).now_or_never();
+        assert!(second.is_some() && (&mut greedy).now_or_never().is_none());
+    }
+
+    #[test]
+    fn those_who_wait_are_few_and_the_next_is_refused_at_once() {
+        let queue = FairQueue::new(LIMITS);
+        let _held = permit(&queue, (1, 1)).unwrap();
+        let mut waits: Vec<_> = (0..2).map(|_| queue.enter(project(1), workload(1)).unwrap()).collect();
+        assert_eq!(queue.enter(project(1), workload(1)).err(), Some(QueueFull));
+        waits.pop();
+        assert!(queue.enter(project(1), workload(1)).is_ok());
+    }
+
+    #[test]
+    fn where_there_is_no_room_to_wait_the_newest_of_the_greediest_project_is_refused() {
+        let queue = FairQueue::new(LIMITS);
+        let _held: Vec<_> = (1..=4).filter_map(|number| permit(&queue, (1, number))).collect();
+        let wait = |of: (u128, u128)| queue.enter(project(of.0), workload(of.1));
+        let mut crowd: Vec<_> = (0..20).map(|number| wait((1, 10 + number)).unwrap()).collect();
+        assert_eq!(wait((1, 50)).err(), Some(QueueFull), "its own project has them all");
+        let other = permit(&queue, (2, 60));
+        assert!(other.is_some(), "another project has its own permit at once");
+        let newest = crowd.pop().unwrap().now_or_never();
+        assert!(matches!(newest, Some(Err(QueueFull))), "and it made room for that one");
+        assert!(crowd.iter_mut().all(|waits| waits.now_or_never().is_none()));
+    }
+
+    #[test]
+    fn a_permit_that_comes_to_one_who_gave_up_goes_to_the_next() {
+        let queue = FairQueue::new(LIMITS);
+        let held = permit(&queue, (1, 1)).unwrap();
+        let first = queue.enter(project(1), workload(1)).unwrap();
+        let second = queue.enter(project(1), workload(1)).unwrap();
+        drop(held);
+        drop(first);
+        assert!(second.now_or_never().is_some(), "the permit is lost");
+    }
+}

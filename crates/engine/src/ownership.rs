@@ -1,0 +1,285 @@
+//! Decides who may reach a node: *this project holds this node now, by this allocation, for this workload*.
+//!
+//! Guarantees: every effect on a node and every read from one takes a [`NodeAccess`], and nothing outside of this module makes one. It is
+//! decided from the rows of one transaction, is bound to the node's enrollment of that moment, and is decided again before it is used later.
+//!
+//! Deliberately absent: what a caller's role allows (`caller`), and connections (`channel`), which end with the node's enrollment.
+
+use gpuaas_model::{
+    AllocationId, AllocationState, Code, EnrolledNode, Lifecycle, MemberId, MemberState, Name, NodeId, NodeState,
+    Permission, ProjectId, WorkloadId,
+};
+use gpuaas_store::{AllocationRecord, MemberRecord, NodeRecord, Reader, StoreError, TaskRecord, WorkloadRecord};
+use gpuaas_wire::task::TaskSupport;
+
+use crate::{caller::Caller, error::CommandError};
+
+/// A project's hold on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The project.
+    pub project: ProjectId,
+    /// The allocation by which it holds the node.
+    pub allocation: AllocationId,
+    /// The member that the node is reached for; `None` while the allocation is made ready.
+    pub member: Option<(WorkloadId, MemberId)>,
+}
+
+/// The right to reach one node in its present enrollment, as it was decided a moment ago.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeAccess {
+    node: EnrolledNode,
+    name: Name,
+    support: Vec<TaskSupport>,
+    holding: Option<Holding>,
+}
+
+impl NodeAccess {
+    /// The node in the enrollment that it may be reached in.
+    pub fn node(&self) -> EnrolledNode {
+        self.node
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Who holds the node for what; `None` for the platform's own look at it.
+    pub fn holding(&self) -> Option<&Holding> {
+        self.holding.as_ref()
+    }
+
+    /// Task types of the node's agent.
+    pub(crate) fn support(&self) -> &[TaskSupport] {
+        &self.support
+    }
+
+    pub(crate) fn workload(&self) -> Option<WorkloadId> {
+        self.holding.and_then(|holding| holding.member).map(|(workload, _)| workload)
+    }
+
+    fn of(node: &NodeRecord, holding: Option<Holding>) -> Self {
+        let enrolled = EnrolledNode { node: node.id, epoch: node.epoch };
+        Self { node: enrolled, name: node.name.clone(), support: node.support.clone(), holding }
+    }
+}
+
+/// The node may not be reached for that.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotHeld(String);
+
+/// Why a node is not reached.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// The rows say no.
+    #[error(transparent)]
+    NotHeld(#[from] NotHeld),
+    /// The rows could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<NotHeld> for CommandError {
+    fn from(refused: NotHeld) -> Self {
+        Self::new(Code::NodeNotHeld, refused.to_string())
+            .then("see which nodes the project holds: gpuaas allocation list")
+    }
+}
+
+impl From<AccessError> for CommandError {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::NotHeld(refused) => refused.into(),
+            AccessError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// Decides whether the member's project holds the node now, by the member's allocation, for the member's workload. The one place that does.
+pub(crate) fn decide(
+    member: &MemberRecord,
+    workload: &WorkloadRecord,
+    allocation: &AllocationRecord,
+    node: &NodeRecord,
+) -> Result<NodeAccess, NotHeld> {
+    let refuse = |why: String| Err(NotHeld(format!("{} of {}: {why}", member.name(), workload.name)));
+    if member.workload != workload.id || workload.lifecycle == Lifecycle::Decommissioned {
+        return refuse(format!("the workload is {}", workload.lifecycle));
+    }
+    if member.state == MemberState::Removed {
+        return refuse("the member was removed".to_owned());
+    }
+    if allocation.id != member.allocation || allocation.project != workload.project {
+        return refuse("its allocation belongs to another project".to_owned());
+    }
+    if allocation.node != member.node || node.id != member.node {
+        return refuse("its allocation is of another node".to_owned());
+    }
+    if allocation.state != AllocationState::Active {
+        return refuse(format!("its allocation is {}", allocation.state));
+    }
+    may_serve(node)?;
+    let holding =
+        Holding { project: workload.project, allocation: allocation.id, member: Some((workload.id, member.id)) };
+    Ok(NodeAccess::of(node, Some(holding)))
+}
+
+/// Refuses a node whose identity has ended.
+fn may_serve(node: &NodeRecord) -> Result<(), NotHeld> {
+    match node.state {
+        NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => Ok(()),
+        NodeState::Registered | NodeState::NeedsReimage | NodeState::Retired => {
+            Err(NotHeld(format!("{} is {}", node.name, node.state)))
+        }
+    }
+}
+
+/// Access for a member of a workload.
+pub(crate) async fn for_member(
+    reader: &mut Reader,
+    workload: &WorkloadRecord,
+    member: &MemberRecord,
+) -> Result<NodeAccess, AccessError> {
+    let allocation = reader.allocation(member.allocation).await?;
+    let node = reader.node(member.node).await?;
+    Ok(decide(member, workload, &allocation, &node)?)
+}
+
+/// Access for the member of `workload` that lives on the node.
+pub(crate) async fn for_workload_on(
+    reader: &mut Reader,
+    workload: WorkloadId,
+    node: NodeId,
+) -> Result<NodeAccess, AccessError> {
+    let members = reader.members_on(node).await?;
+    let member = members.iter().find(|member| member.workload == workload);
+    let member = member.ok_or_else(|| NotHeld("the workload has no member on this node".to_owned()))?;
+    let workload = reader.workload(workload).await?;
+    for_member(reader, &workload, member).await
+}
+
+/// Access for the inspection by which an allocation becomes active.
+pub(crate) async fn for_allocation(
+    reader: &mut Reader,
+    allocation: &AllocationRecord,
+) -> Result<NodeAccess, AccessError> {
+    let node = reader.node(allocation.node).await?;
+    if allocation.state != AllocationState::Provisioning {
+        return Err(NotHeld(format!("the allocation of {} is {}", node.name, allocation.state)).into());
+    }
+    may_serve(&node)?;
+    let holding = Holding { project: allocation.project, allocation: allocation.id, member: None };
+    Ok(NodeAccess::of(&node, Some(holding)))
+}
+
+/// Access for an operator of the platform.
+pub(crate) async fn for_operator(
+    reader: &mut Reader,
+    caller: &Caller,
+    node: NodeId,
+) -> Result<NodeAccess, CommandError> {
+    caller.must(Permission::NodesWrite)?;
+    for_platform(reader, node).await.map_err(|error| match error {
+        AccessError::NotHeld(refused) => CommandError::new(Code::StateConflict, refused.to_string())
+            .then("see its state and what to do: gpuaas node show"),
+        AccessError::Store(error) => error.into(),
+    })
+}
+
+/// Access for the platform's own look at a node, whoever holds it.
+pub(crate) async fn for_platform(reader: &mut Reader, node: NodeId) -> Result<NodeAccess, AccessError> {
+    let node = reader.node(node).await?;
+    may_serve(&node)?;
+    Ok(NodeAccess::of(&node, None))
+}
+
+/// Access for a task that was signed earlier, in the enrollment that it was signed for.
+pub(crate) async fn for_task(reader: &mut Reader, task: &TaskRecord) -> Result<NodeAccess, AccessError> {
+    let access = match (task.workload, task.allocation) {
+        (Some(workload), _) => for_workload_on(reader, workload, task.node).await?,
+        (None, Some(allocation)) => {
+            let allocation = reader.allocation(allocation).await?;
+            for_allocation(reader, &allocation).await?
+        }
+        (None, None) => for_platform(reader, task.node).await?,
+    };
+    if access.node.epoch != task.epoch {
+        return Err(NotHeld(format!("{} has enrolled again since", access.name)).into());
+    }
+    if task.allocation.is_some() && task.allocation != access.holding.map(|holding| holding.allocation) {
+        return Err(NotHeld(format!("{} is held by another allocation since", access.name)).into());
+    }
+    Ok(access)
+}
+
+/// Decides an access again: whether what it says still holds, in the same enrollment.
+pub(crate) async fn still_held(reader: &mut Reader, access: &NodeAccess) -> Result<NodeAccess, AccessError> {
+    let now = match access.holding {
+        Some(Holding { member: Some((workload, member)), .. }) => {
+            let (workload, member) = (reader.workload(workload).await?, reader.member(member).await?);
+            for_member(reader, &workload, &member).await?
+        }
+        Some(Holding { allocation, member: None, .. }) => {
+            let allocation = reader.allocation(allocation).await?;
+            for_allocation(reader, &allocation).await?
+        }
+        None => for_platform(reader, access.node.node).await?,
+    };
+    if now.node != access.node || now.holding != access.holding {
+        return Err(NotHeld(format!("{} has changed hands since", access.name)).into());
+    }
+    Ok(now)
+}
+
+/// A node that a caller may see.
+#[derive(Clone, Debug)]
+pub struct VisibleNode(NodeRecord);
+
+impl VisibleNode {
+    /// The node's row.
+    pub fn record(&self) -> &NodeRecord {
+        &self.0
+    }
+
+    /// A node as a caller sees it who reads the whole platform.
+    pub fn of_platform(caller: &Caller, node: NodeRecord) -> Result<Self, CommandError> {
+        caller.must(Permission::PlatformRead)?;
+        Ok(Self(node))
+    }
+
+    /// The node's row, to be shown.
+    pub fn into_record(self) -> NodeRecord {
+        self.0
+    }
+}
+
+/// The node if the caller may see it: its project holds it now, or the caller reads the platform. To everybody else it looks absent, under the name
+/// or id that was asked for.
+pub async fn visible_node(
+    reader: &mut Reader,
+    caller: &Caller,
+    node: NodeRecord,
+    asked_for: &str,
+) -> Result<VisibleNode, CommandError> {
+    if caller.principal.may(Permission::PlatformRead) {
+        return Ok(VisibleNode(node));
+    }
+    let held = reader.open_allocation_of(node.id).await?;
+    let is_holder = held.is_some_and(|held| held.state.holds_node() && caller.principal.project == Some(held.project));
+    if is_holder { Ok(VisibleNode(node)) } else { Err(CommandError::not_found("node", asked_for)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_has_its_own_code_and_a_next_step() {
+        use gpuaas_model::Coded;
+        let refused = CommandError::from(NotHeld("unit-1 of train: its allocation is released".to_owned()));
+        assert_eq!(refused.code(), Code::NodeNotHeld);
+        assert!(refused.next().is_some());
+    }
+}

@@ -1,0 +1,182 @@
+//! A machine that comes back after a tenant: with another key, another machine id, and what else the platform asks for.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use gpuaas_engine::{
+    CommandError, Engine, Seen,
+    commands::{
+        allocation,
+        node::{self, Forced},
+        reimage,
+    },
+    port::{ReimageHook, ReimageOrder},
+};
+use gpuaas_model::{AuditAction, Code, Coded};
+use gpuaas_store::AuditFilter;
+use gpuaas_trust::{EnrollmentString, NodeKey, SecretText};
+use gpuaas_wire::session::{EnrollRequest, EnrollResponse, ReimageEvidence};
+
+use crate::{
+    site::Site,
+    world::{World, admin},
+};
+
+const MACHINE: &str = "4c4c4544003510568054b7c04f4a3432";
+
+/// Redeems a string on a machine.
+async fn redeemed(
+    world: &World,
+    string: &SecretText,
+    key: &NodeKey,
+    machine_id: &str,
+    reimage: Option<&SecretText>,
+) -> Result<EnrollResponse, CommandError> {
+    redeemed_by(&world.engine, string, key, machine_id, reimage).await
+}
+
+async fn redeemed_by(
+    engine: &Engine,
+    string: &SecretText,
+    key: &NodeKey,
+    machine_id: &str,
+    reimage: Option<&SecretText>,
+) -> Result<EnrollResponse, CommandError> {
+    let string = EnrollmentString::decode(string.expose()).unwrap();
+    let ask = EnrollRequest {
+        node: string.node,
+        token: string.token.expose().to_owned(),
+        csr: key.request_pem().unwrap(),
+        machine_id: machine_id.to_owned(),
+        agent_version: "1".to_owned(),
+        clock: None,
+        reimage: reimage.map(|value| ReimageEvidence::OneTimeValue { value: value.expose().to_owned() }),
+    };
+    node::redeem(engine, admin().correlation, ask).await
+}
+
+/// A node on which a tenant was, released and reset, with the key that its agent had then.
+async fn left_by_a_tenant() -> (Site, NodeKey, SecretText) {
+    let site = Site::of(1).await;
+    let engine = &site.world.engine;
+    let mut tx = site.world.store().begin().await.unwrap();
+    let mut row = tx.node(site.nodes[0]).await.unwrap();
+    row.state = gpuaas_model::NodeState::Registered;
+    tx.update_node(&row).await.unwrap();
+    tx.commit().await.unwrap();
+    let (_, string) = node::issue_enrollment(engine, &admin(), site.nodes[0], &Seen::Whatever, None).await.unwrap();
+    let key = NodeKey::generate().unwrap();
+    redeemed(&site.world, &string, &key, MACHINE, None).await.unwrap();
+    let mut tx = site.world.store().begin().await.unwrap();
+    let mut row = tx.node(site.nodes[0]).await.unwrap();
+    row.state = gpuaas_model::NodeState::Active;
+    tx.update_node(&row).await.unwrap();
+    tx.commit().await.unwrap();
+    allocation::release(engine, &admin(), site.allocations[0], &Seen::Whatever).await.unwrap();
+    let (_, string) = node::reset(engine, &admin(), site.nodes[0], &Seen::Whatever, None).await.unwrap();
+    (site, key, string)
+}
+
+fn code(refused: Result<EnrollResponse, CommandError>) -> Option<Code> {
+    refused.err().map(|error| error.code())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machine_that_was_not_reimaged_is_refused_after_a_tenant() {
+    let (site, _, string) = left_by_a_tenant().await;
+    let fresh = NodeKey::generate().unwrap();
+    let refused = redeemed(&site.world, &string, &fresh, MACHINE, None).await;
+    assert_eq!(code(refused), Some(Code::MachineNotReimaged));
+    // A refusal uses no token up: the reimaged machine comes in by the same string.
+    assert_eq!(code(redeemed(&site.world, &string, &fresh, "another", None).await), None);
+    let row = site.world.store().read().await.unwrap().node(site.nodes[0]).await.unwrap();
+    assert_eq!((row.left_by_tenant, row.machine_id.as_deref()), (None, Some("another")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_of_an_earlier_enrollment_is_refused() {
+    let (site, former, string) = left_by_a_tenant().await;
+    let refused = redeemed(&site.world, &string, &former, "another", None).await;
+    assert_eq!(code(refused), Some(Code::KeyReused));
+    let fresh = NodeKey::generate().unwrap();
+    assert_eq!(code(redeemed(&site.world, &string, &fresh, "another", None).await), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operator_forces_a_machine_back_with_a_reason_that_the_audit_keeps() {
+    let (site, _, _) = left_by_a_tenant().await;
+    let engine = &site.world.engine;
+    for reason in ["", "  ", "two\nlines", &"x".repeat(501)] {
+        let forced = Forced { reason: reason.to_owned() };
+        let refused = node::issue_enrollment(engine, &admin(), site.nodes[0], &Seen::Whatever, Some(&forced)).await;
+        assert_eq!(refused.err().map(|error| error.code()), Some(Code::FieldInvalid), "{reason:?}");
+    }
+    let forced = Forced { reason: "disks wiped by hand".to_owned() };
+    let issued = node::issue_enrollment(engine, &admin(), site.nodes[0], &Seen::Whatever, Some(&forced)).await;
+    let fresh = NodeKey::generate().unwrap();
+    assert_eq!(code(redeemed(&site.world, &issued.unwrap().1, &fresh, MACHINE, None).await), None);
+    let filter = AuditFilter { action: Some(AuditAction::NodeEnrollmentCreate), ..AuditFilter::default() };
+    let records = site.world.store().read().await.unwrap().audits(&filter).await.unwrap();
+    assert_eq!(records.last().unwrap().metadata["forced"], "disks wiped by hand");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_a_hook_reimages_the_machine_shows_the_value_that_the_hook_alone_has_learned() {
+    let (site, _, by_hand) = left_by_a_tenant().await;
+    let hook = Arc::new(Hook::default());
+    let engine = site.world.with_reimage_hook(hook.clone()).await;
+    let fresh = || NodeKey::generate().unwrap();
+    let refused = redeemed_by(&engine, &by_hand, &fresh(), "another", None).await;
+    assert_eq!(code(refused), Some(Code::ReimageUnproven), "a string alone is not enough");
+    reimage::reimage(&engine, &admin(), site.nodes[0], &Seen::Whatever).await.unwrap();
+    reimage::reimage(&engine, &admin(), site.nodes[0], &Seen::Whatever).await.unwrap();
+    let orders = hook.0.lock().unwrap().drain(..).collect::<Vec<_>>();
+    let [older, newer] = &orders[..] else { panic!("two orders") };
+    for (why, value) in
+        [("none", None), ("of the order before", Some(&older.value)), ("the string", Some(&newer.enrollment))]
+    {
+        let refused = redeemed_by(&engine, &newer.enrollment, &fresh(), "another", value).await;
+        assert_eq!(code(refused), Some(Code::ReimageUnproven), "{why}");
+    }
+    let same_machine = redeemed_by(&engine, &newer.enrollment, &fresh(), MACHINE, Some(&newer.value)).await;
+    assert_eq!(code(same_machine), Some(Code::MachineNotReimaged));
+    let taken = redeemed_by(&engine, &newer.enrollment, &fresh(), "another", Some(&newer.value)).await;
+    assert_eq!(code(taken), None);
+    let again = redeemed_by(&engine, &newer.enrollment, &fresh(), "another", Some(&newer.value)).await;
+    assert_eq!(code(again), Some(Code::EnrollmentUsed));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hook_that_fails_leaves_a_node_that_can_be_handed_over_again() {
+    let (site, _, _) = left_by_a_tenant().await;
+    let refused = reimage::reimage(&site.world.engine, &admin(), site.nodes[0], &Seen::Whatever).await;
+    assert_eq!(refused.err().map(|error| error.code()), Some(Code::ReimageHookMissing));
+    let engine = site.world.with_reimage_hook(Arc::new(Failing)).await;
+    let failed = reimage::reimage(&engine, &admin(), site.nodes[0], &Seen::Whatever).await;
+    assert_eq!(failed.err().map(|error| error.code()), Some(Code::ReimageHookFailed));
+    let hook = Arc::new(Hook::default());
+    let engine = site.world.with_reimage_hook(hook.clone()).await;
+    reimage::reimage(&engine, &admin(), site.nodes[0], &Seen::Whatever).await.unwrap();
+    assert_eq!(hook.0.lock().unwrap().len(), 1);
+}
+
+/// Takes every order.
+#[derive(Default)]
+struct Hook(Mutex<Vec<ReimageOrder>>);
+
+#[async_trait]
+impl ReimageHook for Hook {
+    async fn reimage(&self, order: ReimageOrder) -> Result<(), String> {
+        self.0.lock().unwrap().push(order);
+        Ok(())
+    }
+}
+
+struct Failing;
+
+#[async_trait]
+impl ReimageHook for Failing {
+    async fn reimage(&self, _: ReimageOrder) -> Result<(), String> {
+        Err("no answer from the provisioner".to_owned())
+    }
+}

@@ -1,0 +1,165 @@
+//! A node that changed hands: nothing of its former tenant reaches it.
+
+use gpuaas_engine::{
+    Seen,
+    commands::{allocation, logs, node, placement, project, workload},
+};
+use gpuaas_model::{
+    AllocationId, AllocationState, Code, Coded, Connectivity, MemberEvent, MemberStateName, NodeState, OperationState,
+    ProjectId, StepState,
+};
+use gpuaas_planner::{StepSpec, WorkloadView};
+use gpuaas_store::{AllocationRecord, TaskFilter};
+use uuid::Uuid;
+
+use crate::{
+    kit::{KIT, milestone, needs, task},
+    nodes::{done, failed, held},
+    site::{Ended, Site},
+    world::admin,
+};
+
+/// A removal of every member in the view: one task each.
+fn removal(of: &WorkloadView) -> Vec<StepSpec> {
+    let step = |at: usize| StepSpec {
+        begins: Some(MemberEvent::Remove),
+        ends: Some(MemberEvent::Removed),
+        ..task(&format!("{}/remove", of.members[at].name), of, at)
+    };
+    (0..of.members.len()).map(step).chain([milestone("removed")]).collect()
+}
+
+/// A workload of two members, of which the first was removed and the second refuses to go.
+async fn half_removed(site: &Site) -> Ended {
+    let deployed = site.deployed(|of| vec![task("first", of, 0), needs(task("second", of, 1), &["first"])]).await;
+    site.world.nodes.will_end([done(serde_json::json!({})), failed(Code::HostFailed, "it stays")]);
+    let ended = site.decommissioned(deployed.workload.id, removal).await;
+    assert_eq!(ended.operation.state, OperationState::NeedsAttention);
+    assert_eq!(ended.members[0].state.name(), MemberStateName::Removed);
+    ended
+}
+
+/// The first node is released, reset, enrolled again and held by another project.
+async fn handed_over(site: &Site) -> (ProjectId, AllocationId) {
+    let engine = &site.world.engine;
+    allocation::release(engine, &admin(), site.allocations[0], &Seen::Whatever).await.unwrap();
+    node::reset(engine, &admin(), site.nodes[0], &Seen::Whatever, None).await.unwrap();
+    let other = project::create(engine, &admin(), "other".parse().unwrap()).await.unwrap().id;
+    let mut tx = site.world.store().begin().await.unwrap();
+    let mut node = tx.node(site.nodes[0]).await.unwrap();
+    node.epoch += 1;
+    (node.state, node.connectivity) = (NodeState::Active, Connectivity::Connected);
+    tx.update_node(&node).await.unwrap();
+    let id = AllocationId::from_uuid(Uuid::from_u128(1_000));
+    let held = AllocationRecord {
+        id,
+        project: other,
+        node: node.id,
+        state: AllocationState::Active,
+        detail: None,
+        created_at: engine.ports().clock.now(),
+        generation: 0,
+    };
+    tx.insert_allocation(&held).await.unwrap();
+    tx.commit().await.unwrap();
+    (other, id)
+}
+
+async fn tasks_on(site: &Site, node: usize) -> usize {
+    let filter = TaskFilter { node: Some(site.nodes[node]), ..TaskFilter::default() };
+    site.world.store().read().await.unwrap().tasks(&filter).await.unwrap().len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resume_signs_no_task_for_a_node_that_another_tenant_holds_by_now() {
+    let site = Site::of(2).await;
+    let ended = half_removed(&site).await;
+    handed_over(&site).await;
+    let before = tasks_on(&site, 0).await;
+    site.world.kit.will_plan(removal);
+    let resumed = workload::resume(&site.world.engine, &admin(), ended.workload.id, &Seen::Whatever).await;
+    let again = site.end_of(resumed.unwrap().operation.id).await;
+    assert_eq!(tasks_on(&site, 0).await, before, "a task was signed for the next tenant's node");
+    assert_eq!(again.operation.state, OperationState::Succeeded, "what is left of it is removed");
+    assert_eq!(again.operation.targets, [again.members[1].id]);
+}
+
+/// A plan for every member of the workload, whatever the operation is for.
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_for_a_removed_member_is_not_carried_out() {
+    let site = Site::of(2).await;
+    let ended = half_removed(&site).await;
+    let removed = ended.members[0].clone();
+    site.world.kit.will_plan(move |of| {
+        let step = task("again", of, 0);
+        let action = gpuaas_planner::StepAction::NodeTask { node: removed.node, task: gpuaas_model::TaskType::Noop };
+        vec![StepSpec { member: Some(removed.id), action, ..step }]
+    });
+    let resumed = workload::resume(&site.world.engine, &admin(), ended.workload.id, &Seen::Whatever).await;
+    assert_eq!(resumed.expect_err("the plan is unsound").code(), Code::Internal);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn task_is_not_signed_once_the_allocation_is_gone() {
+    let site = Site::of(1).await;
+    let (end, act) = held("unpacking");
+    site.world.nodes.will([act]);
+    let (_, operation) = site.deploy(|of| vec![task("first", of, 0), needs(task("second", of, 0), &["first"])]).await;
+    site.until(operation, "first", |step| step.state == StepState::Running && step.detail.is_some()).await;
+    // Rows as nothing of ours writes them: an allocation is not released while a member uses it.
+    let mut tx = site.world.store().begin().await.unwrap();
+    let mut held = tx.allocation(site.allocations[0]).await.unwrap();
+    held.state = AllocationState::Released;
+    tx.update_allocation(&held).await.unwrap();
+    tx.commit().await.unwrap();
+    end.send(done(serde_json::json!({}))).unwrap();
+    let ended = site.end_of(operation).await;
+    assert_eq!(tasks_on(&site, 0).await, 1, "the second step's task was signed");
+    assert_eq!(ended.steps["second"].state, StepState::Failed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn journal_of_a_removed_member_does_not_open() {
+    let site = Site::of(2).await;
+    let ended = half_removed(&site).await;
+    handed_over(&site).await;
+    let opened = logs::open(&site.world.engine, &admin(), ended.workload.id, "unit-1", None).await;
+    let refused = opened.expect_err("the next tenant's journal opens");
+    assert_eq!(refused.code(), Code::NodeNotHeld);
+    let opened = logs::open(&site.world.engine, &admin(), ended.workload.id, "unit-2", None).await.unwrap();
+    assert_eq!(opened.access.node().node, site.nodes[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn placement_options_leave_failed_allocations_out() {
+    let site = Site::of(2).await;
+    let mut tx = site.world.store().begin().await.unwrap();
+    let mut failed = tx.allocation(site.allocations[0]).await.unwrap();
+    failed.state = AllocationState::Failed;
+    tx.update_allocation(&failed).await.unwrap();
+    tx.commit().await.unwrap();
+    let options = placement::options(&site.world.engine, &admin(), site.project, KIT).await.unwrap();
+    let offered: Vec<AllocationId> = options.iter().map(|option| option.allocation.id).collect();
+    assert_eq!(offered, [site.allocations[1]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn illegal_transition_fails_its_step_with_its_own_code() {
+    let site = Site::of(1).await;
+    let ended = site
+        .deployed(|of| {
+            let drained = StepSpec { begins: Some(MemberEvent::Drained), ..task("drained", of, 0) };
+            vec![drained]
+        })
+        .await;
+    let fault = ended.steps["drained"].fault.as_ref().map(|fault| fault.code.as_str());
+    assert_eq!((ended.steps["drained"].state, fault), (StepState::Failed, Some("illegal_transition")));
+    assert_eq!(site.world.nodes.sent(), 0, "nothing is sent for a step that cannot be");
+    let ended = site
+        .decommissioned(ended.workload.id, |of| {
+            vec![StepSpec { ends: Some(MemberEvent::Drained), ..task("ends", of, 0) }]
+        })
+        .await;
+    let fault = ended.steps["ends"].fault.as_ref().map(|fault| fault.code.as_str());
+    assert_eq!((ended.steps["ends"].state, fault), (StepState::Failed, Some("illegal_transition")));
+}

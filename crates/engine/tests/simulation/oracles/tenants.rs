@@ -1,0 +1,116 @@
+//! Nothing reaches or leaves a node but what is of the project that holds it at that very moment.
+//!
+//! Judged from the rows of allocations, nodes, members and workloads alone, by no function of the engine.
+
+use std::{fmt, sync::Arc};
+
+use gpuaas_model::{AllocationState, EnrolledNode, NodeId, ProjectId, SecretId, TaskType};
+use gpuaas_store::{AllocationFilter, AllocationRecord, Reader, StoreError};
+use gpuaas_trust::TaskStatement;
+
+use crate::world::World;
+
+/// Something that reaches a node or leaves it.
+#[derive(Clone, Debug)]
+pub(crate) enum Effect {
+    /// A task begins.
+    Begun(Box<TaskStatement>),
+    /// A secret has been read by the node.
+    Secret(EnrolledNode, SecretId),
+    /// An artifact has been opened for the node.
+    Artifact(EnrolledNode),
+    /// A line of the node's journal has reached a reader of that project.
+    Journal(EnrolledNode, ProjectId),
+    /// A byte goes through a tunnel for that project.
+    Tunnel(EnrolledNode, Option<ProjectId>),
+    /// The node is shown to somebody of that project.
+    Shown(NodeId, ProjectId),
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Begun(task) => {
+                write!(f, "{} {} for {:?} began on {}", task.task_type, task.task, task.workload, task.node)
+            }
+            Self::Secret(node, secret) => write!(f, "secret {secret} reached {node}"),
+            Self::Artifact(node) => write!(f, "an artifact was opened for {node}"),
+            Self::Journal(node, project) => write!(f, "a journal line of {node} reached project {project}"),
+            Self::Tunnel(node, project) => write!(f, "a tunnel byte of project {project:?} went to {node}"),
+            Self::Shown(node, project) => write!(f, "{node} was shown to project {project}"),
+        }
+    }
+}
+
+/// Judges an effect as the rows are at this moment.
+pub(crate) fn judge(world: &Arc<World>, effect: Effect) {
+    let within = world.clone();
+    world.scheduler.spawn_first(world.outside, async move {
+        let judged = async { why_not(&mut within.store.read().await?, &effect).await };
+        match judged.await {
+            Ok(None) => {}
+            Ok(Some(why)) => within.violated(format!("{effect}, and {why}")),
+            Err(error) => within.violated(format!("{effect}: the rows cannot be read: {error}")),
+        }
+    });
+}
+
+/// Why an effect must not be, if it must not.
+async fn why_not(reader: &mut Reader, effect: &Effect) -> Result<Option<String>, StoreError> {
+    match effect {
+        Effect::Begun(statement) => begun(reader, statement).await,
+        Effect::Secret(node, secret) => {
+            let Some(workload) = reader.secret(*secret).await?.workload else {
+                return Ok(Some("it is no workload's".to_owned()));
+            };
+            let project = reader.workload(workload).await?.project;
+            not_held(reader, project, *node).await
+        }
+        Effect::Artifact(node) => match active(reader, node.node).await? {
+            Some(held) => not_held(reader, held.project, *node).await,
+            None => Ok(Some("no project holds it".to_owned())),
+        },
+        Effect::Journal(node, project) | Effect::Tunnel(node, Some(project)) => not_held(reader, *project, *node).await,
+        Effect::Tunnel(_, None) => Ok(Some("it is for no project".to_owned())),
+        Effect::Shown(node, project) => {
+            let filter = AllocationFilter { node: Some(*node), project: Some(*project), ..AllocationFilter::default() };
+            let over = [AllocationState::Released, AllocationState::Failed];
+            let is_held = reader.allocations(&filter).await?.iter().any(|held| !over.contains(&held.state));
+            Ok((!is_held).then(|| "the project does not hold it".to_owned()))
+        }
+    }
+}
+
+async fn begun(reader: &mut Reader, statement: &TaskStatement) -> Result<Option<String>, StoreError> {
+    let enrolled = EnrolledNode { node: statement.node, epoch: statement.epoch };
+    let Some(workload) = statement.workload else {
+        let is_platforms = statement.task_type.parse::<TaskType>().is_ok_and(|task| !task.is_for_workload());
+        return Ok((!is_platforms).then(|| "it is for no workload".to_owned()));
+    };
+    let project = reader.workload(workload).await?.project;
+    if let Some(why) = not_held(reader, project, enrolled).await? {
+        return Ok(Some(why));
+    }
+    let held = active(reader, enrolled.node).await?.map(|held| held.id);
+    let members = reader.members_on(enrolled.node).await?;
+    let lives = members.iter().any(|member| member.workload == workload && Some(member.allocation) == held);
+    let is_its = lives && held == statement.allocation;
+    Ok((!is_its).then(|| format!("its allocation {:?} carries no member of it", statement.allocation)))
+}
+
+async fn active(reader: &mut Reader, node: NodeId) -> Result<Option<AllocationRecord>, StoreError> {
+    let filter =
+        AllocationFilter { node: Some(node), state: Some(AllocationState::Active), ..AllocationFilter::default() };
+    Ok(reader.allocations(&filter).await?.pop())
+}
+
+/// Why the project does not hold the node in that enrollment, if it does not.
+async fn not_held(reader: &mut Reader, project: ProjectId, node: EnrolledNode) -> Result<Option<String>, StoreError> {
+    let (held, row) = (active(reader, node.node).await?, reader.node(node.node).await?);
+    Ok(match held {
+        None => Some("no project holds it".to_owned()),
+        Some(held) if held.project != project => Some(format!("project {} holds it", held.project)),
+        Some(_) if row.epoch != node.epoch => Some(format!("it is in epoch {}", row.epoch)),
+        Some(_) => None,
+    })
+}

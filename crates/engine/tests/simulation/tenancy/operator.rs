@@ -1,0 +1,136 @@
+//! The operator: gives nodes to projects, takes them back, brings them in again with or without a reimage, and helps tenants along.
+
+use std::{sync::Arc, time::Duration};
+
+use gpuaas_engine::{
+    Seen,
+    commands::{self, node::Forced},
+};
+use gpuaas_model::{AllocationState, NodeState, ProjectId};
+use gpuaas_store::{AllocationFilter, NodeFilter, NodeRecord, WorkloadFilter};
+
+use crate::{
+    people::{People, answered},
+    world::World,
+};
+
+pub(crate) struct Operator {
+    world: Arc<World>,
+    people: People,
+    projects: [ProjectId; 2],
+}
+
+impl Operator {
+    pub(crate) fn of(world: &Arc<World>, projects: [ProjectId; 2]) -> Self {
+        Self { world: world.clone(), people: People::of(world), projects }
+    }
+
+    pub(crate) async fn work(&self, rounds: usize) {
+        for _ in 0..rounds {
+            self.world.scheduler.sleep(Duration::from_millis(self.world.between(200, 20_000))).await;
+            match self.world.between(0, 100) {
+                0..35 => self.allocate().await,
+                35..65 => self.release().await,
+                65..85 => self.bring_in_again().await,
+                85..92 => self.resume().await,
+                92..96 => self.decommission().await,
+                _ => self.ping().await,
+            }
+        }
+    }
+
+    async fn allocate(&self) {
+        let free = self.nodes(NodeState::Active).await;
+        let (Some(node), Some(project)) = (self.world.pick(&free), self.world.pick(&self.projects)) else { return };
+        let asked = self.people.try_once(move |engine, caller| {
+            Box::pin(async move { commands::allocation::create(&engine, &caller, project, node.id).await })
+        });
+        answered(&self.world, "allocate", asked.await);
+    }
+
+    async fn release(&self) {
+        let filter = AllocationFilter { state: Some(AllocationState::Active), ..AllocationFilter::default() };
+        let held = self.people.read(async |reader| reader.allocations(&filter).await).await.unwrap_or_default();
+        let Some(held) = self.world.pick(&held) else { return };
+        let asked = self.people.try_once(move |engine, caller| {
+            Box::pin(async move { commands::allocation::release(&engine, &caller, held.id, &Seen::Whatever).await })
+        });
+        if answered(&self.world, "release", asked.await).is_some() {
+            self.world.count("nodes taken back");
+        }
+    }
+
+    /// Resets a node that a tenant has left, or by force one that nobody holds, and enrolls its machine again.
+    async fn bring_in_again(&self) {
+        let mut left = self.nodes(NodeState::NeedsReimage).await;
+        left.extend(self.nodes(NodeState::Registered).await);
+        let is_forced = left.is_empty() && self.world.between(0, 4) == 0;
+        if is_forced {
+            left = self.nodes(NodeState::Active).await;
+        }
+        let Some(node) = self.world.pick(&left) else { return };
+        let is_reimaged = self.world.between(0, 2) == 0;
+        // A careless operator forces what was not reimaged.
+        let forced = (is_forced || !is_reimaged).then(|| Forced { reason: "it is in order".to_owned() });
+        let id = node.id;
+        let string = self.people.try_once(move |engine, caller| {
+            Box::pin(async move {
+                match node.state {
+                    NodeState::Registered => {
+                        commands::node::issue_enrollment(&engine, &caller, id, &Seen::Whatever, forced.as_ref()).await
+                    }
+                    _ => commands::node::reset(&engine, &caller, id, &Seen::Whatever, forced.as_ref()).await,
+                }
+            })
+        });
+        let Some((_, string)) = answered(&self.world, "reset", string.await) else { return };
+        match self.people.redeem(id, &string, is_reimaged).await {
+            Ok(identity) => {
+                self.world.count(if is_reimaged { "nodes reimaged" } else { "nodes not reimaged" });
+                self.world.node(id).enroll_again(&self.world, identity, is_reimaged);
+            }
+            Err(why) => self.world.say(&format!("not enrolled: {why}")),
+        }
+    }
+
+    /// What an operator does who follows the guide: resumes whatever needs attention, of any tenant and however old.
+    async fn resume(&self) {
+        if let Some(workload) = self.any_workload().await {
+            let asked = self.people.try_once(move |engine, caller| {
+                Box::pin(async move { commands::workload::resume(&engine, &caller, workload, &Seen::Whatever).await })
+            });
+            answered(&self.world, "operator's resume", asked.await);
+        }
+    }
+
+    async fn decommission(&self) {
+        if let Some(workload) = self.any_workload().await {
+            let asked = self.people.try_once(move |engine, caller| {
+                Box::pin(
+                    async move { commands::workload::decommission(&engine, &caller, workload, &Seen::Whatever).await },
+                )
+            });
+            answered(&self.world, "operator's decommission", asked.await);
+        }
+    }
+
+    async fn ping(&self) {
+        let nodes = self.nodes(NodeState::Active).await;
+        let Some(node) = self.world.pick(&nodes) else { return };
+        let asked = self.people.try_once(move |engine, caller| {
+            Box::pin(async move { commands::ping::ping(&engine, &caller, node.id).await })
+        });
+        answered(&self.world, "ping", asked.await);
+    }
+
+    async fn any_workload(&self) -> Option<gpuaas_model::WorkloadId> {
+        let filter = WorkloadFilter::default();
+        let all = self.people.read(async |reader| reader.workloads(&filter).await).await.unwrap_or_default();
+        self.world.pick(&all).map(|workload| workload.id)
+    }
+
+    async fn nodes(&self, state: NodeState) -> Vec<NodeRecord> {
+        let filter = NodeFilter { state: Some(state), ..NodeFilter::default() };
+        self.people.read(async |reader| reader.nodes(&filter).await).await.unwrap_or_default()
+    }
+}

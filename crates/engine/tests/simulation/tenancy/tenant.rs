@@ -1,0 +1,256 @@
+//! A tenant: deploys, grows, removes, reads journals, takes access, looks at nodes, and asks again for what it once asked for.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use gpuaas_engine::{Caller, CommandError, Engine, Seen, commands, ownership};
+use gpuaas_model::{
+    AllocationId, AllocationState, CorrelationId, NodeId, OperationId, Principal, ProjectId, Role, TokenId, WorkloadId,
+};
+use gpuaas_store::{AllocationFilter, NodeFilter, OperationFilter, WorkloadFilter};
+use serde_json::json;
+
+use crate::{
+    oracles::{self, Effect},
+    people::{People, answered, name},
+    world::World,
+};
+
+/// What a tenant asks for, by ids: the same again means the same objects, whoever has them by then.
+#[derive(Clone, Debug)]
+enum Request {
+    Deploy(Vec<AllocationId>),
+    AddMember(WorkloadId, AllocationId),
+    Decommission(WorkloadId),
+    Resume(WorkloadId),
+    Cancel(OperationId),
+    Journal(WorkloadId, String),
+    Access(WorkloadId),
+    Show(NodeId),
+}
+
+pub(crate) struct Tenant {
+    world: Arc<World>,
+    people: People,
+    project: ProjectId,
+    asked: Mutex<Vec<Request>>,
+}
+
+impl Tenant {
+    pub(crate) fn of(world: &Arc<World>, project: ProjectId) -> Self {
+        Self { world: world.clone(), people: People::of(world), project, asked: Mutex::default() }
+    }
+
+    /// Asks for one thing after the other, without end.
+    pub(crate) async fn work(&self) {
+        loop {
+            self.world.scheduler.sleep(Duration::from_millis(self.world.between(200, 15_000))).await;
+            let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let again = if self.world.between(0, 100) < 35 { self.world.pick(&asked) } else { None };
+            let request = match again {
+                Some(request) => {
+                    self.world.count("requests repeated");
+                    Some(request)
+                }
+                None => self.something_new().await,
+            };
+            if let Some(request) = request {
+                self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+                self.ask(request).await;
+            }
+        }
+    }
+
+    async fn something_new(&self) -> Option<Request> {
+        let (allocations, workloads) = (self.active_allocations().await, self.workloads().await);
+        Some(match self.world.between(0, 100) {
+            0..30 => {
+                let wanted = usize::try_from(self.world.between(1, 3)).ok()?;
+                let mut chosen = Vec::new();
+                for _ in 0..wanted {
+                    chosen.extend(self.world.pick(&allocations).filter(|one| !chosen.contains(one)));
+                }
+                if chosen.is_empty() {
+                    return None;
+                }
+                Request::Deploy(chosen)
+            }
+            30..37 => Request::AddMember(self.world.pick(&workloads)?, self.world.pick(&allocations)?),
+            37..55 => Request::Decommission(self.world.pick(&workloads)?),
+            55..67 => Request::Resume(self.world.pick(&workloads)?),
+            67..70 => Request::Cancel(self.any_operation().await?),
+            70..85 => {
+                let workload = self.world.pick(&workloads)?;
+                let members = self.people.read(async |reader| reader.members_of(workload).await).await.ok()?;
+                Request::Journal(workload, self.world.pick(&members)?.name())
+            }
+            85..95 => Request::Access(self.world.pick(&workloads)?),
+            _ => {
+                let all = self.people.read(async |reader| reader.nodes(&NodeFilter::default()).await).await.ok()?;
+                Request::Show(self.world.pick(&all)?.id)
+            }
+        })
+    }
+
+    async fn ask(&self, request: Request) {
+        let caller = self.caller();
+        match request {
+            Request::Deploy(allocations) => {
+                let ask = self.deploy(&allocations);
+                let asked = self.people.try_as(caller, move |engine, caller| {
+                    Box::pin(async move { commands::workload::deploy(&engine, &caller, ask).await })
+                });
+                if answered(&self.world, "deploy", asked.await).is_some() {
+                    self.world.count("workloads deployed");
+                }
+            }
+            Request::AddMember(workload, allocation) => {
+                let intent = json!({ "agent_allocation_ids": [allocation] });
+                let asked = self.people.try_as(caller, move |engine, caller| {
+                    Box::pin(async move {
+                        commands::workload::add_member(&engine, &caller, workload, &Seen::Whatever, intent).await
+                    })
+                });
+                answered(&self.world, "add member", asked.await);
+            }
+            Request::Decommission(workload) => {
+                let asked = self.people.try_as(caller, move |engine, caller| {
+                    Box::pin(async move {
+                        commands::workload::decommission(&engine, &caller, workload, &Seen::Whatever).await
+                    })
+                });
+                answered(&self.world, "decommission", asked.await);
+            }
+            Request::Resume(workload) => {
+                let asked = self.people.try_as(caller, move |engine, caller| {
+                    Box::pin(
+                        async move { commands::workload::resume(&engine, &caller, workload, &Seen::Whatever).await },
+                    )
+                });
+                answered(&self.world, "resume", asked.await);
+            }
+            Request::Cancel(operation) => {
+                let asked = self.people.try_as(caller, move |engine, caller| {
+                    Box::pin(async move { commands::operation::cancel(&engine, &caller, operation).await })
+                });
+                answered(&self.world, "cancel", asked.await);
+            }
+            Request::Journal(workload, member) => self.read_journal(caller, workload, member),
+            Request::Access(workload) => {
+                let ask = commands::access::AccessAsk::default();
+                let asked = self.people.try_as(caller, move |engine, caller| {
+                    Box::pin(async move { commands::access::deliver(&engine, &caller, workload, ask).await.map(drop) })
+                });
+                if answered(&self.world, "access", asked.await).is_some() {
+                    self.world.count("credentials delivered");
+                }
+            }
+            Request::Show(node) => self.show(caller, node).await,
+        }
+    }
+
+    /// Follows a journal as the API does: opened once, and carried for as long as the access holds.
+    fn read_journal(&self, caller: Caller, workload: WorkloadId, member: String) {
+        let Some(plane) = self.world.any_plane() else { return };
+        let (world, project) = (self.world.clone(), self.project);
+        let until = self.world.scheduler.now().plus(Duration::from_secs(self.world.between(1, 300)));
+        self.world.scheduler.spawn(plane.process, async move {
+            match follow(&world, &plane.engine, &caller, workload, &member, (project, until)).await {
+                Ok(()) => world.count("journals read"),
+                Err(refused) => world.say(&format!("no journal of {member}: {refused}")),
+            }
+        });
+    }
+
+    async fn show(&self, caller: Caller, node: NodeId) {
+        let (world, project) = (self.world.clone(), self.project);
+        let seen = self.people.try_as(caller, move |engine, caller| {
+            Box::pin(async move {
+                let mut reader = engine.store().read().await?;
+                let record = reader.node(node).await?;
+                ownership::visible_node(&mut reader, &caller, record, "gpu").await?;
+                oracles::judge_effect(&world, Effect::Shown(node, project));
+                Ok(())
+            })
+        });
+        answered(&self.world, "show", seen.await);
+    }
+
+    fn deploy(&self, allocations: &[AllocationId]) -> commands::workload::Deploy {
+        commands::workload::Deploy {
+            project: self.project,
+            app: "rke2".to_owned(),
+            version: None,
+            name: name(&format!("w-{}", self.world.between(0, 1_000_000))),
+            intent: json!({ "server_allocation_id": allocations[0], "agent_allocation_ids": allocations[1..] }),
+            config: json!({}),
+        }
+    }
+
+    fn caller(&self) -> Caller {
+        let principal = Principal {
+            token: TokenId::from_uuid(self.world.uuid()),
+            name: "tenant".to_owned(),
+            role: Role::ProjectAdmin,
+            project: Some(self.project),
+            service_account: None,
+        };
+        Caller { principal, correlation: CorrelationId::from_uuid(self.world.uuid()) }
+    }
+
+    async fn active_allocations(&self) -> Vec<AllocationId> {
+        let filter = AllocationFilter {
+            project: Some(self.project),
+            state: Some(AllocationState::Active),
+            ..AllocationFilter::default()
+        };
+        let held = self.people.read(async |reader| reader.allocations(&filter).await).await.unwrap_or_default();
+        held.into_iter().map(|held| held.id).collect()
+    }
+
+    async fn workloads(&self) -> Vec<WorkloadId> {
+        let filter = WorkloadFilter { project: Some(self.project), ..WorkloadFilter::default() };
+        let all = self.people.read(async |reader| reader.workloads(&filter).await).await.unwrap_or_default();
+        all.into_iter().map(|workload| workload.id).collect()
+    }
+
+    async fn any_operation(&self) -> Option<OperationId> {
+        let filter = OperationFilter { project: Some(self.project), ..OperationFilter::default() };
+        let all = self.people.read(async |reader| reader.operations(&filter).await).await.ok()?;
+        self.world.pick(&all).map(|operation| operation.id)
+    }
+}
+
+async fn follow(
+    world: &Arc<World>,
+    engine: &Arc<Engine>,
+    caller: &Caller,
+    workload: WorkloadId,
+    member: &str,
+    (project, until): (ProjectId, gpuaas_model::Timestamp),
+) -> Result<(), CommandError> {
+    use futures::StreamExt;
+    let source = commands::logs::open(engine, caller, workload, member, None).await?;
+    let held = engine.while_held(&source.access).await?;
+    let node = world.node(source.access.node().node);
+    let Some(link) = node.link().filter(|link| link.enrolled == source.access.node()) else { return Ok(()) };
+    let (of, lines) = (world.clone(), world.clone());
+    let lines = futures::stream::unfold((), move |()| {
+        let (world, ended) = (lines.clone(), link.ended.clone());
+        async move {
+            let wait = Duration::from_millis(world.between(50, 5_000));
+            tokio::select! {
+                biased;
+                () = ended.cancelled() => None,
+                () = world.scheduler.sleep(wait) => Some(((), ())),
+            }
+        }
+    });
+    let mut lines = Box::pin(held.carry(Box::pin(lines)));
+    while lines.next().await.is_some() && of.scheduler.now() < until {
+        oracles::judge_effect(&of, Effect::Journal(source.access.node(), project));
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! Files as root on a machine whose tenant is root too: what a tenant plants where the platform's agent reads and writes leads it nowhere else.
+
+use std::time::Duration;
+
+use camino::Utf8Path;
+use gpuaas_host::{Changed, ContentId, FileSpec, HostError};
+
+use crate::{Backend, Bench};
+
+/// An operation on something planted ends, one way or the other, long before this.
+const HANGS_AFTER: Duration = Duration::from_secs(5);
+const FOLDER: &str = "/var/lib/contract";
+
+fn at(name: &str) -> camino::Utf8PathBuf {
+    Utf8Path::new(FOLDER).join(name)
+}
+
+/// The operation was refused for what lies there, in time.
+async fn refused<T>(what: &str, operation: impl Future<Output = Result<T, HostError>>) {
+    let ended = tokio::time::timeout(HANGS_AFTER, operation).await;
+    match ended {
+        Ok(Err(HostError::Unfit { .. })) => {}
+        Ok(Err(other)) => panic!("{what} is refused for another reason: {other}"),
+        Ok(Ok(_)) => panic!("{what} is done"),
+        Err(_) => panic!("{what} hangs"),
+    }
+}
+
+/// Every operation that would go through a link to do its work.
+async fn everything_is_refused(bench: &Bench, path: &Utf8Path) {
+    let (host, free) = (&bench.host, at("free"));
+    refused("a read", host.read(path, 100)).await;
+    refused("an opening", host.open(path)).await;
+    refused("a look at the size", host.size(path)).await;
+    refused("a sync", host.sync(path)).await;
+    refused("an append", host.append(path)).await;
+    refused("a copy", host.copy_verified(path, &free, 0o600, ContentId::of(b"x"))).await;
+    refused("a verified read", host.read_verified(path, ContentId::of(b"x"))).await;
+    assert!(!host.exists(&free).await.unwrap());
+}
+
+pub async fn a_link_in_the_way_is_not_followed(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.file(at("victim/file").as_str(), 0o640, "precious").await;
+    bench.file(at("own").as_str(), 0o600, "own").await;
+    bench.run(&format!("cd $root{FOLDER} && ln -s victim planted && ln -s $root{FOLDER}/victim absolute")).await;
+    let host = &bench.host;
+    for link in ["planted", "absolute"] {
+        let (inside, new) = (at(link).join("file"), at(link).join("new"));
+        everything_is_refused(&bench, &inside).await;
+        let file = FileSpec { path: new.clone(), mode: 0o600, content: b"x".to_vec() };
+        refused("a write", host.write(&file)).await;
+        refused("a new folder", host.make_folder(&new, 0o700)).await;
+        refused("the link's own folder", host.make_folder(&at(link), 0o711)).await;
+        refused("a removal", host.remove(&inside)).await;
+        refused("a removal of an empty folder", host.remove_empty_folder(&new)).await;
+        refused("a rename to it", host.rename(&at("own"), &new)).await;
+        refused("a rename from it", host.rename(&inside, &at("free"))).await;
+        refused("a copy to it", host.copy_verified(&at("own"), &new, 0o600, ContentId::of(b"own"))).await;
+        refused("a list", host.list(&at(link))).await;
+        refused("a look", host.exists(&inside)).await;
+    }
+    assert_eq!(host.list(&at("victim")).await.unwrap(), ["file"]);
+    assert_eq!(
+        bench.run(&format!("cat $root{FOLDER}/victim/file; stat -c %a $root{FOLDER}/victim")).await.output,
+        "precious755\n"
+    );
+}
+
+pub async fn a_link_in_a_files_place_is_not_followed(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.file(at("precious").as_str(), 0o640, "precious").await;
+    bench.run(&format!("cd $root{FOLDER} && ln -s precious link && ln -s made dangling")).await;
+    everything_is_refused(&bench, &at("link")).await;
+    everything_is_refused(&bench, &at("dangling")).await;
+    assert_eq!(bench.host.list(FOLDER.into()).await.unwrap(), ["dangling", "link", "precious"]);
+    assert_eq!(bench.text(at("precious").as_str()).await, "precious");
+}
+
+pub async fn a_hard_link_is_not_changed_through_its_other_name(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.file(at("precious").as_str(), 0o640, "precious").await;
+    bench.run(&format!("cd $root{FOLDER} && ln precious other")).await;
+    refused("an append", bench.host.append(&at("other"))).await;
+    // As described, but for the second name, by which it could be changed later.
+    assert_eq!(bench.file(at("other").as_str(), 0o640, "precious").await, Changed::Yes);
+    assert_eq!(bench.file(at("other").as_str(), 0o600, "new").await, Changed::Yes);
+    assert_eq!(bench.text(at("precious").as_str()).await, "precious");
+    assert_eq!(bench.run(&format!("stat -c '%a %h' $root{FOLDER}/precious")).await.output.trim(), "640 1");
+}
+
+pub async fn a_named_pipe_hangs_no_operation(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.run(&format!("mkdir -p $root{FOLDER} && mkfifo $root{FOLDER}/pipe")).await;
+    everything_is_refused(&bench, &at("pipe")).await;
+    let tree = bench.host.tree();
+    let text = tokio::task::spawn_blocking(move || tree.text(at("pipe").as_str()));
+    assert_eq!(tokio::time::timeout(HANGS_AFTER, text).await.expect("reading a pipe hangs").unwrap(), None);
+    assert_eq!(bench.file(at("pipe").as_str(), 0o600, "a file").await, Changed::Yes);
+    assert_eq!(bench.text(at("pipe").as_str()).await, "a file");
+}
+
+pub async fn a_device_is_not_opened(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    let made = bench.run(&format!("mkdir -p $root{FOLDER} && mknod $root{FOLDER}/device c 1 3")).await;
+    if made.status != Some(0) {
+        return eprintln!("NOT RUN: only root makes devices: {}", made.output);
+    }
+    everything_is_refused(&bench, &at("device")).await;
+    assert_eq!(bench.host.tree().text(at("device").as_str()), None);
+    assert_eq!(bench.host.remove(&at("device")).await.unwrap(), Changed::Yes);
+}
+
+pub async fn a_mount_is_not_emptied_with_the_folder_around_it_nor_appended_to(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.file(at("precious/file").as_str(), 0o640, "precious").await;
+    bench.file(at("going/own").as_str(), 0o600, "own").await;
+    let text = format!(
+        "cd $root{FOLDER} && mkdir going/mounted && touch ledger && \
+         mount --bind precious going/mounted && mount --bind precious/file ledger"
+    );
+    let mounted = bench.run(&text).await;
+    let tried = async {
+        if mounted.status != Some(0) {
+            return None;
+        }
+        let appended = bench.host.append(&at("ledger")).await.map(drop);
+        let removed = bench.host.remove(&at("going")).await.map(drop);
+        Some((appended, removed))
+    };
+    let tried = tried.await;
+    bench.run(&format!("cd $root{FOLDER}; umount going/mounted; umount ledger")).await;
+    let Some((appended, removed)) = tried else {
+        return eprintln!("NOT RUN: only root mounts: {}", mounted.output);
+    };
+    refused("an append", std::future::ready(appended)).await;
+    refused("a removal", std::future::ready(removed)).await;
+    assert_eq!(bench.text(at("precious/file").as_str()).await, "precious");
+}
+
+pub async fn a_folder_with_links_in_it_is_removed_and_nothing_else(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.file(at("precious/file").as_str(), 0o640, "precious").await;
+    let text = format!(
+        "cd $root{FOLDER} && mkdir -p going/a/b && ln -s ../../precious going/a/link && ln precious/file going/a/b/other && mkfifo going/pipe"
+    );
+    bench.run(&text).await;
+    assert_eq!(bench.host.remove(&at("going")).await.unwrap(), Changed::Yes);
+    assert_eq!(bench.host.list(FOLDER.into()).await.unwrap(), ["precious"]);
+    assert_eq!(bench.text(at("precious/file").as_str()).await, "precious");
+}
+
+pub async fn what_distributions_link_is_looked_up_where_it_leads(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    // Merged or not: a unit of the distribution's own is found by either name. A sandbox has none of its own.
+    if backend.is_machine() {
+        let unit = bench.run("cd /lib/systemd/system && ls -d multi-user.target").await;
+        assert_eq!(unit.output.trim(), "multi-user.target");
+        assert!(bench.host.exists("/lib/systemd/system/multi-user.target".into()).await.unwrap());
+        assert!(bench.host.exists("/usr/lib/systemd/system/multi-user.target".into()).await.unwrap());
+        return;
+    }
+    bench.file("/usr/lib/contract/file", 0o600, "x").await;
+    bench.run("ln -s usr/lib $root/lib && ln -s ../run $root/var/run").await;
+    assert_eq!(bench.text("/lib/contract/file").await, "x");
+    bench.file("/var/run/contract", 0o600, "y").await;
+    assert_eq!(bench.text("/run/contract").await, "y");
+    // Where the distribution leads it, whatever the link says.
+    bench.run("rm $root/lib && mkdir -p $root/elsewhere/contract && ln -s elsewhere $root/lib").await;
+    bench.file("/lib/contract/file", 0o600, "z").await;
+    assert_eq!(bench.text("/usr/lib/contract/file").await, "z");
+    assert_eq!(bench.run("ls $root/elsewhere/contract").await.output, "");
+}

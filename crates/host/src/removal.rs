@@ -1,0 +1,99 @@
+//! Removing files, links and whole folders: no link is followed, no mount is emptied, and the work is bounded however deep or full a folder is.
+
+use std::{
+    ffi::CString,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use rustix::{
+    fs::{AtFlags, Dir, FileType, ResolveFlags, unlinkat},
+    io::Errno,
+};
+
+use crate::{
+    error::HostError,
+    file::Changed,
+    place::{Place, opened},
+    root::look_up_folder,
+};
+
+/// Deepest folder in a folder that is removed: what the agent makes has one level. Each holds descriptors open.
+const DEPTH_MAX: u32 = 64;
+/// Most entries removed at once: what the agent makes has ten. A folder that is filled faster than it is emptied ends here.
+const ENTRIES_MAX: u32 = 100_000;
+/// Names read at once.
+const BATCH: usize = 1_024;
+
+/// Removes a file, a link itself, or a folder with all that is in it.
+pub(crate) fn remove(place: &Place) -> Result<Changed, HostError> {
+    let Some(status) = place.status()? else { return Ok(Changed::No) };
+    if !FileType::from_raw_mode(status.st_mode).is_dir() {
+        return Ok(if place.unlink()? { Changed::Yes } else { Changed::No });
+    }
+    let removed = remove_folder(place.folder(), &c_string(place.name()), &mut Budget { entries: ENTRIES_MAX }, 0);
+    removed.map(|()| Changed::Yes).map_err(|stop| match stop {
+        Stop::Failed(Errno::XDEV) => place.unfit("is mounted on, or holds a mount, which is not emptied"),
+        Stop::Failed(error) => place.fail("remove")(error),
+        Stop::TooMuch => place.unfit("holds more, or deeper folders, than is removed at once"),
+    })
+}
+
+enum Stop {
+    Failed(Errno),
+    TooMuch,
+}
+
+impl From<Errno> for Stop {
+    fn from(error: Errno) -> Self {
+        Self::Failed(error)
+    }
+}
+
+struct Budget {
+    entries: u32,
+}
+
+fn remove_folder(of: &OwnedFd, name: &CString, budget: &mut Budget, depth: u32) -> Result<(), Stop> {
+    if depth >= DEPTH_MAX {
+        return Err(Stop::TooMuch);
+    }
+    let folder = look_up_folder(of.as_fd(), name.as_c_str(), ResolveFlags::NO_XDEV)?;
+    loop {
+        let names = some_names(&folder)?;
+        if names.is_empty() {
+            break;
+        }
+        for name in names {
+            budget.entries = budget.entries.checked_sub(1).ok_or(Stop::TooMuch)?;
+            match unlinkat(&folder, name.as_c_str(), AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(Errno::ISDIR) => remove_folder(&folder, &name, budget, depth + 1)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    match unlinkat(of, name.as_c_str(), AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Some of the names in a folder; none when it is empty.
+fn some_names(folder: &OwnedFd) -> Result<Vec<CString>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::new(opened(folder)?)? {
+        let name = entry?.file_name().to_owned();
+        if !matches!(name.as_bytes(), b"." | b"..") {
+            names.push(name);
+        }
+        if names.len() == BATCH {
+            break;
+        }
+    }
+    Ok(names)
+}
+
+/// A name of a path, which holds no zero byte.
+fn c_string(name: &str) -> CString {
+    CString::new(name).unwrap_or_default()
+}

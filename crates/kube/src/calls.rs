@@ -1,0 +1,241 @@
+//! Calls: the one place from which a request leaves. Each waits for its permit, is made in time, and its answer is bounded.
+
+use std::{
+    any::Any,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt as _};
+use http::{
+    HeaderValue, Method, Request, StatusCode, Uri,
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST},
+};
+use http_body_util::Full;
+use secrecy::ExposeSecret as _;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    cluster::Endpoint,
+    connection::{Connection, Lines, in_time},
+    dial::{Connector, Dialer},
+    error::{KubeError, answered},
+    json,
+    kubeconfig::{Identity, Kubeconfig, KubeconfigError},
+    limits::{ANSWER_BYTES_MAX, REQUEST_TIMEOUT},
+};
+
+/// What a permit is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    /// A request with one answer: at most [`REQUEST_TIMEOUT`] long.
+    Request,
+    /// A request with an answer that lasts as long as the caller waits.
+    Watch,
+}
+
+/// Held while a call is under way.
+pub type Permit = Box<dyn Any + Send>;
+
+/// Decides when a call may begin. What one cluster does, calls to others must not wait for.
+pub trait Admission: Send + Sync + 'static {
+    /// Waits for a permit, or says that there is none: [`KubeError::Busy`].
+    fn admit(&self, kind: CallKind) -> BoxFuture<'static, Result<Permit, KubeError>>;
+}
+
+/// Admits every call at once.
+struct Unlimited;
+
+impl Admission for Unlimited {
+    fn admit(&self, _: CallKind) -> BoxFuture<'static, Result<Permit, KubeError>> {
+        async { Ok(Box::new(()) as Permit) }.boxed()
+    }
+}
+
+/// A request that has not been made.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    method: Method,
+    target: String,
+    body: Option<(&'static str, Value)>,
+    bytes_max: usize,
+}
+
+impl Call {
+    /// For an answer of at most [`ANSWER_BYTES_MAX`].
+    pub(crate) fn new(method: Method, target: impl Into<String>) -> Self {
+        Self { method, target: target.into(), body: None, bytes_max: ANSWER_BYTES_MAX }
+    }
+
+    pub(crate) fn get(target: impl Into<String>) -> Self {
+        Self::new(Method::GET, target)
+    }
+
+    /// Creates an object.
+    pub(crate) fn post(target: impl Into<String>, body: Value) -> Self {
+        Self::new(Method::POST, target).with("application/json", body)
+    }
+
+    pub(crate) fn delete(target: impl Into<String>) -> Self {
+        Self::new(Method::DELETE, target)
+    }
+
+    pub(crate) fn with(self, media_type: &'static str, body: Value) -> Self {
+        Self { body: Some((media_type, body)), ..self }
+    }
+
+    /// The same call for an answer of another length.
+    pub(crate) fn up_to(self, bytes_max: usize) -> Self {
+        Self { bytes_max, ..self }
+    }
+}
+
+/// An answer, whatever its status.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    /// The answer if it is a success, else its error.
+    pub(crate) fn success(self) -> Result<Self, KubeError> {
+        if self.status.is_success() { Ok(self) } else { Err(self.failure()) }
+    }
+
+    /// The object of a success.
+    pub(crate) fn object<T: DeserializeOwned>(self) -> Result<T, KubeError> {
+        json::read(&self.success()?.body)
+    }
+
+    /// The error that it tells: Kubernetes' own message where there is one.
+    pub(crate) fn failure(&self) -> KubeError {
+        failure(self.status, &self.body)
+    }
+}
+
+/// The error of an answer that is no success.
+fn failure(status: StatusCode, body: &[u8]) -> KubeError {
+    #[derive(Deserialize)]
+    struct Told {
+        message: String,
+    }
+    match json::read::<Told>(body) {
+        Ok(told) => answered(status.as_u16(), told.message),
+        Err(_) => answered(status.as_u16(), String::from_utf8_lossy(&body[..body.len().min(1_024)])),
+    }
+}
+
+/// Makes calls with one cluster's credentials, over one connection that is kept between them.
+pub(crate) struct Calls {
+    dialer: Dialer,
+    host: HeaderValue,
+    bearer: Option<HeaderValue>,
+    admission: Arc<dyn Admission>,
+    kept: Mutex<Option<Connection>>,
+}
+
+impl Calls {
+    pub(crate) fn new(
+        kubeconfig: &Kubeconfig,
+        endpoint: &Endpoint,
+        connector: Arc<dyn Connector>,
+        admission: Option<Arc<dyn Admission>>,
+    ) -> Result<Self, KubeError> {
+        let host = HeaderValue::from_str(&endpoint.authority())
+            .map_err(|_| KubeError::Refusal(format!("{endpoint} is no address")))?;
+        Ok(Self {
+            dialer: Dialer::new(kubeconfig, endpoint, connector)?,
+            host,
+            bearer: bearer(&kubeconfig.identity)?,
+            admission: admission.unwrap_or_else(|| Arc::new(Unlimited)),
+            kept: Mutex::default(),
+        })
+    }
+
+    /// Makes a call and reads its answer, both within [`REQUEST_TIMEOUT`].
+    pub(crate) async fn make(&self, call: Call) -> Result<Answer, KubeError> {
+        let request = self.request(&call)?;
+        let _permit = self.admission.admit(CallKind::Request).await?;
+        in_time(REQUEST_TIMEOUT, self.exchange(request, call.bytes_max)).await?
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>, bytes_max: usize) -> Result<Answer, KubeError> {
+        let mut connection = self.connection().await?;
+        let (status, body) = connection.exchange(request, bytes_max).await?;
+        // Only one whose answer was read whole is used again; whoever is late finds its place taken, and closes.
+        connection.rest();
+        self.kept().get_or_insert(connection);
+        Ok(Answer { status, body })
+    }
+
+    /// The kept connection where it still stands, else a new one.
+    async fn connection(&self) -> Result<Connection, KubeError> {
+        let kept = self.kept().take();
+        if let Some(mut kept) = kept
+            && kept.is_usable().await
+        {
+            return Ok(kept);
+        }
+        Connection::open(&self.dialer).await
+    }
+
+    /// Makes a call that is answered by lines, over a connection of its own.
+    pub(crate) async fn watch(&self, call: Call) -> Result<Watch, KubeError> {
+        let request = self.request(&call)?;
+        let permit = self.admission.admit(CallKind::Watch).await?;
+        let begun = async { Connection::open(&self.dialer).await?.watch(request).await };
+        let (status, mut lines) = in_time(REQUEST_TIMEOUT, begun).await??;
+        if !status.is_success() {
+            let told = in_time(REQUEST_TIMEOUT, lines.next(ANSWER_BYTES_MAX)).await??;
+            return Err(failure(status, &told.unwrap_or_default()));
+        }
+        Ok(Watch { lines, bytes_max: call.bytes_max, _permit: permit })
+    }
+
+    fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>, KubeError> {
+        let refused = |error: &dyn std::fmt::Display| KubeError::Refusal(error.to_string());
+        let target: Uri = call.target.parse().map_err(|error| refused(&error))?;
+        let bytes = match &call.body {
+            None => Bytes::new(),
+            Some((_, body)) => serde_json::to_vec(body).map_err(|error| refused(&error))?.into(),
+        };
+        let mut request = Request::new(Full::new(bytes));
+        (*request.method_mut(), *request.uri_mut()) = (call.method.clone(), target);
+        let headers = request.headers_mut();
+        headers.insert(HOST, self.host.clone());
+        if let Some((media_type, _)) = call.body {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        }
+        if let Some(bearer) = &self.bearer {
+            headers.insert(AUTHORIZATION, bearer.clone());
+        }
+        Ok(request)
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Option<Connection>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn bearer(identity: &Identity) -> Result<Option<HeaderValue>, KubeError> {
+    let Identity::Token(token) = identity else { return Ok(None) };
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))
+        .map_err(|_| KubeError::from(KubeconfigError::Invalid("token")))?;
+    value.set_sensitive(true);
+    Ok(Some(value))
+}
+
+/// Events as they come.
+pub(crate) struct Watch {
+    lines: Lines,
+    bytes_max: usize,
+    _permit: Permit,
+}
+
+impl Watch {
+    /// The next event, as JSON; `None` when the apiserver ended the watch.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, KubeError> {
+        self.lines.next(self.bytes_max).await
+    }
+}

@@ -1,0 +1,163 @@
+//! One HTTP/1.1 connection to an apiserver, over which one request is under way at a time.
+
+use std::{future::Future, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Request, Response, StatusCode, header::CONTENT_ENCODING};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{
+    body::{Body as _, Incoming},
+    client::conn::http1::{self, SendRequest},
+};
+use hyper_util::rt::TokioIo;
+use tokio::{sync::watch, time::timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    dial::Dialer,
+    error::KubeError,
+    limits::{HEAD_BYTES_MAX, HEADERS_MAX, IDLE_MAX, WATCH_BYTES_MAX, WATCH_SILENCE_MAX, wire_bytes_max},
+    metered::Allowance,
+};
+
+/// A connection. It closes when it is dropped, and when it carried nothing for [`IDLE_MAX`].
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    allowance: Allowance,
+    is_used: watch::Sender<bool>,
+    _driver: AbortOnDropHandle<()>,
+}
+
+impl Connection {
+    /// Dials and begins HTTP.
+    pub(crate) async fn open(dialer: &Dialer) -> Result<Self, KubeError> {
+        let (stream, allowance) = dialer.dial().await?;
+        let (sender, connection) = http1::Builder::new()
+            .max_headers(HEADERS_MAX)
+            .max_header_size(HEAD_BYTES_MAX)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .handshake::<_, Full<Bytes>>(TokioIo::new(stream))
+            .await?;
+        let (is_used, used) = watch::channel(true);
+        let driver = tokio::spawn(async move {
+            tokio::select! {
+                // How it ended, the request learns that was under way.
+                _ = connection => {}
+                () = unused(used, IDLE_MAX) => {}
+            }
+        });
+        Ok(Self { sender, allowance, is_used, _driver: AbortOnDropHandle::new(driver) })
+    }
+
+    /// Whether another request can be sent: whether the other side left it open behind its last answer.
+    pub(crate) async fn is_usable(&mut self) -> bool {
+        self.sender.ready().await.is_ok()
+    }
+
+    /// Counts it as unused from now on.
+    pub(crate) fn rest(&self) {
+        self.is_used.send_replace(false);
+    }
+
+    /// Sends a request and reads its whole answer, whatever its status, up to `bytes_max`.
+    pub(crate) async fn exchange(
+        &mut self,
+        request: Request<Full<Bytes>>,
+        bytes_max: usize,
+    ) -> Result<(StatusCode, Bytes), KubeError> {
+        let response = self.send(request, wire_bytes_max(bytes_max)).await?;
+        let status = response.status();
+        let too_long = || KubeError::Unreadable(format!("it is longer than {bytes_max} bytes"));
+        let mut body = response.into_body();
+        if body.size_hint().lower() > bytes_max as u64 {
+            return Err(too_long());
+        }
+        let mut read = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            if let Ok(piece) = frame?.into_data() {
+                if read.len() + piece.len() > bytes_max {
+                    return Err(too_long());
+                }
+                read.extend_from_slice(&piece);
+            }
+        }
+        Ok((status, read.freeze()))
+    }
+
+    /// Sends a request whose answer is a line for each event; takes the connection with it.
+    pub(crate) async fn watch(mut self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Lines), KubeError> {
+        let response = self.send(request, WATCH_BYTES_MAX).await?;
+        let status = response.status();
+        let lines = Lines { body: response.into_body(), read: BytesMut::new(), looked: 0, _connection: self };
+        Ok((status, lines))
+    }
+
+    async fn send(&mut self, request: Request<Full<Bytes>>, allowed: usize) -> Result<Response<Incoming>, KubeError> {
+        self.is_used.send_replace(true);
+        self.allowance.set(allowed);
+        self.sender.ready().await?;
+        let response = self.sender.send_request(request).await?;
+        check_plain(response.headers())?;
+        Ok(response)
+    }
+}
+
+/// No encoding was asked for, so none is undone: ten bytes of one may stand for a million.
+fn check_plain(headers: &HeaderMap) -> Result<(), KubeError> {
+    match headers.get(CONTENT_ENCODING) {
+        None => Ok(()),
+        Some(encoding) if encoding == "identity" => Ok(()),
+        Some(_) => Err(KubeError::Unreadable("it is compressed, which was not asked for".to_owned())),
+    }
+}
+
+/// Ends when the connection was not used for `long`.
+async fn unused(mut used: watch::Receiver<bool>, long: Duration) {
+    // The sender lives in the connection, which ends this by its own end.
+    while used.wait_for(|is_used| !is_used).await.is_ok() {
+        tokio::select! {
+            biased;
+            _ = used.changed() => {}
+            () = tokio::time::sleep(long) => return,
+        }
+    }
+}
+
+/// An answer that comes line by line, each of at most so many bytes.
+pub(crate) struct Lines {
+    body: Incoming,
+    read: BytesMut,
+    /// Bytes of `read` in which no line ends.
+    looked: usize,
+    _connection: Connection,
+}
+
+impl Lines {
+    /// The next line that is not empty, without its end; `None` when the answer has ended.
+    pub(crate) async fn next(&mut self, bytes_max: usize) -> Result<Option<Bytes>, KubeError> {
+        // Thousands of lines may lie ready: other tasks have their turn in between.
+        tokio::task::coop::consume_budget().await;
+        loop {
+            while let Some(end) = self.read[self.looked..].iter().position(|byte| *byte == b'\n') {
+                let line = self.read.split_to(self.looked + end + 1).freeze();
+                self.looked = 0;
+                if !line.trim_ascii().is_empty() {
+                    return Ok(Some(line));
+                }
+            }
+            self.looked = self.read.len();
+            if self.looked > bytes_max {
+                return Err(KubeError::Unreadable(format!("an event is longer than {bytes_max} bytes")));
+            }
+            let Some(frame) = in_time(WATCH_SILENCE_MAX, self.body.frame()).await? else { return Ok(None) };
+            if let Ok(piece) = frame?.into_data() {
+                self.read.extend_from_slice(&piece);
+            }
+        }
+    }
+}
+
+/// Waits for what a peer does, but not for ever.
+pub(crate) async fn in_time<T>(long: Duration, done: impl Future<Output = T>) -> Result<T, KubeError> {
+    timeout(long, done).await.map_err(|_| KubeError::Silent { seconds: long.as_secs() })
+}

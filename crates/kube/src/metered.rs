@@ -1,0 +1,93 @@
+//! Counts what comes over a connection, beneath TLS: whatever a peer sends, in whichever layer, it sends no more than it is allowed.
+//!
+//! Headers without end, `100 Continue` without end, empty TLS records and new keys are all bytes; none of them is buffered or parsed beyond the
+//! allowance.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::dial::ByteStream;
+
+/// How many bytes may still come. Clones share one count.
+#[derive(Clone, Debug)]
+pub(crate) struct Allowance(Arc<AtomicUsize>);
+
+/// More came than was allowed.
+#[derive(Debug, thiserror::Error)]
+#[error("more bytes came than one answer may take")]
+pub(crate) struct Exceeded;
+
+impl Allowance {
+    pub(crate) fn of(bytes: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(bytes)))
+    }
+
+    /// Allows so many bytes from now on, whatever was left.
+    pub(crate) fn set(&self, bytes: usize) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+
+    fn spend(&self, bytes: usize) -> Result<(), Exceeded> {
+        let left = self.0.load(Ordering::Relaxed).checked_sub(bytes).ok_or(Exceeded)?;
+        self.0.store(left, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// A stream that ends with [`Exceeded`] when more is read from it than its allowance.
+pub(crate) struct Metered {
+    pub(crate) stream: Box<dyn ByteStream>,
+    pub(crate) allowance: Allowance,
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        Poll::Ready(self.allowance.spend(buf.filled().len() - before).map_err(io::Error::other))
+    }
+}
+
+impl AsyncWrite for Metered {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_more_is_read_than_is_allowed_and_a_new_allowance_counts_from_its_own_start() {
+        let (near, mut far) = tokio::io::duplex(64);
+        let allowance = Allowance::of(4);
+        let mut metered = Metered { stream: Box::new(near), allowance: allowance.clone() };
+        far.write_all(b"12345678901234").await.unwrap();
+        let mut four = [0; 4];
+        metered.read_exact(&mut four).await.unwrap();
+        allowance.set(6);
+        metered.read_exact(&mut four).await.unwrap();
+        let error = metered.read_exact(&mut four).await.unwrap_err();
+        assert!(error.get_ref().is_some_and(|cause| cause.is::<Exceeded>()), "{error}");
+    }
+}

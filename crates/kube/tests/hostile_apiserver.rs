@@ -1,0 +1,238 @@
+//! What an apiserver that means harm may send and how long it may take, with time paused.
+#![allow(clippy::unwrap_used)] // Also outside of test functions, a failed step is a failed test.
+
+mod hostile;
+
+use std::{
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use gpuaas_kube::{
+    AccessRole, AccessTerms, Admission, ByteStream, CallKind, Cluster, EVENT_BYTES_MAX, Endpoint, KubeError,
+    Kubeconfig, NODES_BYTES_MAX, Permit, REQUEST_TIMEOUT,
+};
+use hostile::{Hostile, Reply};
+use tokio::{runtime::Handle, time::Instant};
+
+const A_SECOND: Duration = Duration::from_secs(1);
+
+fn endpoint() -> Endpoint {
+    Endpoint { host: hostile::ADDRESS.to_owned(), port: 6443 }
+}
+
+fn connector(hostile: &Arc<Hostile>) -> Arc<dyn gpuaas_kube::Connector> {
+    let hostile = hostile.clone();
+    Arc::new(move || {
+        let hostile = hostile.clone();
+        async move { Ok(Box::new(hostile.open()) as Box<dyn ByteStream>) }.boxed()
+    })
+}
+
+fn cluster(script: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (Cluster, Arc<Hostile>) {
+    let hostile = Hostile::new(Handle::current(), script);
+    let kubeconfig = Kubeconfig::parse(hostile.kubeconfig.as_bytes()).unwrap();
+    (Cluster::new(&kubeconfig, endpoint(), connector(&hostile)).unwrap(), hostile)
+}
+
+fn terms() -> AccessTerms {
+    AccessTerms {
+        name: "access-1".into(),
+        role: AccessRole::ClusterAdmin,
+        kind: "direct".into(),
+        requested_by: "ann".into(),
+        seconds: 600,
+        context: "prod".into(),
+    }
+}
+
+async fn refused(script: impl Fn(&str) -> Reply + Send + Sync + 'static) -> KubeError {
+    cluster(script).0.kube_nodes().await.unwrap_err()
+}
+
+/// One byte a second of `text`, and then of nothing.
+fn drip(text: &'static str) -> Reply {
+    Reply::pieces(text.bytes().chain(std::iter::repeat(b' ')).map(|byte| vec![byte])).every(A_SECOND)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_ends_in_its_time_whatever_the_apiserver_does_with_it() {
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let often = |text: &'static str| Reply::pieces(std::iter::repeat(text)).every(A_SECOND);
+    for (what, reply) in [
+        ("nothing", (|_| Reply::bytes("")) as fn(&str) -> Reply),
+        ("a head, byte by byte", |_| drip("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n")),
+        ("a body, byte by byte", |_| drip("").behind("HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n")),
+    ] {
+        stalls(what, reply).await;
+    }
+    stalls("chunks, byte by byte", move |_| often("1\r\n \r\n").behind(chunked)).await;
+    stalls("100 Continue for ever", move |_| often("HTTP/1.1 100 Continue\r\n\r\n")).await;
+    stalls("another header every second", move |_| often("x: y\r\n").behind("HTTP/1.1 200 OK\r\n")).await;
+}
+
+async fn stalls(what: &str, script: impl Fn(&str) -> Reply + Send + Sync + 'static) {
+    let began = Instant::now();
+    let ended = tokio::time::timeout(10 * REQUEST_TIMEOUT, refused(script)).await;
+    let error = ended.unwrap_or_else(|_| panic!("{what}: it goes on for ever"));
+    assert!(matches!(error, KubeError::Silent { .. }), "{what}: {error}");
+    assert_eq!(began.elapsed().as_secs(), REQUEST_TIMEOUT.as_secs(), "{what}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_refused_as_soon_as_it_is_too_long() {
+    let named = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", NODES_BYTES_MAX + 1);
+    let began = Instant::now();
+    // The body never comes: the length alone is enough.
+    let error = refused(move |_| Reply::bytes(named.clone())).await;
+    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("longer than 262144 bytes")), "{error}");
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    let error = refused(|_| Reply::chunks("{\"items\":[", " ", "]}", 64 * NODES_BYTES_MAX)).await;
+    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("longer than 262144 bytes")), "{error}");
+    // Chunks of one byte each: less than the longest answer, and far more than that to be read.
+    let chunks = |_: &str| {
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_owned();
+        Reply::pieces(std::iter::once(head).chain(std::iter::repeat_n("1\r\n \r\n".repeat(1_000), 200)))
+    };
+    let error = refused(chunks).await;
+    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("more bytes came")), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn heads_are_bounded_in_length_number_and_repetition() {
+    let long = |_: &str| Reply::bytes(format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(20_000)));
+    let many = |_: &str| Reply::bytes(format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(65)));
+    for error in [refused(long).await, refused(many).await] {
+        assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("headers")), "{error}");
+    }
+    let continued = |_: &str| Reply::pieces(std::iter::repeat("HTTP/1.1 100 Continue\r\n\r\n".repeat(600)));
+    let error = refused(continued).await;
+    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("more bytes came")), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_compressed_is_not_undone() {
+    let gzip = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 5\r\n\r\n\x1f\u{b}bomb";
+    let error = refused(move |_| Reply::bytes(gzip)).await;
+    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("compressed")), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_never_ends_is_left_at_its_limit() {
+    let page = r#"{"metadata":{"continue":"more"},"items":[{},{},{},{},{}]}"#;
+    let (cluster, hostile) = cluster(move |_| Reply::json("200 OK", page));
+    let error = cluster.kube_nodes().await.unwrap_err();
+    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("more than 255 KubeNodes")), "{error}");
+    assert_eq!(hostile.opened.load(Ordering::SeqCst), 1, "all pages over one connection");
+    let more = r#"{"items":[{},{},{},{},{},{}]}"#;
+    let error = refused(move |_| Reply::json("200 OK", more)).await;
+    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("more than 5 entries")), "{error}");
+}
+
+/// A cluster without KubeNodes, whose watch is answered by `watch`.
+fn watched(watch: fn() -> Reply) -> Cluster {
+    let script = move |line: &str| match line {
+        line if line.contains("watch=") => watch(),
+        _ => Reply::json("200 OK", r#"{"metadata":{"resourceVersion":"1"},"items":[]}"#),
+    };
+    cluster(script).0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_bounded_for_each_event_and_in_all() {
+    let wait = async |cluster: Cluster| {
+        cluster.await_kube_node_ready("gpu-1", Duration::from_secs(600), &|_| {}).await.unwrap_err()
+    };
+    let event = || Reply::chunks("{\"type\":\"", "A", "\n", 2 * EVENT_BYTES_MAX);
+    let error = wait(watched(event)).await;
+    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("an event is longer")), "{error}");
+    let endless = || Reply::chunks("\n", "{\"type\":\"DELETED\",\"object\":{}}\n", "\n", 64 * 1_024 * 1_024);
+    let error = wait(watched(endless)).await;
+    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("more bytes came")), "{error}");
+    let strange = || Reply::chunks("{\"type\":\"SURPRISE\",\"object\":{}}", "\n", "\n", 64);
+    assert!(matches!(wait(watched(strange)).await, KubeError::Unreadable(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_is_opened_again_until_the_wait_is_over() {
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let hostile = Hostile::new(Handle::current(), move |line| match line {
+        line if line.contains("watch=") => Reply::bytes(head),
+        _ => Reply::json("200 OK", r#"{"metadata":{"resourceVersion":"1"},"items":[]}"#),
+    });
+    let kubeconfig = Kubeconfig::parse(hostile.kubeconfig.as_bytes()).unwrap();
+    let cluster = Cluster::new(&kubeconfig, endpoint(), connector(&hostile)).unwrap();
+    let patience = Duration::from_secs(120);
+    let error = cluster.await_kube_node_ready("gpu-1", patience, &|_| {}).await.unwrap_err();
+    assert!(matches!(error, KubeError::NotReady { .. }), "{error}");
+    let opened = hostile.opened.load(Ordering::SeqCst);
+    assert!((4..=8).contains(&opened), "{opened}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_asks_for_more_than_it_is_worth_is_no_success() {
+    for status in ["101 Switching Protocols", "204 No Content", "302 Found", "418 I'm a teapot", "999 What"] {
+        let head =
+            format!("HTTP/1.1 {status}\r\nlocation: https://elsewhere\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n");
+        let (cluster, _) = cluster(move |_| Reply::bytes(head.clone()));
+        assert!(cluster.grant_access(&terms()).await.is_err(), "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_message_of_an_error_is_kubernetes_own_and_short() {
+    let told = format!(r#"{{"kind":"Status","message":"no room\n{}"}}"#, "x".repeat(10_000));
+    let error = refused(move |_| Reply::json("507 Insufficient Storage", &told)).await;
+    let text = error.to_string();
+    assert!(matches!(error, KubeError::Answered { status: 507, .. }), "{text}");
+    assert!(text.contains("no room x") && text.len() < 600, "{text}");
+}
+
+/// Counts what is admitted, and refuses from the third call on.
+#[derive(Default)]
+struct Two(Arc<Mutex<Vec<CallKind>>>);
+
+impl Admission for Two {
+    fn admit(&self, kind: CallKind) -> futures::future::BoxFuture<'static, Result<Permit, KubeError>> {
+        let admitted = self.0.clone();
+        async move {
+            let mut admitted = admitted.lock().unwrap();
+            admitted.push(kind);
+            match admitted.len() {
+                1 | 2 => Ok(Box::new(()) as Permit),
+                _ => Err(KubeError::Busy { seconds: 5 }),
+            }
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_request_is_made_that_was_not_admitted() {
+    let hostile = Hostile::new(Handle::current(), |_| Reply::json("200 OK", "{}"));
+    let kubeconfig = Kubeconfig::parse(hostile.kubeconfig.as_bytes()).unwrap();
+    let admission = Two::default();
+    let admitted = admission.0.clone();
+    let cluster = Cluster::admitted(&kubeconfig, endpoint(), connector(&hostile), Arc::new(admission)).unwrap();
+    let error = cluster.grant_access(&terms()).await.unwrap_err();
+    assert!(matches!(error, KubeError::Busy { seconds: 5 }), "{error}");
+    assert_eq!(hostile.asked.load(Ordering::SeqCst), 2);
+    let other = cluster.with_credentials(&kubeconfig).unwrap();
+    assert!(matches!(other.whoami().await, Err(KubeError::Busy { .. })), "other credentials are no way around");
+    assert_eq!(admitted.lock().unwrap().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unused_connection_closes_and_a_used_one_is_used_again() {
+    let (cluster, hostile) = cluster(|_| Reply::json("200 OK", r#"{"gitVersion":"v1"}"#));
+    let opened = || hostile.opened.load(Ordering::SeqCst);
+    for _ in 0..3 {
+        cluster.version().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(50)).await;
+    }
+    assert_eq!(opened(), 1);
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    cluster.version().await.unwrap();
+    assert_eq!(opened(), 2);
+}

@@ -1,0 +1,44 @@
+//! Keys that node certificates were issued for, by the digest of the public key.
+
+use gpuaas_model::NodeId;
+
+use crate::{
+    error::StoreError,
+    query::{Value, get_int, int, text},
+    record::NodeKeyRecord,
+    store::{Reader, Tx},
+};
+
+/// Keys that are remembered of a node, the newest: one a day and more for two years of certificates that are renewed every sixteen hours would be
+/// a thousand; a key that an agent still held after that would have been replaced as often.
+const KEPT_PER_NODE: i64 = 256;
+
+impl Tx {
+    /// Remembers a key. Fails with [`StoreError::KeyReused`] when it was certified before, for whichever node; forgets the node's oldest.
+    pub async fn insert_node_key(&mut self, key: &NodeKeyRecord) -> Result<(), StoreError> {
+        if self.is_node_key(&key.sha256).await? {
+            return Err(StoreError::KeyReused);
+        }
+        self.forget_old_keys(key.node).await?;
+        let values = vec![text(&key.sha256), text(key.node), int(key.epoch), Value::Int(key.created_at.as_millis())];
+        let sql = "insert into node_keys (sha256, node_id, epoch, created_at) values ($1, $2, $3, $4)";
+        self.execute(sql, values).await?;
+        Ok(())
+    }
+
+    async fn forget_old_keys(&mut self, node: NodeId) -> Result<(), StoreError> {
+        let sql = "select created_at from node_keys where node_id = $1 order by created_at desc limit 1 offset $2";
+        let Some(row) = self.row(sql, vec![text(node), Value::Int(KEPT_PER_NODE - 1)]).await? else { return Ok(()) };
+        let oldest = get_int(&row, "created_at")?;
+        let values = vec![text(node), Value::Int(oldest)];
+        self.execute("delete from node_keys where node_id = $1 and created_at <= $2", values).await?;
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// Whether that key was certified before.
+    pub async fn is_node_key(&mut self, sha256: &str) -> Result<bool, StoreError> {
+        Ok(self.row("select node_id from node_keys where sha256 = $1", vec![text(sha256)]).await?.is_some())
+    }
+}
