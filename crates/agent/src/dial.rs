@@ -17,7 +17,7 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 use crate::{
-    clock::NodeTime,
+    clock::{NodeTime, now},
     endpoints::Endpoints,
     error::AgentError,
     fetch::Fetch,
@@ -55,8 +55,7 @@ pub(crate) async fn run(host: Arc<dyn Host>, state: State) -> Result<(), AgentEr
     let endpoints = Arc::new(Endpoints::new(state.identity.channels.clone()));
     let fetch = Arc::new(Fetch::new(&state, endpoints.clone())?);
     let identity = &state.identity;
-    let keys =
-        identity.key_set.verify(&identity.authority()?, 0).map_err(|error| AgentError::State(error.to_string()))?;
+    let keys = identity.key_set.open(&identity.authority()?).map_err(|error| AgentError::State(error.to_string()))?;
     let addressee =
         Addressee { control_plane: identity.control_plane.clone(), node: identity.node, epoch: identity.epoch };
     let runner = Runner::open(host.clone(), fetch.clone(), addressee, keys).await?;
@@ -162,12 +161,13 @@ impl Dialer {
         Ok(())
     }
 
-    /// Takes a newer signed key set: kept first, used then.
+    /// Takes a signed key set that is newer, or the same once the one in use is to be renewed: kept first, used then.
     pub(crate) async fn take_keys(&self, runner: &Runner, signed: &SignedKeySet) -> Result<(), String> {
         let mut state = self.state.lock().await;
         let authority = state.identity.authority().map_err(|error| error.to_string())?;
-        let keys = signed.verify(&authority, runner.key_set_version()).map_err(|error| error.to_string())?;
-        if keys.version > runner.key_set_version() {
+        let held = runner.key_set();
+        let keys = signed.verify(&authority, Some(&held), now()).map_err(|error| error.to_string())?;
+        if keys.version > held.version || held.is_to_be_renewed(now()) {
             state.identity.key_set = signed.clone();
             state::keep(&self.host, &state.identity).await.map_err(|error| error.to_string())?;
             runner.set_keys(keys);

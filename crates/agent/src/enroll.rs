@@ -158,7 +158,7 @@ fn checked(string: &EnrollmentString, response: EnrollResponse) -> Result<Identi
     }
     let key_set: gpuaas_trust::SignedKeySet =
         serde_json::from_value(response.key_set).map_err(|error| wrong(error.to_string()))?;
-    key_set.verify(&authority, 0).map_err(|error| wrong(error.to_string()))?;
+    key_set.verify(&authority, None, now()).map_err(|error| wrong(error.to_string()))?;
     Ok(Identity {
         node: string.node,
         control_plane: response.control_plane,

@@ -11,7 +11,7 @@ use futures::FutureExt;
 use gpuaas_crash_points::{Point, reach};
 use gpuaas_host::Host;
 use gpuaas_model::{Code, TaskId, Timestamp};
-use gpuaas_trust::{Envelope, EnvelopeError, SigningKeySet, TaskStatement};
+use gpuaas_trust::{Envelope, EnvelopeError, KeySetError, SigningKeySet, TaskStatement};
 use gpuaas_wire::{
     session::{CLOCK_SKEW_MAX, Refusal, TaskLine},
     task::{TaskFailure, TaskOutcome, TaskSupport},
@@ -113,9 +113,9 @@ impl Runner {
         self.ledger.lock().await.fence()
     }
 
-    /// The version of the signing keys in use.
-    pub(crate) fn key_set_version(&self) -> u64 {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).version
+    /// The signing keys in use.
+    pub(crate) fn key_set(&self) -> SigningKeySet {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Uses these signing keys from now on.
@@ -125,13 +125,17 @@ impl Runner {
 
     /// Takes an envelope. A refusal has no side effect at all.
     pub(crate) async fn accept(self: &Arc<Self>, envelope: &[u8]) -> Result<Accepted, Refusal> {
-        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let keys = self.key_set();
         let statement =
             Envelope::open(envelope, &keys).map_err(|error| refuse(Code::EnvelopeInvalid, error.to_string()))?;
         self.must_be_for_us(&statement)?;
         let mut ledger = self.ledger.lock().await;
         if let Some(known) = self.known(&ledger, statement.task) {
             return Ok(known);
+        }
+        if keys.is_expired(self.now()) {
+            let error = KeySetError::Expired(keys.expires_at);
+            return Err(refuse(Code::EnvelopeInvalid, error.to_string()));
         }
         let position = self.must_be_acceptable(&ledger, &statement)?;
         if self.running.lock().unwrap_or_else(PoisonError::into_inner).len() >= TASKS_MAX {

@@ -77,7 +77,7 @@ impl Service {
             addresses: facts.addresses,
             support: self.runner.support(),
             fence: self.runner.fence().await,
-            key_set_version: self.runner.key_set_version(),
+            key_set_version: self.runner.key_set().version,
             clock: Some(now()),
         }))
     }

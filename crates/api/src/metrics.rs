@@ -22,6 +22,7 @@ const SECONDS: &str = "gpuaas_http_request_seconds";
 const NODES: &str = "gpuaas_nodes";
 const WORKLOADS: &str = "gpuaas_workloads";
 const OPERATIONS: &str = "gpuaas_operations_open";
+const FORGED: &str = "gpuaas_forged_rows_refused_total";
 /// Upper bounds of the duration histogram, in seconds, around the 0.5 s that an answer may take.
 const BUCKETS_SECONDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
@@ -46,6 +47,10 @@ impl Metrics {
             metrics::describe_gauge!(NODES, "Nodes by connectivity.");
             metrics::describe_gauge!(WORKLOADS, "Workloads by lifecycle and health.");
             metrics::describe_gauge!(OPERATIONS, "Operations that have not ended.");
+            metrics::describe_counter!(
+                FORGED,
+                "Rows that were refused because nothing proves that the platform wrote them."
+            );
         });
         Self { handle: recorder.handle(), recorder: Arc::new(recorder) }
     }
@@ -109,6 +114,7 @@ async fn counted(state: &ApiState) -> Result<(), StoreError> {
             gauge!(WORKLOADS, "lifecycle" => lifecycle.as_str(), "health" => health.as_str()).set(count as f64);
         }
         gauge!(OPERATIONS).set(open as f64);
+        counter!(FORGED).absolute(state.engine.store().forged_rows_refused());
     });
     Ok(())
 }

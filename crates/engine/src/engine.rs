@@ -73,8 +73,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that does nothing until [`Engine::run`].
+    /// An engine that does nothing until [`Engine::run`]. From here on its store proves records by its keys.
     pub fn new(parts: EngineParts) -> Arc<Self> {
+        parts.store.prove_with(parts.keys.proof());
         Arc::new(Self {
             parts,
             drivers: Mutex::default(),

@@ -72,6 +72,7 @@ mod tests {
             address: None,
             since: Timestamp::from_millis(0),
             key_set_version: 0,
+            keys_given_at: None,
         }
     }
 

@@ -7,24 +7,33 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use futures::{StreamExt, stream};
-use gpuaas_model::{ActorType, AuditAction, AuditResult, EventKind, KeyEvent, KeyState, NodeId, StreamName, Timestamp};
-use gpuaas_store::{Change, NewAudit, Reader, SessionRecord, SigningKeyRecord, StoreError, Tx, repeated};
+use gpuaas_model::{AuditAction, EventKind, KeyEvent, KeyState, NodeId, StreamName, Timestamp};
+use gpuaas_store::{Change, Reader, SessionRecord, SigningKeyRecord, StoreError, Tx, repeated};
+use gpuaas_trust::SigningKeySet;
 use serde_json::json;
 use tokio::sync::{Notify, broadcast::error::RecvError};
 
-use crate::{engine::Engine, error::CommandError, key_giving::Givings, keys::KeysError, record::platform_event};
+use crate::{
+    engine::Engine,
+    error::CommandError,
+    key_giving::Givings,
+    keys::KeysError,
+    record::{audit_own, platform_event},
+};
 
 /// A staged key waits this long, by the database's clock, for nodes that are connected and do not take it. They are given it again and again; a
 /// node that refuses keys harms itself alone.
 const STAGED_MAX: Duration = Duration::from_secs(60);
 /// Lost hints are made up for this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// Connections that stand for long are looked through this often for sets that were given long ago.
+const OLD_SETS_EVERY: Duration = Duration::from_secs(3_600);
 /// After a failure, most likely of the database, it is looked at again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Nodes that are given keys at the same time.
@@ -39,6 +48,8 @@ pub(crate) struct KeyTending {
     /// The version of the set after which nothing was left to do.
     settled: AtomicU64,
     givings: Givings,
+    /// When connections that stand for long were last looked through for sets that end, in milliseconds.
+    looked_for_old_sets: AtomicI64,
 }
 
 impl KeyTending {
@@ -46,6 +57,16 @@ impl KeyTending {
     pub(crate) fn doubt(&self) {
         self.doubted.store(true, Ordering::Relaxed);
         self.wake.notify_one();
+    }
+
+    /// Whether it is time to look through connections that stand for long.
+    fn must_look_for_old_sets(&self, now: Timestamp) -> bool {
+        let last = Timestamp::from_millis(self.looked_for_old_sets.load(Ordering::Relaxed));
+        let is_time = last.plus(OLD_SETS_EVERY) <= now;
+        if is_time {
+            self.looked_for_old_sets.store(now.as_millis(), Ordering::Relaxed);
+        }
+        is_time
     }
 }
 
@@ -86,17 +107,17 @@ impl Engine {
     /// Has the set given to the nodes here that lack it, and takes the next step if it is due. Waits for no node. Returns when to look again,
     /// whatever happens.
     async fn tend_keys(self: &Arc<Self>) -> Result<Duration, KeysError> {
-        let tending = self.key_tending();
+        let (tending, now) = (self.key_tending(), self.ports().clock.now());
         let (ring, set, behind) = {
             let mut reader = self.store().read().await?;
             let ring = self.keys().ring(&mut reader).await?;
-            let doubted = tending.doubted.swap(false, Ordering::Relaxed);
+            let doubted = tending.doubted.swap(false, Ordering::Relaxed) || tending.must_look_for_old_sets(now);
             if !doubted && tending.settled.load(Ordering::Relaxed) == ring.version() {
                 return Ok(SWEEP_EVERY);
             }
             let mut behind = reader.sessions_of(self.replica()).await?;
-            behind.retain(|session| session.key_set_version < ring.version());
-            (ring, self.keys().signed_set(&mut reader).await?, behind)
+            behind.retain(|session| session.key_set_version < ring.version() || is_to_be_renewed(session, now));
+            (ring, self.keys().signed_set(&mut reader, now).await?, behind)
         };
         let all_given = behind.is_empty();
         let (due, again) = tending.givings.due(behind, self.ports().runtime.elapsed());
@@ -140,10 +161,11 @@ impl Engine {
         if taken.is_empty() {
             return Ok(());
         }
+        let now = self.ports().clock.now();
         repeated(async || {
             let mut tx = self.store().begin().await?;
             for session in taken {
-                tx.set_session_keys(session.node, session.connection, version).await?;
+                tx.set_session_keys(session.node, session.connection, version, now).await?;
             }
             tx.commit().await
         })
@@ -191,6 +213,11 @@ impl Engine {
     }
 }
 
+/// Whether the set that the agent got, with its connection or over it, is to be given again with a later end.
+fn is_to_be_renewed(session: &SessionRecord, now: Timestamp) -> bool {
+    session.keys_given_at.unwrap_or(session.since).plus(SigningKeySet::RENEWED_AFTER) <= now
+}
+
 /// Connections of nodes that do not hold that version of the set yet.
 pub(crate) async fn behind(reader: &mut Reader, version: u64) -> Result<Vec<SessionRecord>, StoreError> {
     let mut sessions = reader.sessions().await?;
@@ -211,22 +238,14 @@ pub(crate) async fn change(
     key.changed_at = now;
     tx.update_signing_key(&key).await?;
     announce(tx, &key).await?;
-    tx.append_audit(&NewAudit {
-        actor: "control-plane".to_owned(),
-        actor_type: ActorType::ControlPlane,
-        action: match event {
-            KeyEvent::Activate => AuditAction::KeyActivate,
-            KeyEvent::Supersede => AuditAction::KeySupersede,
-            KeyEvent::Retire => AuditAction::KeyRetire,
-            KeyEvent::Revoke => AuditAction::KeyRevoke,
-        },
-        target: format!("signing-key/{}", key.key_id),
-        project: None,
-        result: AuditResult::Accepted,
-        correlation: key.correlation,
-        metadata: json!({ "version": version }),
-    })
-    .await?;
+    let action = match event {
+        KeyEvent::Activate => AuditAction::KeyActivate,
+        KeyEvent::Supersede => AuditAction::KeySupersede,
+        KeyEvent::Retire => AuditAction::KeyRetire,
+        KeyEvent::Revoke => AuditAction::KeyRevoke,
+    };
+    let target = format!("signing-key/{}", key.key_id);
+    audit_own(tx, action, target, key.correlation, json!({ "version": version })).await?;
     Ok(())
 }
 

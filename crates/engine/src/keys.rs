@@ -6,8 +6,10 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use gpuaas_model::{Entropy, KeyState, SecretId, Timestamp};
-use gpuaas_store::{Reader, SigningKeyRecord, StoreError, StoredSigningKey};
-use gpuaas_trust::{Authority, SealError, SealingKey, SignError, SigningKeySet, TaskKey, TaskSigner, TaskStatement};
+use gpuaas_store::{Reader, RecordProof, SigningKeyRecord, StoreError, StoredSigningKey};
+use gpuaas_trust::{
+    Authority, RecordKey, SealError, SealingKey, SignError, SigningKeySet, TaskKey, TaskSigner, TaskStatement,
+};
 use zeroize::Zeroizing;
 
 /// The keys in use.
@@ -22,7 +24,7 @@ pub struct Keys {
 #[derive(Default)]
 pub struct KeyRing {
     version: u64,
-    accepted: Vec<SigningKeyRecord>,
+    accepted: Vec<TaskKey>,
     signer: Option<TaskSigner>,
 }
 
@@ -77,6 +79,11 @@ impl Keys {
     /// The key that seals what the store keeps.
     pub fn sealing(&self) -> &SealingKey {
         &self.sealing
+    }
+
+    /// What tells the platform's own records from others.
+    pub fn proof(&self) -> Arc<dyn RecordProof> {
+        Arc::new(SealedProof(self.sealing.records().clone()))
     }
 
     /// This control plane's id, as node certificates and tasks carry it.
@@ -134,15 +141,11 @@ impl Keys {
         self.ring.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The keys that agents accept tasks from, signed by the authority.
-    pub async fn signed_set(&self, reader: &mut Reader) -> Result<SignedSet, KeysError> {
+    /// The keys that agents accept tasks from, signed by the authority at `now`.
+    pub async fn signed_set(&self, reader: &mut Reader, now: Timestamp) -> Result<SignedSet, KeysError> {
         let ring = self.ring(reader).await?;
-        let keys = ring.accepted.iter().map(|key| TaskKey {
-            kid: key.key_id.clone(),
-            public: key.public.clone(),
-            state: key.state,
-        });
-        let set = SigningKeySet { version: ring.version, keys: keys.collect() };
+        let expires_at = now.plus(SigningKeySet::LIFE);
+        let set = SigningKeySet { version: ring.version, keys: ring.accepted.clone(), expires_at };
         let unusable = |error: &dyn std::fmt::Display| KeysError::Unusable(error.to_string());
         let signed = set.sign(&self.authority).map_err(|error| unusable(&error))?;
         let text = serde_json::to_string(&signed).map_err(|error| unusable(&error))?;
@@ -159,11 +162,27 @@ impl Keys {
         self.sealing.open(id.to_string().as_bytes(), sealed)
     }
 
+    /// The ring of the rows. The public half of a key that has its seed is the seed's own, whatever its row says.
     fn opened(&self, version: u64, stored: Vec<StoredSigningKey>) -> Result<KeyRing, KeysError> {
-        let active = stored.iter().find(|stored| stored.key.state == KeyState::Active);
-        let signer = active.map(|active| self.signer(active)).transpose()?;
-        let accepted = stored.into_iter().map(|stored| stored.key).filter(|key| key.state.is_accepted()).collect();
-        Ok(KeyRing { version, accepted, signer })
+        let mut ring = KeyRing { version, ..KeyRing::default() };
+        for stored in stored.into_iter().filter(|stored| stored.key.state.is_accepted()) {
+            let key =
+                TaskKey { kid: stored.key.key_id.clone(), public: stored.key.public.clone(), state: stored.key.state };
+            if stored.seed.is_empty() {
+                ring.accepted.push(key);
+                continue;
+            }
+            let signer = self.signer(&stored)?;
+            let own = signer.public(key.state);
+            if own != key {
+                return Err(KeysError::Unusable(format!("{}: its public half is not its seed's", key.kid)));
+            }
+            ring.accepted.push(own);
+            if key.state == KeyState::Active {
+                ring.signer = Some(signer);
+            }
+        }
+        Ok(ring)
     }
 
     fn signer(&self, stored: &StoredSigningKey) -> Result<TaskSigner, KeysError> {
@@ -195,6 +214,19 @@ impl KeyRing {
             key_id: signer.key_id().to_owned(),
             envelope: envelope.to_json(),
         })
+    }
+}
+
+/// Proves rows by the sealing key.
+struct SealedProof(RecordKey);
+
+impl RecordProof for SealedProof {
+    fn code(&self, kind: &str, fields: &[&[u8]]) -> Vec<u8> {
+        self.0.code(kind, fields)
+    }
+
+    fn is_genuine(&self, kind: &str, fields: &[&[u8]], code: &[u8]) -> bool {
+        self.0.is_genuine(kind, fields, code)
     }
 }
 

@@ -101,6 +101,28 @@ pub(crate) async fn platform_event(
     Ok(())
 }
 
+/// Audits what the control plane does by itself.
+pub(crate) async fn audit_own(
+    tx: &mut Tx,
+    action: AuditAction,
+    target: String,
+    correlation: Option<CorrelationId>,
+    metadata: Value,
+) -> Result<(), StoreError> {
+    tx.append_audit(&NewAudit {
+        actor: "control-plane".to_owned(),
+        actor_type: ActorType::ControlPlane,
+        action,
+        target,
+        project: None,
+        result: AuditResult::Accepted,
+        correlation,
+        metadata,
+    })
+    .await?;
+    Ok(())
+}
+
 /// Audits a task that the control plane sends or a node ends.
 pub(crate) async fn audit_task(
     tx: &mut Tx,

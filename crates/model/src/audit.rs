@@ -33,6 +33,8 @@ text_enum! {
         ServerBackup = "server.backup",
         /// A backup was restored.
         ServerRestore = "server.restore",
+        /// Tokens, signing keys and node identities that a backup brought back were ended.
+        ServerCredentialsEnd = "server.credentials_end",
         /// Changes were asked for and refused, so many at once that they are recorded together.
         RequestsRefuse = "requests.refuse",
         /// A project was created.

@@ -57,6 +57,8 @@ text_enum! {
         Reset = "reset",
         /// An operator forces a node back that no project holds: it enrolls again.
         ForceReset = "force_reset",
+        /// The control plane came back from a backup: the node's identity has ended, and it enrolls again.
+        IdentityEnded = "identity_ended",
         /// An operator removes it.
         Retire = "retire",
     }
@@ -90,6 +92,7 @@ impl NodeState {
             (S::NeedsReimage, E::Reset) | (S::Enrolled | S::Active | S::InMaintenance, E::ForceReset) => {
                 Ok(S::Registered)
             }
+            (S::Enrolled | S::Active | S::InMaintenance, E::IdentityEnded) => Ok(S::Enrolled),
             (S::Registered | S::Enrolled | S::Active | S::InMaintenance | S::NeedsReimage, E::Retire) => Ok(S::Retired),
             (S::Registered | S::Enrolled | S::Active | S::InMaintenance | S::NeedsReimage | S::Retired, event) => {
                 Err(IllegalTransition { what: "node", state: self.as_str(), event: event.as_str() })

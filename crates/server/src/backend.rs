@@ -119,7 +119,8 @@ impl ChannelBackend for Backend {
     }
 
     async fn key_set(&self) -> (u64, String) {
-        let set = async { self.engine.keys().signed_set(&mut self.engine.store().read().await?).await };
+        let now = self.engine.ports().clock.now();
+        let set = async { self.engine.keys().signed_set(&mut self.engine.store().read().await?, now).await };
         let set = set.await.unwrap_or_else(|error| {
             tracing::error!(%error, "the signing-key set could not be signed");
             SignedSet::default()

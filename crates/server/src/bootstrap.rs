@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gpuaas_app_rke2::{Deadlines, Rke2};
 use gpuaas_app_rke2_effects::Rke2Effects;
-use gpuaas_engine::{AppEntry, Catalog, Keys, port::Ports};
+use gpuaas_engine::{AppEntry, Catalog, Ended, Keys, end_what_came_back, port::Ports};
 use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState, Role, TokenId};
 use gpuaas_store::{NewAudit, Store, TokenRecord};
 use gpuaas_trust::{ApiToken, Authority, SealingKey, ServerKey, TaskSigner};
@@ -53,7 +53,10 @@ pub(crate) async fn keys(store: &Store, sealing_key: &[u8], ports: &Ports) -> Re
             made
         }
     };
+    // The authority's key has opened, so the sealing key is the right one.
     let keys = Keys::new(id, authority, sealing);
+    store.prove_with(keys.proof());
+    tx.remove_forged_signing_keys().await?;
     if tx.signing_keys().await?.is_empty() {
         let now = ports.clock.now();
         let made = match tx.setting(FIRST_KEY).await? {
@@ -72,6 +75,11 @@ pub(crate) async fn keys(store: &Store, sealing_key: &[u8], ports: &Ports) -> Re
     }
     tx.commit().await?;
     Ok(keys)
+}
+
+/// Ends what a restore that broke off has left good.
+pub(crate) async fn finish_restore(store: &Store, keys: &Keys, ports: &Ports) -> Result<Option<Ended>, ServerError> {
+    end_what_came_back(store, keys, ports).await.map_err(|error| ServerError::Trust(error.to_string()))
 }
 
 /// The key of the API's listener: kept, and one for all replicas, because what an operator runs on a machine pins it.

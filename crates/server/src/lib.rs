@@ -17,12 +17,13 @@ mod reimage;
 mod replicas;
 mod shares;
 
-pub use backup::{BackupError, Manifest, backup, restore};
+pub use backup::{BackupError, Manifest, Restored, backup, restore};
 pub use data_dir::write_private;
 pub use error::ServerError;
 pub use gpuaas_api::{Paces, SUMS_FILE};
 pub use gpuaas_app_rke2::Deadlines;
 pub use gpuaas_artifacts::{Network, TrustedKey};
+pub use gpuaas_engine::{Ended, EndedNode};
 pub use options::ServerOptions;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -79,6 +80,9 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     }
     data.succeed(replica)?;
     let keys = bootstrap::keys(&store, &sealing_key, &ports).await?;
+    if let Some(ended) = bootstrap::finish_restore(&store, &keys, &ports).await? {
+        tracing::warn!(?ended, "a restore had broken off; what it brought back was ended, and has to be made anew");
+    }
     let admin_token = bootstrap::admin_token(&store, &data, &ports).await?;
     let trust = |error: gpuaas_trust::TlsError| ServerError::Trust(error.to_string());
     let issuing = |error: gpuaas_trust::AuthorityError| ServerError::Trust(error.to_string());
@@ -167,7 +171,7 @@ async fn drive(engine: Arc<Engine>, stop: CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => engine.stop(),
         () = async {
-            tokio::join!(engine.keep_alive(), engine.keep_keys(), engine.watch_access());
+            tokio::join!(engine.keep_alive(), engine.keep_keys(), engine.watch_access(), engine.tell_forged_rows());
             std::future::pending().await
         } => {}
         result = engine.run() => if let Err(error) = result {

@@ -3,6 +3,12 @@ create table node_keys (
     sha256 text primary key, node_id text not null references nodes (id), epoch bigint not null, created_at bigint not null
 );
 create index node_keys_node on node_keys (node_id);
--- Whether an operator has forced the machine to be taken as it is, and the digest of the value that shows that it was reimaged.
-alter table enrollments add column is_forced bigint not null default 0;
-alter table enrollments add column reimage_sha256 text not null default '';
+-- Enrollment tokens, each with the code that tells it from a row that somebody else wrote. Those of before have none, and would not be believed.
+drop table enrollments;
+create table enrollments (
+    id text primary key, node_id text not null references nodes (id), sha256 text not null unique, doc text not null, code text not null
+);
+create index enrollments_node on enrollments (node_id);
+-- The same of API tokens and of keys that sign tasks. Empty until a row is written again, which is as good as a wrong one.
+alter table tokens add column code text not null default '';
+alter table signing_keys add column code text not null default '';

@@ -1,11 +1,13 @@
 //! All rows as lines of JSON, and back. The form knows no database: what one wrote, the other reads.
 //!
 //! Deliberately absent: rows that say who is alive now. Leases come back ended and their fences raised, because nodes refuse whatever is
-//! signed under a lower fence than they have seen, and they may have seen higher ones since the dump; so with the version of the key set.
+//! signed under a lower fence than they have seen, and they may have seen higher ones since the dump. What a dump brings back that has ended since is
+//! told apart by whoever restores it, with a key that the store does not hold.
 
 use std::io::{BufRead, Write};
 
 use futures::TryStreamExt;
+use gpuaas_model::Timestamp;
 use serde::{Deserialize, Serialize};
 use sqlx::{
     AssertSqlSafe, Column, Row, ValueRef,
@@ -40,8 +42,11 @@ const TABLES: [&str; 21] = [
 ];
 /// Tables that are not: who is alive now, what was answered lately, and the schema itself.
 const NOT_DUMPED: [&str; 4] = ["replicas", "sessions", "idempotency", "schema_versions"];
-/// By how much fences and the version of the key set grow over what the dump knows. Either grows by one with each change.
-const FENCE_LEAP: u32 = 1_000_000;
+/// By how much numbers that only grow leap over what a dump knows of them: fences, the version of the key set, a node's epoch. Each grows by one with
+/// a change.
+const LEAP: u64 = 1_000_000;
+/// The setting that says that rows came out of a backup, and that what must not come back with them has not been ended yet.
+pub const RESTORED: &str = "restore.unfinished";
 /// Longest line that is read, in bytes; the largest record is a task with its envelope and evidence.
 const LINE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
 
@@ -121,7 +126,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// Reads a dump into a store without rows: all of it or nothing. Returns how many.
+    /// Reads a dump into a store without rows: all of it, marked as [`RESTORED`], or nothing. Returns how many.
     pub async fn restore(&self, from: &mut (dyn BufRead + Send)) -> Result<u64, DumpError> {
         let mut tx = self.begin().await?;
         for table in TABLES {
@@ -155,16 +160,13 @@ impl Store {
                 }
             }
         }
-        // A second restore of the same dump must leap beyond the first: time does, and neither number grows by one a second.
-        let now = self.clock.now().as_millis() / 1_000;
-        let leap = |column: &str| {
-            let leapt = format!("{column} + {FENCE_LEAP}");
-            format!("{column} = case when {leapt} > {now} then {leapt} else {now} end")
-        };
-        tx.execute_written(format!("update leases set expires_at = 0, {}", leap("fence")), Vec::new()).await?;
-        // Agents never go back to an older key set, and they may have seen newer ones. The newest row keeps being the newest.
-        let newest = "where version = (select max(version) from signing_keys)";
-        tx.execute_written(format!("update signing_keys set {} {newest}", leap("version")), Vec::new()).await?;
+        let now = self.clock.now();
+        let least = leapt(0, now);
+        let sql = format!(
+            "update leases set expires_at = 0, fence = case when fence + {LEAP} > {least} then fence + {LEAP} else {least} end"
+        );
+        tx.execute_written(sql, Vec::new()).await?;
+        tx.put_setting_if_absent(RESTORED, now.to_string().as_bytes()).await?;
         tx.commit().await?;
         Ok(rows)
     }
@@ -173,6 +175,13 @@ impl Store {
     pub fn dumped_tables() -> impl Iterator<Item = (&'static str, bool)> {
         TABLES.into_iter().map(|table| (table, true)).chain(NOT_DUMPED.into_iter().map(|table| (table, false)))
     }
+}
+
+/// A number that only grows, after a restore at `now`: beyond whatever it can have been since the dump. A second restore of the same dump leaps beyond
+/// the first: time does, and no such number grows by one a second.
+pub fn leapt(known: u64, now: Timestamp) -> u64 {
+    let seconds = u64::try_from(now.as_millis() / 1_000).unwrap_or(0);
+    known.saturating_add(LEAP).max(seconds)
 }
 
 fn write(into: &mut (dyn Write + Send), line: &Line) -> Result<(), DumpError> {

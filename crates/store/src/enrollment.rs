@@ -1,30 +1,29 @@
-//! Enrollment tokens: each works once, for one node, for a while.
+//! Enrollment tokens: each works once, for one node, for a while. Each row is proven to be the platform's ([`crate::genuine`]).
 
 use gpuaas_model::{NodeId, Timestamp};
 
 use crate::{
     error::{EnrollmentRefusal, StoreError},
-    query::{Value, get_int, get_parsed, get_text, text, text_or_empty},
+    query::text,
     record::EnrollmentRecord,
     store::{Reader, Tx},
 };
 
+const TABLE: &str = "enrollments";
+
 impl Tx {
     /// Adds a token; those issued to the node before and not used yet stop working.
     pub async fn insert_enrollment(&mut self, enrollment: &EnrollmentRecord) -> Result<(), StoreError> {
-        let values = vec![text(enrollment.node), Value::Int(enrollment.created_at.as_millis())];
-        let sql = "update enrollments set expires_at = $2 where node_id = $1 and used_at is null and expires_at > $2";
-        self.execute(sql, values).await?;
-        let values = vec![
-            text(enrollment.id),
-            text(enrollment.node),
-            text(&enrollment.sha256),
-            Value::Int(enrollment.expires_at.as_millis()),
-            Value::Int(i64::from(enrollment.is_forced)),
-            text_or_empty(enrollment.reimage_sha256.as_ref()),
-        ];
-        let sql = "insert into enrollments (id, node_id, sha256, expires_at, is_forced, reimage_sha256) \
-                   values ($1, $2, $3, $4, $5, $6)";
+        let now = enrollment.created_at;
+        for mut earlier in self.enrollments_of(enrollment.node).await? {
+            if earlier.used_at.is_none() && earlier.expires_at > now {
+                earlier.expires_at = now;
+                self.update_enrollment(&earlier).await?;
+            }
+        }
+        let [doc, code] = self.genuine.columns(TABLE, enrollment, &[])?;
+        let values = vec![text(enrollment.id), text(enrollment.node), text(&enrollment.sha256), doc, code];
+        let sql = "insert into enrollments (id, node_id, sha256, doc, code) values ($1, $2, $3, $4, $5)";
         self.execute(sql, values).await?;
         Ok(())
     }
@@ -36,15 +35,22 @@ impl Tx {
         node: NodeId,
         now: Timestamp,
     ) -> Result<EnrollmentTerms, StoreError> {
-        let values = vec![text(sha256), text(node), Value::Int(now.as_millis())];
-        let sql = "update enrollments set used_at = $3 \
-                   where sha256 = $1 and node_id = $2 and used_at is null and expires_at > $3";
-        if self.execute(sql, values).await? == 1 {
-            return self.enrollment_terms(sha256).await;
-        }
-        self.look_at_enrollment(sha256, node, now).await?;
-        // What is good and cannot be used up has changed since.
-        Err(StoreError::EnrollmentRefused(EnrollmentRefusal::Used))
+        let mut enrollment = self.look_at_enrollment(sha256, node, now).await?;
+        enrollment.used_at = Some(now);
+        self.update_enrollment(&enrollment).await?;
+        Ok(EnrollmentTerms { is_forced: enrollment.is_forced, reimage_sha256: enrollment.reimage_sha256 })
+    }
+
+    /// Removes every token, used or not. Returns how many there were.
+    pub async fn remove_enrollments(&mut self) -> Result<u64, StoreError> {
+        self.execute("delete from enrollments", Vec::new()).await
+    }
+
+    async fn update_enrollment(&mut self, enrollment: &EnrollmentRecord) -> Result<(), StoreError> {
+        let [doc, code] = self.genuine.columns(TABLE, enrollment, &[])?;
+        let sql = "update enrollments set doc = $2, code = $3 where id = $1";
+        self.execute(sql, vec![text(enrollment.id), doc, code]).await?;
+        Ok(())
     }
 }
 
@@ -58,27 +64,32 @@ pub struct EnrollmentTerms {
 }
 
 impl Reader {
-    async fn enrollment_terms(&mut self, sha256: &str) -> Result<EnrollmentTerms, StoreError> {
-        let sql = "select is_forced, reimage_sha256 from enrollments where sha256 = $1";
-        let row = self.row(sql, vec![text(sha256)]).await?;
-        let row = row.ok_or(StoreError::EnrollmentRefused(EnrollmentRefusal::Unknown))?;
-        let reimage = get_text(&row, "reimage_sha256")?;
-        Ok(EnrollmentTerms {
-            is_forced: get_int(&row, "is_forced")? != 0,
-            reimage_sha256: (!reimage.is_empty()).then_some(reimage),
-        })
-    }
-
-    /// Says what [`Tx::redeem_enrollment`] would say of the token, and changes nothing: whoever guesses needs no writer.
-    pub async fn look_at_enrollment(&mut self, sha256: &str, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
-        let sql = "select node_id, expires_at, coalesce(used_at, 0) as used_at from enrollments where sha256 = $1";
-        let refusal = match self.row(sql, vec![text(sha256)]).await? {
+    /// The token if it is good for that node now; else says why not. Changes nothing: whoever guesses needs no writer.
+    pub async fn look_at_enrollment(
+        &mut self,
+        sha256: &str,
+        node: NodeId,
+        now: Timestamp,
+    ) -> Result<EnrollmentRecord, StoreError> {
+        let row = self.row("select id, doc, code from enrollments where sha256 = $1", vec![text(sha256)]).await?;
+        let found = row.map(|row| self.genuine.record::<EnrollmentRecord>(TABLE, &row, &[])).transpose()?.flatten();
+        let refusal = match found {
             None => EnrollmentRefusal::Unknown,
-            Some(row) if get_parsed::<NodeId>(&row, "node_id")? != node => EnrollmentRefusal::Foreign,
-            Some(row) if get_int(&row, "used_at")? != 0 => EnrollmentRefusal::Used,
-            Some(row) if get_int(&row, "expires_at")? <= now.as_millis() => EnrollmentRefusal::Expired,
-            Some(_) => return Ok(()),
+            Some(moved) if moved.sha256 != sha256 => {
+                // A genuine token, and a digest beside it that is another's.
+                self.genuine.refuse(TABLE, moved.id.to_string());
+                EnrollmentRefusal::Unknown
+            }
+            Some(other) if other.node != node => EnrollmentRefusal::Foreign,
+            Some(used) if used.used_at.is_some() => EnrollmentRefusal::Used,
+            Some(late) if late.expires_at <= now => EnrollmentRefusal::Expired,
+            Some(good) => return Ok(good),
         };
         Err(StoreError::EnrollmentRefused(refusal))
+    }
+
+    async fn enrollments_of(&mut self, node: NodeId) -> Result<Vec<EnrollmentRecord>, StoreError> {
+        let rows = self.rows("select id, doc, code from enrollments where node_id = $1", vec![text(node)]).await?;
+        rows.iter().filter_map(|row| self.genuine.record(TABLE, row, &[]).transpose()).collect()
     }
 }

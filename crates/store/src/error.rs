@@ -55,6 +55,9 @@ pub enum StoreError {
     /// The key was certified before.
     #[error("the key was certified before")]
     KeyReused,
+    /// The record needs a proof, and nobody has said yet how records are proven.
+    #[error("the store was not told how it proves its records")]
+    NoProof,
     /// A newer version wrote this store.
     #[error("the store has schema {found}, and this version knows {known}")]
     TooNew {

@@ -1,6 +1,6 @@
 //! Programs that act for a project.
 
-use gpuaas_model::{Name, ProjectId, ServiceAccountId, Timestamp};
+use gpuaas_model::{Name, ProjectId, Timestamp};
 
 use crate::{
     error::StoreError,
@@ -58,10 +58,5 @@ impl Reader {
     pub async fn service_accounts(&mut self, project: ProjectId) -> Result<Vec<ServiceAccountRecord>, StoreError> {
         let sql = "select doc from service_accounts where project_id = $1 and deleted_at = 0 order by name";
         self.list(sql, vec![text(project)]).await
-    }
-
-    /// The tokens that a service account holds or held.
-    pub async fn tokens_of_service_account(&mut self, id: ServiceAccountId) -> Result<Vec<TokenRecord>, StoreError> {
-        self.list("select doc from tokens where service_account_id = $1 order by id", vec![text(id)]).await
     }
 }

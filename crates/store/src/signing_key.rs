@@ -1,14 +1,17 @@
-//! Keys that sign tasks: public halves and states for everybody, seeds sealed.
+//! Keys that sign tasks: public halves and states for everybody, seeds sealed. Each row is proven to be the platform's ([`crate::genuine`]); the
+//! proof covers the sealed seed too.
 
-use gpuaas_model::{KeyState, NodeId};
+use gpuaas_model::{KeyState, NodeId, Timestamp};
 use uuid::Uuid;
 
 use crate::{
     error::StoreError,
-    query::{Value, document, get_blob, get_count, get_text, int, text},
+    query::{Value, get_blob, get_count, get_text, int, text},
     record::{SessionRecord, SigningKeyRecord},
     store::{Reader, Tx},
 };
+
+const TABLE: &str = "signing_keys";
 
 /// A key with its seed, which opens only with a key that is not in the store; empty once the key is done.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,24 +26,41 @@ impl Tx {
     /// Adds a key.
     pub async fn insert_signing_key(&mut self, stored: &StoredSigningKey) -> Result<(), StoreError> {
         let key = &stored.key;
-        let sql = "insert into signing_keys (key_id, state, version, seed, doc) values ($1, $2, $3, $4, $5)";
+        let [doc, code] = self.genuine.columns(TABLE, key, &stored.seed)?;
+        let sql = "insert into signing_keys (key_id, state, version, seed, doc, code) values ($1, $2, $3, $4, $5, $6)";
         let seed = Value::Blob(stored.seed.clone());
-        self.execute(sql, vec![text(&key.key_id), text(key.state), int(key.version), seed, document(key)?]).await?;
+        self.execute(sql, vec![text(&key.key_id), text(key.state), int(key.version), seed, doc, code]).await?;
         Ok(())
     }
 
     /// Writes a key's new state. Whatever is not used to sign any more loses its seed for good.
     pub async fn update_signing_key(&mut self, key: &SigningKeyRecord) -> Result<(), StoreError> {
-        let values = vec![text(&key.key_id), text(key.state), int(key.version), document(key)?];
-        let sql = "update signing_keys set state = $2, version = $3, doc = $4 where key_id = $1";
-        if self.execute(sql, values).await? == 0 {
-            return Err(StoreError::not_found("signing key", &key.key_id));
-        }
-        if matches!(key.state, KeyState::Grace | KeyState::Retired | KeyState::Revoked) {
-            let values = vec![text(&key.key_id), Value::Blob(Vec::new())];
-            self.execute("update signing_keys set seed = $2 where key_id = $1", values).await?;
-        }
+        let before = self.signing_keys().await?.into_iter().find(|stored| stored.key.key_id == key.key_id);
+        let before = before.ok_or_else(|| StoreError::not_found("signing key", &key.key_id))?;
+        let seed = match key.state {
+            KeyState::Staged | KeyState::Active => before.seed,
+            KeyState::Grace | KeyState::Retired | KeyState::Revoked => Vec::new(),
+        };
+        let [doc, code] = self.genuine.columns(TABLE, key, &seed)?;
+        let values = vec![text(&key.key_id), text(key.state), int(key.version), Value::Blob(seed), doc, code];
+        let sql = "update signing_keys set state = $2, version = $3, seed = $4, doc = $5, code = $6 where key_id = $1";
+        self.execute(sql, values).await?;
         Ok(())
+    }
+
+    /// Removes keys that nothing proves: they sign nothing, and would stand in the way of those that do. Returns how many.
+    pub async fn remove_forged_signing_keys(&mut self) -> Result<usize, StoreError> {
+        let genuine: Vec<String> = self.signing_keys().await?.into_iter().map(|stored| stored.key.key_id).collect();
+        let rows = self.rows("select key_id from signing_keys", Vec::new()).await?;
+        let mut removed = 0;
+        for row in &rows {
+            let key_id = get_text(row, "key_id")?;
+            if !genuine.contains(&key_id) {
+                self.execute("delete from signing_keys where key_id = $1", vec![text(key_id)]).await?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
     }
 
     /// Removes a setting, once what it held lies elsewhere.
@@ -49,13 +69,20 @@ impl Tx {
         Ok(())
     }
 
-    /// Records that the agent at the other end of a connection holds the key set of that version. A connection that ended meanwhile is let be.
-    pub async fn set_session_keys(&mut self, node: NodeId, connection: Uuid, version: u64) -> Result<(), StoreError> {
+    /// Records that the agent at the other end of a connection was given the key set of that version at `at`. A connection that ended meanwhile is
+    /// let be.
+    pub async fn set_session_keys(
+        &mut self,
+        node: NodeId,
+        connection: Uuid,
+        version: u64,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         let Some(session) = self.session(node).await?.filter(|session| session.connection == connection) else {
             return Ok(());
         };
         let held = version.max(session.key_set_version);
-        self.put_session(&SessionRecord { key_set_version: held, ..session }).await?;
+        self.put_session(&SessionRecord { key_set_version: held, keys_given_at: Some(at), ..session }).await?;
         Ok(())
     }
 }
@@ -63,20 +90,23 @@ impl Tx {
 impl Reader {
     /// Every key there ever was, oldest first.
     pub async fn signing_keys(&mut self) -> Result<Vec<StoredSigningKey>, StoreError> {
-        let rows = self.rows("select seed, doc from signing_keys order by key_id", Vec::new()).await?;
+        let sql = "select key_id as id, seed, doc, code from signing_keys order by key_id";
+        let rows = self.rows(sql, Vec::new()).await?;
         let mut keys = Vec::with_capacity(rows.len());
         for row in &rows {
-            let key: SigningKeyRecord = serde_json::from_str(&get_text(row, "doc")?)?;
-            keys.push(StoredSigningKey { key, seed: get_blob(row, "seed")? });
+            let seed = get_blob(row, "seed")?;
+            if let Some(key) = self.genuine.record(TABLE, row, &seed)? {
+                keys.push(StoredSigningKey { key, seed });
+            }
         }
-        keys.sort_by_key(|stored| stored.key.created_at);
+        keys.sort_by_key(|stored: &StoredSigningKey| stored.key.created_at);
         Ok(keys)
     }
 
-    /// The version of the key set; 0 before there is a key.
+    /// The version of the key set, which is that of its newest key; 0 before there is a key.
     pub async fn key_set_version(&mut self) -> Result<u64, StoreError> {
-        let row = self.row("select coalesce(max(version), 0) as version from signing_keys", Vec::new()).await?;
-        row.map_or(Ok(0), |row| get_count(&row, "version"))
+        let keys = self.signing_keys().await?;
+        Ok(keys.iter().map(|stored| stored.key.version).max().unwrap_or(0))
     }
 
     /// Tasks that a key has signed and that have not ended.

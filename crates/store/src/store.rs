@@ -19,6 +19,7 @@ use uuid::Uuid;
 use crate::{
     dialect::Dialect,
     error::StoreError,
+    genuine::Genuine,
     hint::{self, Listener},
     migrate,
     room::Room,
@@ -64,6 +65,7 @@ pub struct Store {
     origin: Uuid,
     listener: Option<Listener>,
     pub(crate) room: Room,
+    pub(crate) genuine: Genuine,
     pub(crate) simulated: Simulated,
     #[cfg(feature = "simulation")]
     pub(crate) gate: Option<crate::simulation::Gate>,
@@ -108,6 +110,7 @@ pub struct Reader {
     /// Whether one of its statements failed.
     pub(crate) failed: bool,
     pub(crate) room: Room,
+    pub(crate) genuine: Genuine,
 }
 
 /// A change of rows: all of it or, when dropped without [`Tx::commit`], nothing. Reads like a [`Reader`].
@@ -146,6 +149,7 @@ impl Store {
             origin,
             listener,
             room: Room::default(),
+            genuine: Genuine::default(),
             simulated: Simulated::default(),
             #[cfg(feature = "simulation")]
             gate: None,
@@ -192,7 +196,8 @@ impl Store {
 
     fn reader(&self, transaction: Transaction<'static, Any>) -> Reader {
         let (dialect, clock, simulated) = (self.dialect, self.clock.clone(), self.simulated);
-        Reader { transaction, dialect, clock, simulated, failed: false, room: self.room.clone() }
+        let (room, genuine) = (self.room.clone(), self.genuine.clone());
+        Reader { transaction, dialect, clock, simulated, failed: false, room, genuine }
     }
 }
 

@@ -1,27 +1,32 @@
-//! API tokens, by the digest of their secret.
+//! API tokens, by the digest of their secret. Each row is proven to be the platform's ([`crate::genuine`]).
 
-use gpuaas_model::{ProjectId, Timestamp, TokenId};
+use gpuaas_model::{ProjectId, ServiceAccountId, Timestamp, TokenId};
+use sqlx::any::AnyRow;
 
 use crate::{
     error::StoreError,
-    query::{Value, document, get_count, text, text_or_empty},
+    query::{Value, get_count, text, text_or_empty},
     record::TokenRecord,
     store::{Change, Reader, Tx},
 };
 
+const TABLE: &str = "tokens";
+
 impl Tx {
     /// Adds a token.
     pub async fn insert_token(&mut self, token: &TokenRecord) -> Result<(), StoreError> {
+        let [doc, code] = self.genuine.columns(TABLE, token, &[])?;
         let values = vec![
             text(token.id),
             text(&token.sha256),
             text_or_empty(token.project),
             text_or_empty(token.service_account),
             Value::Int(ends_at(token)),
-            document(token)?,
+            doc,
+            code,
         ];
-        let sql = "insert into tokens (id, sha256, project_id, service_account_id, ends_at, doc) \
-                   values ($1, $2, $3, $4, $5, $6)";
+        let sql = "insert into tokens (id, sha256, project_id, service_account_id, ends_at, doc, code) \
+                   values ($1, $2, $3, $4, $5, $6, $7)";
         self.execute(sql, values).await?;
         Ok(())
     }
@@ -33,10 +38,23 @@ impl Tx {
             return Ok(token);
         }
         token.revoked_at = Some(at);
-        let values = vec![text(id), Value::Int(ends_at(&token)), document(&token)?];
-        self.execute("update tokens set ends_at = $2, doc = $3 where id = $1", values).await?;
+        let [doc, code] = self.genuine.columns(TABLE, &token, &[])?;
+        let values = vec![text(id), Value::Int(ends_at(&token)), doc, code];
+        self.execute("update tokens set ends_at = $2, doc = $3, code = $4 where id = $1", values).await?;
         self.hints.push(Change::Token(id));
         Ok(token)
+    }
+
+    /// Withdraws every token, and removes rows that are none. Returns how many were good.
+    pub async fn end_tokens(&mut self, at: Timestamp) -> Result<u64, StoreError> {
+        let mut ended = 0;
+        for token in self.tokens(None).await? {
+            let was_good = token.revoked_at.is_none() && token.expires_at.is_none_or(|end| end > at);
+            self.revoke_token(token.id, at).await?;
+            ended += u64::from(was_good);
+        }
+        self.execute("delete from tokens where ends_at = 0 or ends_at > $1", vec![Value::Int(at.as_millis())]).await?;
+        Ok(ended)
     }
 
     /// Removes the tokens that were good no more before `at`. Returns how many.
@@ -66,18 +84,38 @@ impl Reader {
 
     /// The token of that id.
     pub async fn token(&mut self, id: TokenId) -> Result<TokenRecord, StoreError> {
-        let found = self.find("select doc from tokens where id = $1", vec![text(id)]).await?;
+        let row = self.row("select id, doc, code from tokens where id = $1", vec![text(id)]).await?;
+        let found = self.genuine_tokens(row)?.into_iter().find(|token| token.id == id);
         found.ok_or_else(|| StoreError::not_found("token", id))
     }
 
     /// The token whose secret has that digest, revoked and expired ones too.
     pub async fn token_by_sha256(&mut self, sha256: &str) -> Result<Option<TokenRecord>, StoreError> {
-        self.find("select doc from tokens where sha256 = $1", vec![text(sha256)]).await
+        let row = self.row("select id, doc, code from tokens where sha256 = $1", vec![text(sha256)]).await?;
+        let Some(token) = self.genuine_tokens(row)?.pop() else { return Ok(None) };
+        if token.sha256 != sha256 {
+            // A genuine token, and a digest beside it that is another's.
+            self.genuine.refuse(TABLE, token.id.to_string());
+            return Ok(None);
+        }
+        Ok(Some(token))
     }
 
     /// Every token, or those of one project.
     pub async fn tokens(&mut self, project: Option<ProjectId>) -> Result<Vec<TokenRecord>, StoreError> {
-        let sql = "select doc from tokens where ($1 = '' or project_id = $1) order by id";
-        self.list(sql, vec![text_or_empty(project)]).await
+        let sql = "select id, doc, code from tokens where ($1 = '' or project_id = $1) order by id";
+        let rows = self.rows(sql, vec![text_or_empty(project)]).await?;
+        self.genuine_tokens(rows)
+    }
+
+    /// The tokens that a service account holds or held.
+    pub async fn tokens_of_service_account(&mut self, id: ServiceAccountId) -> Result<Vec<TokenRecord>, StoreError> {
+        let sql = "select id, doc, code from tokens where service_account_id = $1 order by id";
+        let rows = self.rows(sql, vec![text(id)]).await?;
+        self.genuine_tokens(rows)
+    }
+
+    fn genuine_tokens(&self, rows: impl IntoIterator<Item = AnyRow>) -> Result<Vec<TokenRecord>, StoreError> {
+        rows.into_iter().filter_map(|row| self.genuine.record(TABLE, &row, &[]).transpose()).collect()
     }
 }

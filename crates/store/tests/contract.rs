@@ -14,6 +14,7 @@ mod contract {
     pub(crate) mod encryption;
     pub(crate) mod enrollment;
     pub(crate) mod events;
+    pub(crate) mod genuine;
     pub(crate) mod given;
     pub(crate) mod hints;
     pub(crate) mod keys;
@@ -97,6 +98,12 @@ behaviours! {
         many_writers_and_rollbacks_leave_no_gap,
         readers_never_see_a_number_before_a_lower_one,
         events_are_read_behind_a_number_and_in_order,
+    }
+    genuine {
+        a_token_that_somebody_else_wrote_changed_or_moved_is_absent_and_told,
+        a_signing_key_that_somebody_else_wrote_is_not_in_the_set,
+        an_enrollment_that_somebody_else_wrote_or_changed_is_unknown,
+        without_its_proof_a_record_is_neither_written_nor_read,
     }
     hints {
         a_hint_comes_after_the_commit,

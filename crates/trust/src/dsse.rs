@@ -158,7 +158,7 @@ impl Envelope {
 }
 
 /// DSSE's pre-authentication encoding: lengths make every boundary unambiguous.
-fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let mut bytes = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
     bytes.extend_from_slice(payload);
     bytes
@@ -200,7 +200,11 @@ mod tests {
     }
 
     fn keys() -> SigningKeySet {
-        SigningKeySet { version: 1, keys: vec![signer().public(KeyState::Active)] }
+        SigningKeySet {
+            version: 1,
+            keys: vec![signer().public(KeyState::Active)],
+            expires_at: Timestamp::from_millis(i64::MAX),
+        }
     }
 
     #[test]

@@ -175,7 +175,11 @@ fn statement(task: TaskType) -> TaskStatement {
 #[test]
 fn no_mutation_of_a_task_envelope_of_any_type_is_accepted() {
     let signer = TaskSigner::from_seed(&[7; 32]);
-    let keys = SigningKeySet { version: 1, keys: vec![signer.public(gpuaas_model::KeyState::Active)] };
+    let keys = SigningKeySet {
+        version: 1,
+        keys: vec![signer.public(gpuaas_model::KeyState::Active)],
+        expires_at: NOW.plus(SigningKeySet::LIFE),
+    };
     let mut types = BTreeSet::new();
     for &task in TaskType::ALL {
         let envelope = signer.sign(&statement(task)).unwrap();
@@ -196,12 +200,13 @@ fn no_mutation_of_a_signing_key_set_is_accepted() {
     let set = SigningKeySet {
         version: 3,
         keys: vec![TaskSigner::from_seed(&[7; 32]).public(gpuaas_model::KeyState::Active)],
+        expires_at: NOW.plus(SigningKeySet::LIFE),
     };
     let signed = set.sign(&authority).unwrap();
     refuses_mutations("signing-key set", &serde_json::to_vec(&signed).unwrap(), |bytes| {
         match serde_json::from_slice::<SignedKeySet>(bytes) {
             Ok(read) if read == signed => Verdict::Same,
-            Ok(read) => verdict(read.verify(authority.certificate(), 0).is_ok()),
+            Ok(read) => verdict(read.verify(authority.certificate(), None, NOW).is_ok()),
             Err(_) => Verdict::Refused,
         }
     });

@@ -1,12 +1,20 @@
-//! The keys that an agent accepts tasks from: a versioned set, signed by the authority, that never goes back.
+//! The keys that an agent accepts tasks from: a versioned set, signed by the authority, that never goes back and ends by itself.
+
+use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ed25519_dalek::VerifyingKey;
-use gpuaas_model::KeyState;
+use gpuaas_model::{KeyState, Timestamp};
 use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 
-use crate::authority::{Authority, AuthorityError};
+use crate::{
+    authority::{Authority, AuthorityError},
+    dsse::pre_authentication,
+};
+
+/// What the authority signs a set as; covered by the signature, so that nothing else that it signs is one.
+const SIGNED_AS: &str = "application/vnd.gpuaas.signing-key-set.v1+json";
 
 /// The public half of a task-signing key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,13 +35,15 @@ impl TaskKey {
 }
 
 /// All keys, at one version.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SigningKeySet {
     /// Grows with every change.
     pub version: u64,
     /// The keys.
     pub keys: Vec<TaskKey>,
+    /// From then on no task is accepted by this set: an agent that nobody renews it for obeys nobody.
+    pub expires_at: Timestamp,
 }
 
 /// A key set with the authority's signature.
@@ -42,7 +52,7 @@ pub struct SigningKeySet {
 pub struct SignedKeySet {
     /// JSON of the [`SigningKeySet`], as it was signed.
     pub set: String,
-    /// The authority's signature (ECDSA P-256 over SHA-256, ASN.1) in base64.
+    /// The authority's signature (ECDSA P-256 over SHA-256, ASN.1) over DSSE's pre-authentication encoding of the set, in base64.
     pub signature: String,
 }
 
@@ -63,9 +73,30 @@ pub enum KeySetError {
         /// The one in use.
         held: u64,
     },
+    /// Other keys under the version of the set that is in use.
+    #[error("the signing-key set has other keys than the one of the same version {0} that is in use")]
+    Changed(u64),
+    /// Its time is over.
+    #[error("the signing-key set expired at {0}")]
+    Expired(Timestamp),
 }
 
 impl SigningKeySet {
+    /// How long a set counts after it was signed.
+    pub const LIFE: Duration = Duration::from_secs(30 * 24 * 3_600);
+    /// A set is given anew after this much of its life.
+    pub const RENEWED_AFTER: Duration = Duration::from_secs(10 * 24 * 3_600);
+
+    /// Whether the set counts no more at `now`.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at <= now
+    }
+
+    /// Whether it is time for the same set with a later end.
+    pub fn is_to_be_renewed(&self, now: Timestamp) -> bool {
+        self.expires_at <= now.plus(Self::LIFE - Self::RENEWED_AFTER)
+    }
+
     /// The key of that id, if tasks signed by it are accepted.
     pub fn accepted(&self, kid: &str) -> Option<VerifyingKey> {
         let key = self.keys.iter().find(|key| key.kid == kid && key.state.is_accepted())?;
@@ -76,52 +107,92 @@ impl SigningKeySet {
     /// Signs the set with the authority's key.
     pub fn sign(&self, authority: &Authority) -> Result<SignedKeySet, AuthorityError> {
         let set = serde_json::to_string(self).map_err(|error| AuthorityError::Material(error.to_string()))?;
-        let signature = STANDARD.encode(authority.sign(set.as_bytes())?);
+        let signature = STANDARD.encode(authority.sign(&pre_authentication(SIGNED_AS, set.as_bytes()))?);
         Ok(SignedKeySet { set, signature })
     }
 }
 
 impl SignedKeySet {
-    /// The set, if `authority` signed it and it is not older than version `held`.
-    pub fn verify(&self, authority: &CertificateDer<'_>, held: u64) -> Result<SigningKeySet, KeySetError> {
+    /// The set, if `authority` signed it, its time is not over at `now`, and it goes back behind none that is `held`.
+    pub fn verify(
+        &self,
+        authority: &CertificateDer<'_>,
+        held: Option<&SigningKeySet>,
+        now: Timestamp,
+    ) -> Result<SigningKeySet, KeySetError> {
+        let set = self.open(authority)?;
+        match held {
+            Some(held) if set.version < held.version => {
+                Err(KeySetError::Older { offered: set.version, held: held.version })
+            }
+            Some(held) if set.version == held.version && set.keys != held.keys => {
+                Err(KeySetError::Changed(set.version))
+            }
+            _ if set.is_expired(now) => Err(KeySetError::Expired(set.expires_at)),
+            _ => Ok(set),
+        }
+    }
+
+    /// The set if `authority` signed it, whatever its time and version: the one that was kept.
+    pub fn open(&self, authority: &CertificateDer<'_>) -> Result<SigningKeySet, KeySetError> {
         let signature = STANDARD.decode(&self.signature).map_err(|error| KeySetError::Malformed(error.to_string()))?;
         let (_, certificate) = x509_parser::parse_x509_certificate(authority)
             .map_err(|error| KeySetError::Malformed(error.to_string()))?;
         let point = &certificate.public_key().subject_public_key.data;
         aws_lc_rs::signature::UnparsedPublicKey::new(&aws_lc_rs::signature::ECDSA_P256_SHA256_ASN1, point)
-            .verify(self.set.as_bytes(), &signature)
+            .verify(&pre_authentication(SIGNED_AS, self.set.as_bytes()), &signature)
             .map_err(|_| KeySetError::Signature)?;
-        let set: SigningKeySet =
-            serde_json::from_str(&self.set).map_err(|error| KeySetError::Malformed(error.to_string()))?;
-        if set.version < held {
-            return Err(KeySetError::Older { offered: set.version, held });
-        }
-        Ok(set)
+        serde_json::from_str(&self.set).map_err(|error| KeySetError::Malformed(error.to_string()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_model::Timestamp;
-
     use super::*;
     use crate::dsse::TaskSigner;
 
+    const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
     fn set(version: u64) -> SigningKeySet {
-        SigningKeySet { version, keys: vec![TaskSigner::from_seed(&[7; 32]).public(KeyState::Active)] }
+        let keys = vec![TaskSigner::from_seed(&[7; 32]).public(KeyState::Active)];
+        SigningKeySet { version, keys, expires_at: NOW.plus(SigningKeySet::LIFE) }
     }
 
     #[test]
     fn a_set_is_taken_from_its_authority_alone_and_never_goes_back() {
-        let now = Timestamp::from_millis(1_790_000_000_000);
-        let authority = Authority::generate("cp-1", now).unwrap();
+        let authority = Authority::generate("cp-1", NOW).unwrap();
         let signed = set(4).sign(&authority).unwrap();
-        assert_eq!(signed.verify(authority.certificate(), 4), Ok(set(4)));
-        assert_eq!(signed.verify(authority.certificate(), 5), Err(KeySetError::Older { offered: 4, held: 5 }));
-        let stranger = Authority::generate("cp-1", now).unwrap();
-        assert_eq!(signed.verify(stranger.certificate(), 0), Err(KeySetError::Signature));
+        let verified = |held: Option<&SigningKeySet>| signed.verify(authority.certificate(), held, NOW);
+        assert_eq!(verified(None), Ok(set(4)));
+        assert_eq!(verified(Some(&set(4))), Ok(set(4)));
+        assert_eq!(verified(Some(&set(5))), Err(KeySetError::Older { offered: 4, held: 5 }));
+        let other = SigningKeySet { keys: vec![TaskSigner::from_seed(&[8; 32]).public(KeyState::Active)], ..set(4) };
+        assert_eq!(verified(Some(&other)), Err(KeySetError::Changed(4)));
+        let stranger = Authority::generate("cp-1", NOW).unwrap();
+        assert_eq!(signed.verify(stranger.certificate(), None, NOW), Err(KeySetError::Signature));
         let spoiled = SignedKeySet { set: signed.set.replace(":4", ":9"), ..signed };
-        assert_eq!(spoiled.verify(authority.certificate(), 0), Err(KeySetError::Signature));
+        assert_eq!(spoiled.verify(authority.certificate(), None, NOW), Err(KeySetError::Signature));
+    }
+
+    #[test]
+    fn a_set_ends_by_itself_and_is_renewed_long_before() {
+        let authority = Authority::generate("cp-1", NOW).unwrap();
+        let signed = set(4).sign(&authority).unwrap();
+        let end = NOW.plus(SigningKeySet::LIFE);
+        assert_eq!(signed.verify(authority.certificate(), None, end), Err(KeySetError::Expired(end)));
+        assert!(!set(4).is_to_be_renewed(NOW));
+        assert!(set(4).is_to_be_renewed(NOW.plus(SigningKeySet::RENEWED_AFTER)));
+    }
+
+    #[test]
+    fn what_the_authority_signs_as_something_else_is_no_set() {
+        let authority = Authority::generate("cp-1", NOW).unwrap();
+        let set = serde_json::to_string(&set(4)).unwrap();
+        for other in [set.clone().into_bytes(), pre_authentication(crate::dsse::PAYLOAD_TYPE, set.as_bytes())] {
+            let signature = STANDARD.encode(authority.sign(&other).unwrap());
+            let signed = SignedKeySet { set: set.clone(), signature };
+            assert_eq!(signed.verify(authority.certificate(), None, NOW), Err(KeySetError::Signature));
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use gpuaas_host::{
     Host, Process,
     sandbox::{SandboxEnvironment, SandboxHost},
 };
+use gpuaas_model::Timestamp;
 use gpuaas_trust::{Authority, NodeIdentity, NodeKey, SigningKeySet};
 use tokio_util::sync::CancellationToken;
 
@@ -72,7 +73,9 @@ pub(crate) fn enrolled_nobody() -> State {
         channels: Vec::new(),
         authority: authority.certificate_pem().to_owned(),
         certificate: authority.issue_node(&key.request_pem().unwrap(), &node, now()).unwrap(),
-        key_set: SigningKeySet::default().sign(&authority).unwrap(),
+        key_set: SigningKeySet { version: 0, keys: Vec::new(), expires_at: Timestamp::from_millis(i64::MAX) }
+            .sign(&authority)
+            .unwrap(),
         name: None,
         url: None,
         enrolled_by: None,

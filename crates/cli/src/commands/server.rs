@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use gpuaas_server::{Deadlines, Manifest, Paces, SUMS_FILE, ServerOptions, write_private};
+use gpuaas_server::{Deadlines, EndedNode, Manifest, Paces, Restored, SUMS_FILE, ServerOptions, write_private};
 use gpuaas_trust::SecretText;
 use sd_notify::NotifyState;
 use tokio::{
@@ -32,8 +32,10 @@ pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) ->
             copied(target, &manifest, &format!("Backed up into {}", file.display()))
         }
         Some(ServerVerb::Restore { file }) => {
-            let manifest = gpuaas_server::restore(&options, &file).await?;
-            copied(target, &manifest, &format!("Restored from {}", file.display()))
+            let restored = gpuaas_server::restore(&options, &file).await?;
+            let words = |restored: &Restored| told(restored, &file);
+            output::one(target.output, &restored, words, &restored.backup.rows_sha256)?;
+            Ok(ExitCode::SUCCESS)
         }
         None => serve(&options, asked).await.map(|()| ExitCode::SUCCESS),
     }
@@ -76,12 +78,41 @@ fn packages_of_this_program() -> Option<PathBuf> {
 }
 
 fn copied(target: &Target, manifest: &Manifest, what: &str) -> anyhow::Result<ExitCode> {
-    let said = |of: &Manifest| {
-        let key = if of.holds_sealing_key { "with its sealing key" } else { "without its sealing key" };
-        format!("{what}: {} rows, {} artifacts, {key}.", of.rows, of.artifacts)
-    };
-    output::one(target.output, manifest, said, &manifest.rows_sha256)?;
+    output::one(target.output, manifest, |of: &Manifest| counted(of, what), &manifest.rows_sha256)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn counted(of: &Manifest, what: &str) -> String {
+    let key = if of.holds_sealing_key { "with its sealing key" } else { "without its sealing key" };
+    format!("{what}: {} rows, {} artifacts, {key}.", of.rows, of.artifacts)
+}
+
+/// What a restore did, and what a person has to do next.
+fn told(restored: &Restored, file: &Path) -> String {
+    let Restored { backup, ended } = restored;
+    let counted = counted(backup, &format!("Restored from {}", file.display()));
+    let mut words = format!(
+        "{counted}\n\n\
+         What was withdrawn after {made_at} would be good again, so all of this was ended:\n  \
+         every API token ({tokens} were good), every enrollment string, every task-signing key, every node's identity.\n\n\
+         What to do:\n  \
+         1. Start the control plane, sign in as its first admin, and make tokens for people and programs: gpuaas token create\n  \
+         2. Enroll each node again: gpuaas node enroll NODE. One that changed hands after {made_at} is reset first: \
+         gpuaas node reset NODE\n  \
+         3. Look for workloads that were deployed after {made_at}: they run on their nodes and are nobody's",
+        made_at = backup.made_at,
+        tokens = ended.tokens,
+    );
+    if !ended.nodes.is_empty() {
+        let held_by = |node: &EndedNode| match node.held_by {
+            Some((project, _)) => format!("project {project}"),
+            None => "-".to_owned(),
+        };
+        let rows = ended.nodes.iter().map(|node| vec![node.name.clone(), node.state.to_string(), held_by(node)]);
+        words.push_str("\n\n");
+        words.push_str(&output::table(&["NODE", "STATE", "HELD BY, AT THAT TIME"], rows));
+    }
+    words
 }
 
 fn check_config(target: &Target, options: &ServerOptions, settings: &[Setting]) -> anyhow::Result<ExitCode> {

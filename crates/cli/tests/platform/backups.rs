@@ -2,6 +2,8 @@
 
 use std::{os::unix::fs::PermissionsExt, process::Output};
 
+use gpuaas_api_types::EnrollNode;
+use gpuaas_model::Code;
 use gpuaas_postgres_server::Server;
 
 use crate::{
@@ -30,6 +32,7 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     let client = fleet.client();
     client.import_artifacts(&import_of(release())).await.expect("imported");
     let artifacts = client.list_artifacts().await.expect("listed").items;
+    let signing_key = client.list_signing_keys().await.expect("keys").items.remove(0).id;
     let (file, path) = (fleet.path("backup.tar"), fleet.path("backup.tar").to_string_lossy().into_owned());
     let backup = fleet.server_verb(&["backup", &path]);
     assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
@@ -48,8 +51,24 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     let restored = fleet.server_verb(&["restore", &path]);
     assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
 
+    let said = String::from_utf8_lossy(&restored.stdout).into_owned();
+    assert!(said.contains("gpu-1") && said.contains("gpuaas node enroll"), "{said}");
+
     fleet.start_server();
+    let refused = client.whoami().await.expect_err("every token of the time before has ended");
+    assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
     let client = fleet.client();
+    let node = client.get_node("gpu-1").await.expect("shown");
+    assert_eq!(
+        (node.state.as_str(), node.connectivity.as_str()),
+        ("enrolled", "unreachable"),
+        "its identity has ended"
+    );
+    let keys = client.list_signing_keys().await.expect("keys").items;
+    let states: Vec<_> = keys.iter().map(|key| (key.id == signing_key, key.state.as_str())).collect();
+    assert_eq!(states, [(true, "revoked"), (false, "active")]);
+    let string = client.issue_enrollment("gpu-1", &EnrollNode::default()).await.expect("issued").enrollment.string;
+    fleet.enroll_again(1, &string);
     eventually("the node does not come back", async || {
         let connected = client.list_nodes(Some("active".into()), Some("connected".into())).await;
         connected.is_ok_and(|list| list.items.len() == 1)
@@ -60,5 +79,6 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     assert_eq!(client.list_artifacts().await.expect("listed").items.len(), artifacts.len());
     let audit = client.list_audit(None, None, None, 0).await.expect("listed").items;
     let actions: Vec<&str> = audit.iter().map(|record| record.action.as_str()).collect();
+    assert!(actions.contains(&"server.credentials_end"), "{actions:?}");
     assert!(actions.contains(&"server.restore") && actions.contains(&"artifact.import"), "{actions:?}");
 }

@@ -12,6 +12,7 @@ mod dev;
 mod disk_full;
 mod distribution_faults;
 mod fleet;
+mod forged_rows;
 mod health;
 mod hostile;
 mod hostile_nodes;

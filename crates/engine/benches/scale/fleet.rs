@@ -168,7 +168,11 @@ fn signer() -> TaskSigner {
 }
 
 fn keys_in_use() -> SigningKeySet {
-    SigningKeySet { version: 1, keys: vec![signer().public(KeyState::Active)] }
+    SigningKeySet {
+        version: 1,
+        keys: vec![signer().public(KeyState::Active)],
+        expires_at: gpuaas_model::Timestamp::from_millis(i64::MAX),
+    }
 }
 
 fn keys() -> Keys {
@@ -277,6 +281,7 @@ async fn engine(url: &str, nodes: &Arc<Nodes>, predecessor: Option<ReplicaId>) -
         store.bury_replica(predecessor, Burial::Known).await.expect("buried");
     }
     let keys = keys();
+    store.prove_with(keys.proof());
     let mut tx = store.begin().await.expect("a change");
     if tx.signing_keys().await.expect("keys").is_empty() {
         let stored = keys.stored(&signer(), KeyState::Active, 1, ports.clock.now()).expect("sealed");

@@ -218,7 +218,7 @@ pub async fn redeem(
         .await?;
     audit_node(&mut tx, &node, AuditAction::NodeEnroll, correlation, data).await?;
     let channels = channels(engine, &mut tx).await?;
-    let key_set = engine.keys().signed_set(&mut tx).await?.text;
+    let key_set = engine.keys().signed_set(&mut tx, now).await?.text;
     let key_set = serde_json::from_str(&key_set)
         .map_err(|error| CommandError::new(Code::Internal, format!("the key set is no JSON: {error}")))?;
     let response = EnrollResponse {
@@ -397,6 +397,7 @@ fn session(engine: &Engine, node: NodeId, connection: Uuid, hello: &Hello) -> Se
         address: engine.endpoints().replica.clone(),
         since: engine.ports().clock.now(),
         key_set_version: hello.key_set_version,
+        keys_given_at: None,
     }
 }
 

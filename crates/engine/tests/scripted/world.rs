@@ -144,6 +144,7 @@ impl World {
             address: None,
             since: self.engine.ports().clock.now(),
             key_set_version: 0,
+            keys_given_at: None,
         };
         let mut tx = self.store().begin().await.unwrap();
         tx.put_session(&session).await.unwrap();

@@ -51,7 +51,11 @@ pub(crate) fn signer() -> TaskSigner {
 
 /// The keys that agents take tasks from.
 pub(crate) fn signing_keys() -> SigningKeySet {
-    SigningKeySet { version: 1, keys: vec![signer().public(KeyState::Active)] }
+    SigningKeySet {
+        version: 1,
+        keys: vec![signer().public(KeyState::Active)],
+        expires_at: Timestamp::from_millis(i64::MAX),
+    }
 }
 
 /// Certificates are no part of what is simulated, so one authority does for every seed.
@@ -127,6 +131,7 @@ async fn serve(
 
 /// The first control plane records the key that signs.
 async fn the_key_signs(world: &Arc<World>, keys: &Keys) -> Result<(), StoreError> {
+    world.store.prove_with(keys.proof());
     let mut tx = world.store.begin().await?;
     if tx.signing_keys().await?.is_empty() {
         let stored = keys.stored(&signer(), KeyState::Active, 1, World::BEGINS).expect("a seed can be sealed");

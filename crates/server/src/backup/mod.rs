@@ -4,7 +4,10 @@
 //! empty store is checked by digest before the first row is written, and is all of the rows or none. A backup of SQLite restores into
 //! PostgreSQL and the other way round.
 //!
-//! Deliberately absent: the first admin's token (the next start makes one), and who was alive.
+//! What was withdrawn since the backup was made is good again among its rows. So a restore ends every token, signing key and node identity that it
+//! brings back, and says what a person has to make anew.
+//!
+//! Deliberately absent: who was alive.
 
 mod restore;
 mod write;
@@ -16,7 +19,7 @@ use gpuaas_model::{ActorType, AuditAction, AuditResult};
 use gpuaas_store::{DumpError, NewAudit, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-pub use restore::restore;
+pub use restore::{Restored, restore};
 pub use write::backup;
 
 /// The form of a backup.

@@ -7,9 +7,11 @@ use std::{
 };
 
 use gpuaas_artifacts::ArtifactStore;
+use gpuaas_engine::{Ended, port::Ports};
 use gpuaas_model::AuditAction;
 use gpuaas_store::Store;
 use gpuaas_trust::Sha256Writer;
+use serde::Serialize;
 use tokio_util::io::ReaderStream;
 use zeroize::Zeroizing;
 
@@ -26,8 +28,18 @@ struct Unpacked {
     sealing_key: Option<Zeroizing<Vec<u8>>>,
 }
 
-/// Reads `from` into the empty store that `options` name. No process may use the data directory.
-pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Manifest, ServerError> {
+/// What a restore did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Restored {
+    /// The backup.
+    pub backup: Manifest,
+    /// What has to be made anew.
+    pub ended: Ended,
+}
+
+/// Reads `from` into the empty store that `options` name, and ends the rights and identities that come with it. No process may use the data
+/// directory.
+pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Restored, ServerError> {
     let ports = ports::system();
     let data = DataDir::open(&options.data_dir)?;
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
@@ -37,12 +49,18 @@ pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Manifest, S
         Ok(manifest) => {
             // The key is tried at once: a wrong one would be found when the control plane is needed.
             let key = data.sealing_key(options, &*ports.entropy)?;
-            bootstrap::keys(&store, &key, &ports).await.map(|_| manifest)
+            ended(&store, &key, &ports).await.map(|ended| Restored { backup: manifest, ended })
         }
         Err(error) => Err(error.into()),
     };
     store.close().await;
     opened
+}
+
+async fn ended(store: &Store, sealing_key: &[u8], ports: &Ports) -> Result<Ended, ServerError> {
+    let keys = bootstrap::keys(store, sealing_key, ports).await?;
+    let ended = bootstrap::finish_restore(store, &keys, ports).await?;
+    ended.ok_or_else(|| ServerError::Trust("the restored rows do not say that they were restored".to_owned()))
 }
 
 async fn restored(

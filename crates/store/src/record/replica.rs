@@ -52,4 +52,7 @@ pub struct SessionRecord {
     /// The version of the signing keys that the agent was given over it.
     #[serde(default)]
     pub key_set_version: u64,
+    /// When they were given over it, if they were.
+    #[serde(default)]
+    pub keys_given_at: Option<Timestamp>,
 }

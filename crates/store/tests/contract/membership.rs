@@ -32,6 +32,7 @@ fn session(node: NodeId, of: &ReplicaRecord) -> SessionRecord {
         address: of.address.clone(),
         since: NOW,
         key_set_version: 1,
+        keys_given_at: None,
     }
 }
 

@@ -1,13 +1,15 @@
 //! Keys: which signatures count, and that the set of them never goes back.
 
+use std::time::Duration;
+
 use gpuaas_model::{Code, KeyState};
 use gpuaas_trust::{Authority, SignedKeySet, SigningKeySet, TaskSigner};
 
-use super::world::{World, statement};
+use super::world::{FAR, World, statement};
 use crate::clock::now;
 
 fn set(world: &World, version: u64, state: KeyState) -> SigningKeySet {
-    SigningKeySet { version, keys: vec![world.signer.public(state)] }
+    SigningKeySet { version, keys: vec![world.signer.public(state)], expires_at: FAR }
 }
 
 #[tokio::test]
@@ -46,7 +48,7 @@ async fn a_newer_key_set_is_kept_and_then_counts_from_one_moment_to_the_next() {
     let dialer = world.dialer();
     let revoked = set(&world, 6, KeyState::Revoked).sign(&world.authority).unwrap();
     dialer.take_keys(&world.runner, &revoked).await.unwrap();
-    assert_eq!(world.runner.key_set_version(), 6);
+    assert_eq!(world.runner.key_set().version, 6);
     assert_eq!(world.refusal(&statement(1)).await, Code::EnvelopeInvalid);
     let kept = world.text("/var/lib/gpuaas-agent/identity.json").await;
     let kept: serde_json::Value = serde_json::from_str(&kept).unwrap();
@@ -65,9 +67,34 @@ async fn a_key_set_never_goes_back() {
     // Nor under the version that is in use already.
     let same = set(&world, 6, KeyState::Active).sign(&world.authority).unwrap();
     let _ = dialer.take_keys(&world.runner, &same).await;
-    assert_eq!(world.runner.key_set_version(), 6);
+    assert_eq!(world.runner.key_set().version, 6);
     assert_eq!(world.refusal(&statement(1)).await, Code::EnvelopeInvalid);
     assert_eq!(world.text("/var/lib/gpuaas-agent/identity.json").await, kept);
+}
+
+#[tokio::test]
+async fn a_key_set_that_has_expired_is_not_taken_and_accepts_no_task() {
+    let world = World::new().await;
+    let over = SigningKeySet { expires_at: now(), ..set(&world, 6, KeyState::Active) };
+    let offered = over.sign(&world.authority).unwrap();
+    assert!(world.dialer().take_keys(&world.runner, &offered).await.is_err());
+    world.runner.set_keys(over);
+    assert_eq!(world.refusal(&statement(1)).await, Code::EnvelopeInvalid);
+    assert_eq!(world.runs().await, 0);
+}
+
+#[tokio::test]
+async fn the_same_key_set_with_a_later_end_is_kept_and_used() {
+    let world = World::new().await;
+    let dialer = world.dialer();
+    let soon = SigningKeySet { expires_at: now().plus(Duration::from_secs(60)), ..set(&world, 6, KeyState::Active) };
+    dialer.take_keys(&world.runner, &soon.sign(&world.authority).unwrap()).await.unwrap();
+    let renewed = set(&world, 6, KeyState::Active);
+    dialer.take_keys(&world.runner, &renewed.sign(&world.authority).unwrap()).await.unwrap();
+    assert_eq!(world.runner.key_set(), renewed);
+    // And not back to the earlier end.
+    dialer.take_keys(&world.runner, &soon.sign(&world.authority).unwrap()).await.unwrap();
+    assert_eq!(world.runner.key_set(), renewed);
 }
 
 #[tokio::test]
@@ -76,7 +103,7 @@ async fn a_key_set_of_another_authority_is_refused() {
     let stranger = Authority::generate("cp-1", now()).unwrap();
     let forged = set(&world, 9, KeyState::Active).sign(&stranger).unwrap();
     assert!(world.dialer().take_keys(&world.runner, &forged).await.is_err());
-    assert_eq!(world.runner.key_set_version(), 5);
+    assert_eq!(world.runner.key_set().version, 5);
 }
 
 #[tokio::test]
@@ -86,5 +113,5 @@ async fn a_key_set_that_cannot_be_kept_is_not_used() {
     world.host.make_folder("/var/lib/gpuaas-agent/identity.json".into(), 0o700).await.unwrap();
     let newer = set(&world, 6, KeyState::Revoked).sign(&world.authority).unwrap();
     assert!(dialer.take_keys(&world.runner, &newer).await.is_err());
-    assert_eq!(world.runner.key_set_version(), 5);
+    assert_eq!(world.runner.key_set().version, 5);
 }

@@ -32,6 +32,8 @@ use crate::{
     state::{Identity, State},
 };
 
+/// An end that no test reaches.
+pub(crate) const FAR: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 const NODE: &str = "0198c0de-7a3b-7c11-9b54-0242ac120001";
 /// A task that says nothing for longer hangs. Longer than any deadline in these tests.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,21 +60,21 @@ impl World {
         let host: Arc<dyn Host> = Arc::new(SandboxHost::new(environment));
         let authority = Authority::generate("cp-1", now()).unwrap();
         let signer = TaskSigner::from_seed(&[7; 32]);
-        let keys = SigningKeySet { version: 5, keys: vec![signer.public(KeyState::Active)] };
+        let keys = SigningKeySet { version: 5, keys: vec![signer.public(KeyState::Active)], expires_at: FAR };
         let runner = open(&host, &authority, keys).await.unwrap();
         Self { host, authority, signer, runner, _root: folder }
     }
 
     /// The agent starts anew on the same node.
     pub(super) async fn restart(&mut self) -> Result<(), AgentError> {
-        let keys = SigningKeySet { version: 5, keys: vec![self.signer.public(KeyState::Active)] };
+        let keys = SigningKeySet { version: 5, keys: vec![self.signer.public(KeyState::Active)], expires_at: FAR };
         self.runner = open(&self.host, &self.authority, keys).await?;
         Ok(())
     }
 
     /// The part of the agent that takes key sets.
     pub(super) fn dialer(&self) -> Dialer {
-        let keys = SigningKeySet { version: 5, keys: vec![self.signer.public(KeyState::Active)] };
+        let keys = SigningKeySet { version: 5, keys: vec![self.signer.public(KeyState::Active)], expires_at: FAR };
         let state = state(&self.authority, keys.sign(&self.authority).unwrap());
         Dialer {
             host: self.host.clone(),

@@ -60,7 +60,7 @@ impl Node {
             id: string.node,
             key,
             channel: response.channels[0].clone(),
-            keys: signed.verify(&authority, 0).expect("signed by the authority"),
+            keys: signed.open(&authority).expect("signed by the authority"),
             authority,
             certificate: response.certificate,
         })

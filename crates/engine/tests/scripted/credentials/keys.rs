@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_engine::commands::keys;
-use gpuaas_model::{AuditAction, Code, Coded, KeyState, ReplicaId, StreamName};
+use gpuaas_model::{AuditAction, Code, Coded, KeyState, ReplicaId, StreamName, Timestamp};
 use gpuaas_store::{Burial, ReplicaRecord};
 use uuid::Uuid;
 
@@ -51,7 +51,8 @@ async fn a_revoked_key_signs_no_more_and_another_does_from_the_same_moment() {
     keys::revoke(&world.engine, &admin(), &second).await.expect("revoked");
     assert_eq!(active(&world).await, staged, "the one that was to follow does at once");
     assert_eq!(world.states().await, [KeyState::Active, KeyState::Revoked, KeyState::Revoked]);
-    let set = world.engine.keys().signed_set(&mut world.store().read().await.unwrap()).await.unwrap();
+    let now = world.engine.ports().clock.now();
+    let set = world.engine.keys().signed_set(&mut world.store().read().await.unwrap(), now).await.unwrap();
     assert!(set.text.len() > 10 && !set.text.contains(&first) && !set.text.contains(&second), "{}", set.text);
     let nobody = keys::revoke(&world.engine, &admin(), "ed25519-nobody").await.expect_err("there is none");
     assert_eq!(nobody.code(), Code::NotFound);
@@ -70,6 +71,27 @@ async fn a_staged_key_that_is_revoked_takes_its_rotation_with_it() {
         world.states().await == [KeyState::Active, KeyState::Retired, KeyState::Revoked]
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_that_was_given_long_ago_is_given_again_before_it_ends() {
+    let world = World::new().await;
+    let (given_lately, given_long_ago) = (world.node("gpu-1").await, world.node("gpu-2").await);
+    let now = world.engine.ports().clock.now();
+    let days_ago = |days: i64| Timestamp::from_millis(now.as_millis() - days * 24 * 3_600_000);
+    let mut tx = world.store().begin().await.unwrap();
+    for (node, days) in [(given_lately, 9), (given_long_ago, 11)] {
+        let session = tx.session(node).await.unwrap().expect("it is connected");
+        tx.set_session_keys(node, session.connection, 1, days_ago(days)).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    world.keep_keys();
+    let given_at = async |node| {
+        let session = world.store().read().await.unwrap().session(node).await.unwrap();
+        session.expect("it is connected").keys_given_at.expect("it was given")
+    };
+    eventually("the set is not given again", async || given_at(given_long_ago).await >= now).await;
+    assert_eq!(given_at(given_lately).await, days_ago(9), "there is time");
 }
 
 #[tokio::test(flavor = "multi_thread")]

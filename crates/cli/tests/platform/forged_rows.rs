@@ -1,0 +1,72 @@
+//! Somebody who writes to the database is not the platform: what it writes there is refused, and told.
+
+use gpuaas_model::{Code, Entropy};
+use gpuaas_trust::{ApiToken, TaskSigner};
+use sqlx::{Connection, SqliteConnection};
+
+use crate::{fleet::Fleet, world::eventually};
+
+struct Seeded(u8);
+
+impl Entropy for Seeded {
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(self.0);
+    }
+}
+
+async fn write(fleet: &Fleet, sql: &str) {
+    let url = format!("sqlite://{}", fleet.data_dir().join("gpuaas.db").display());
+    let mut store = SqliteConnection::connect(&url).await.expect("the store");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(&mut store).await.expect("written");
+    store.close().await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_somebody_wrote_into_the_database_opens_nothing_and_is_told() {
+    let fleet = Fleet::start(0).await;
+    let admin = fleet.client();
+    let own = ApiToken::generate("gpuaas", &Seeded(7));
+    let sql = format!(
+        "insert into tokens (id, sha256, project_id, service_account_id, ends_at, doc, code) \
+         select '0198c0de-7a3b-7c11-9b54-0242ac120002', '{sha}', project_id, service_account_id, ends_at, \
+         replace(doc, sha256, '{sha}'), code from tokens where doc like '%platform-admin%' limit 1",
+        sha = own.sha256,
+    );
+    write(&fleet, &sql).await;
+    let refused = fleet.client_with(0, own.text.expose()).whoami().await.expect_err("nobody's token");
+    assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
+
+    eventually("the forged row is not told", async || {
+        let events = admin.list_events(None, 0).await.expect("events").items;
+        events.iter().any(|event| event.kind == "row.forged" && event.data["table"] == "tokens")
+    })
+    .await;
+    let listed = admin.list_tokens().await.expect("listed").items;
+    assert!(listed.iter().all(|token| token.id != "0198c0de-7a3b-7c11-9b54-0242ac120002"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signing_key_that_somebody_wrote_into_the_database_reaches_no_node() {
+    let fleet = Fleet::start(1).await;
+    let admin = fleet.client();
+    let public = TaskSigner::from_seed(&[9; 32]).public(gpuaas_model::KeyState::Grace);
+    let sql = format!(
+        "insert into signing_keys (key_id, state, version, seed, doc, code) \
+         select '{kid}', 'grace', version + 1, x'', \
+         replace(replace(replace(doc, '\"active\"', '\"grace\"'), key_id, '{kid}'), '\"version\":1', '\"version\":2'), code \
+         from signing_keys",
+        kid = public.kid,
+    );
+    write(&fleet, &sql).await;
+    // A change of the keys is what has nodes given the set.
+    admin.rotate_signing_keys().await.expect("accepted");
+    eventually("the rotation does not end", async || {
+        let keys = admin.list_signing_keys().await.expect("keys").items;
+        keys.iter().any(|key| key.state == "retired")
+    })
+    .await;
+    let identity = std::fs::read_to_string(fleet.node_file(1, "var/lib/gpuaas-agent/identity.json")).expect("kept");
+    assert!(!identity.contains(&public.kid), "the node holds a key that somebody made up");
+    let keys = admin.list_signing_keys().await.expect("keys").items;
+    assert!(keys.iter().all(|key| key.id != public.kid), "{keys:?}");
+}

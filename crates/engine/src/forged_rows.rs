@@ -1,0 +1,61 @@
+//! Raises the alarm when somebody else than the platform writes to the database.
+
+use std::collections::BTreeSet;
+
+use gpuaas_model::EventKind;
+use gpuaas_store::{ForgedRow, StoreError};
+use gpuaas_wire::bounds::cut;
+use serde_json::json;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::{engine::Engine, record::platform_event};
+
+/// Rows that are told apart; each further one is logged and counted alone, so that whoever writes rows does not have the platform write more.
+const ROWS_TOLD_MAX: usize = 256;
+/// Longest id that is told, in bytes.
+const ID_BYTES_MAX: usize = 128;
+
+impl Engine {
+    /// Tells each row that was refused because nothing proves that the platform wrote it, once, until the engine stops.
+    pub async fn tell_forged_rows(&self) {
+        let (mut refused, mut told) = (self.store().forged_rows(), BTreeSet::new());
+        loop {
+            let row = tokio::select! {
+                biased;
+                () = self.stopping().cancelled() => return,
+                row = refused.recv() => row,
+            };
+            let row = match row {
+                Ok(row) => row,
+                Err(RecvError::Lagged(missed)) => {
+                    tracing::error!(missed, "forged rows were refused, more than could be told");
+                    continue;
+                }
+                Err(RecvError::Closed) => return,
+            };
+            let row = ForgedRow { table: row.table, id: cut(row.id, ID_BYTES_MAX) };
+            if told.contains(&(row.table, row.id.clone())) {
+                continue;
+            }
+            tracing::error!(
+                table = row.table,
+                id = row.id,
+                "a row was refused: nothing proves that the platform wrote it"
+            );
+            if told.len() < ROWS_TOLD_MAX {
+                if let Err(error) = self.tell_forged_row(&row).await {
+                    tracing::error!(%error, "a forged row could not be told by an event");
+                    continue;
+                }
+                told.insert((row.table, row.id));
+            }
+        }
+    }
+
+    async fn tell_forged_row(&self, row: &ForgedRow) -> Result<(), StoreError> {
+        let mut tx = self.store().begin().await?;
+        let data = json!({ "table": row.table });
+        platform_event(&mut tx, EventKind::RowForged, "row", row.id.clone(), None, data).await?;
+        tx.commit().await
+    }
+}

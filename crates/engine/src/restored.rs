@@ -1,0 +1,109 @@
+//! Ends what must not come back with a backup: rights and identities that were withdrawn since are good again among its rows, and nothing there tells
+//! which. So all of them end, once, before anything is served from a restored store.
+
+use gpuaas_model::{
+    AllocationId, AuditAction, Connectivity, EventKind, KeyEvent, KeyState, NodeEvent, NodeState, ProjectId, Timestamp,
+};
+use gpuaas_store::{NodeFilter, NodeRecord, Page, RESTORED, Store, Tx, leapt};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    key_rotation::{announce, change},
+    keys::{Keys, KeysError},
+    port::Ports,
+    record::{audit_own, platform_event},
+};
+
+/// What was ended, and so what a person has to make anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Ended {
+    /// Good tokens that were withdrawn, those of service accounts among them.
+    pub tokens: u64,
+    /// The key that signs tasks from now on; every earlier one is revoked.
+    pub signing_key: String,
+    /// Nodes whose identity has ended, by name; each enrolls again.
+    pub nodes: Vec<EndedNode>,
+}
+
+/// A node that has to be enrolled again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EndedNode {
+    /// Its name.
+    pub name: String,
+    /// Its state from now on.
+    pub state: NodeState,
+    /// Who held it when the backup was made, by which allocation; it may have changed hands since.
+    pub held_by: Option<(ProjectId, AllocationId)>,
+}
+
+/// Ends what rows of a backup bring back, if that was not done since they were restored; `None` where there is nothing to end.
+pub async fn end_what_came_back(store: &Store, keys: &Keys, ports: &Ports) -> Result<Option<Ended>, KeysError> {
+    let mut tx = store.begin().await?;
+    if tx.setting(RESTORED).await?.is_none() {
+        return Ok(None);
+    }
+    let now = ports.clock.now();
+    let tokens = tx.end_tokens(now).await?;
+    tx.remove_enrollments().await?;
+    let signing_key = sign_anew(&mut tx, keys, ports, now).await?;
+    let nodes = end_identities(&mut tx, now).await?;
+    let metadata = json!({ "tokens": tokens, "signing_key": signing_key, "nodes": nodes.len() });
+    audit_own(&mut tx, AuditAction::ServerCredentialsEnd, "control-plane".to_owned(), None, metadata).await?;
+    tx.remove_setting(RESTORED).await?;
+    tx.commit().await?;
+    Ok(Some(Ended { tokens, signing_key, nodes }))
+}
+
+/// Revokes every key, at a version that no agent can have seen, and makes one that signs.
+async fn sign_anew(tx: &mut Tx, keys: &Keys, ports: &Ports, now: Timestamp) -> Result<String, KeysError> {
+    tx.remove_forged_signing_keys().await?;
+    let version = leapt(tx.key_set_version().await?, now);
+    for stored in tx.signing_keys().await? {
+        if stored.key.state.is_accepted() {
+            change(tx, stored.key, KeyEvent::Revoke, version, now).await?;
+        }
+    }
+    let made = keys.make(KeyState::Active, version, now, &*ports.entropy);
+    let made = made.map_err(|error| KeysError::Unusable(error.to_string()))?;
+    tx.insert_signing_key(&made).await?;
+    announce(tx, &made.key).await?;
+    let target = format!("signing-key/{}", made.key.key_id);
+    audit_own(tx, AuditAction::KeyActivate, target, None, json!({ "version": version })).await?;
+    Ok(made.key.key_id)
+}
+
+/// Raises every node's epoch beyond whatever it can have had since the backup.
+async fn end_identities(tx: &mut Tx, now: Timestamp) -> Result<Vec<EndedNode>, KeysError> {
+    let (mut ended, mut page) = (Vec::new(), Page::default());
+    loop {
+        let nodes = tx.nodes(&NodeFilter { page: page.clone(), ..NodeFilter::default() }).await?;
+        let Some(last) = nodes.last() else { break };
+        page.after = Some(last.id.to_string());
+        for node in nodes {
+            if node.state != NodeState::Retired {
+                ended.extend(end_identity(tx, node, now).await?);
+            }
+        }
+    }
+    ended.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(ended)
+}
+
+/// Ends a node's identity. `None` for one that has none.
+async fn end_identity(tx: &mut Tx, mut node: NodeRecord, now: Timestamp) -> Result<Option<EndedNode>, KeysError> {
+    let had_one = !matches!(node.state, NodeState::Registered | NodeState::NeedsReimage);
+    if had_one {
+        let ended = node.state.on(NodeEvent::IdentityEnded);
+        node.state = ended.map_err(|error| KeysError::Unusable(error.to_string()))?;
+    }
+    node.epoch = leapt(node.epoch, now);
+    if node.connectivity != Connectivity::Never {
+        (node.connectivity, node.connectivity_since) = (Connectivity::Unreachable, now);
+    }
+    let node = tx.update_node(&node).await?;
+    let data = json!({ "name": node.name, "state": node.state });
+    platform_event(tx, EventKind::NodeStateChanged, "node", node.id.to_string(), None, data).await?;
+    let held = tx.open_allocation_of(node.id).await?.map(|held| (held.project, held.id));
+    Ok(had_one.then(|| EndedNode { name: node.name.to_string(), state: node.state, held_by: held }))
+}

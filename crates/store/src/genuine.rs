@@ -1,0 +1,118 @@
+//! Tells rows that the platform wrote from rows that somebody wrote past it: whoever may write to the database is not the platform.
+//!
+//! Guarantees: tokens, task-signing keys and enrollments are read here alone, and a row whose code does not prove it is as good as absent, for
+//! every reader, and told to those who listen. The code covers the whole record, so that no column of a genuine row can be moved to another.
+//!
+//! Deliberately absent: the key, which never enters the store; and time. An older state of the same row is genuine too: what a record must not go
+//! back from has an end of its own.
+
+use std::sync::{
+    Arc, PoisonError, RwLock,
+    atomic::{AtomicU64, Ordering},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use sqlx::any::AnyRow;
+use tokio::sync::broadcast;
+
+use crate::{
+    error::StoreError,
+    query::{Value, get_text},
+    store::Store,
+};
+
+/// Refused rows that a slow listener may fall behind before it misses some; the count misses none.
+const TOLD_KEPT: usize = 64;
+
+/// Proves records. Made of a key that the store does not hold.
+pub trait RecordProof: Send + Sync {
+    /// The code of a record of that kind.
+    fn code(&self, kind: &str, fields: &[&[u8]]) -> Vec<u8>;
+    /// Whether `code` is the record's.
+    fn is_genuine(&self, kind: &str, fields: &[&[u8]], code: &[u8]) -> bool;
+}
+
+/// A row that was refused because nothing proves that the platform wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForgedRow {
+    /// The table.
+    pub table: &'static str,
+    /// The row's id, as far as it says one.
+    pub id: String,
+}
+
+/// How a store proves records, and whom it tells of those that are not.
+#[derive(Clone)]
+pub(crate) struct Genuine(Arc<State>);
+
+struct State {
+    proof: RwLock<Option<Arc<dyn RecordProof>>>,
+    refused: AtomicU64,
+    told: broadcast::Sender<ForgedRow>,
+}
+
+impl Default for Genuine {
+    fn default() -> Self {
+        let told = broadcast::Sender::new(TOLD_KEPT);
+        Self(Arc::new(State { proof: RwLock::default(), refused: AtomicU64::new(0), told }))
+    }
+}
+
+impl Genuine {
+    /// The document of a record and the code that proves it, as two columns.
+    pub(crate) fn columns(
+        &self,
+        table: &'static str,
+        record: &impl Serialize,
+        more: &[u8],
+    ) -> Result<[Value; 2], StoreError> {
+        let doc = serde_json::to_string(record)?;
+        let code = self.proof().ok_or(StoreError::NoProof)?.code(table, &[doc.as_bytes(), more]);
+        Ok([Value::Text(doc), Value::Text(hex::encode(code))])
+    }
+
+    /// The record of a row with the columns `id`, `doc` and `code`, if the platform wrote it; `more` is what its code covers beside the document.
+    pub(crate) fn record<T: DeserializeOwned>(
+        &self,
+        table: &'static str,
+        row: &AnyRow,
+        more: &[u8],
+    ) -> Result<Option<T>, StoreError> {
+        let (doc, code) = (get_text(row, "doc")?, get_text(row, "code")?);
+        let code = hex::decode(code).unwrap_or_default();
+        let is_genuine = self.proof().is_some_and(|proof| proof.is_genuine(table, &[doc.as_bytes(), more], &code));
+        if is_genuine {
+            return Ok(Some(serde_json::from_str(&doc)?));
+        }
+        self.refuse(table, get_text(row, "id")?);
+        Ok(None)
+    }
+
+    /// Counts a row that is not what it says, and tells it.
+    pub(crate) fn refuse(&self, table: &'static str, id: String) {
+        self.0.refused.fetch_add(1, Ordering::Relaxed);
+        // Nobody listening is fine: it is counted.
+        let _ = self.0.told.send(ForgedRow { table, id });
+    }
+
+    fn proof(&self) -> Option<Arc<dyn RecordProof>> {
+        self.0.proof.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Store {
+    /// Has this store, and every clone of it, prove its records from now on. Until then no record that needs a proof is read or written.
+    pub fn prove_with(&self, proof: Arc<dyn RecordProof>) {
+        *self.genuine.0.proof.write().unwrap_or_else(PoisonError::into_inner) = Some(proof);
+    }
+
+    /// Rows that are refused from now on because nothing proves that the platform wrote them.
+    pub fn forged_rows(&self) -> broadcast::Receiver<ForgedRow> {
+        self.genuine.0.told.subscribe()
+    }
+
+    /// How often such a row was refused since the store was opened.
+    pub fn forged_rows_refused(&self) -> u64 {
+        self.genuine.0.refused.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,121 @@
+//! Rows that somebody wrote past the store are not believed.
+
+use gpuaas_model::{KeyState, Role, TokenId};
+use gpuaas_store::{EnrollmentRefusal, ForgedRow, SigningKeyRecord, StoreError, StoredSigningKey, TokenRecord};
+
+use super::{
+    given,
+    world::{NOW, World},
+};
+
+fn token(role: Role) -> TokenRecord {
+    TokenRecord {
+        id: TokenId::from_uuid(given::uuid()),
+        name: "ada".into(),
+        sha256: given::digest(),
+        role,
+        project: None,
+        service_account: None,
+        created_at: NOW,
+        expires_at: None,
+        revoked_at: None,
+    }
+}
+
+fn key(key_id: &str, state: KeyState) -> StoredSigningKey {
+    let key = SigningKeyRecord {
+        key_id: key_id.into(),
+        public: "public".into(),
+        state,
+        version: 3,
+        created_at: NOW,
+        changed_at: NOW,
+        correlation: None,
+    };
+    StoredSigningKey { key, seed: vec![7] }
+}
+
+pub(crate) async fn a_token_that_somebody_else_wrote_changed_or_moved_is_absent_and_told(world: World) {
+    let store = world.open().await;
+    let (admin, viewer, own) = (token(Role::PlatformAdmin), token(Role::Viewer), given::digest());
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_token(&admin).await.unwrap();
+    tx.insert_token(&viewer).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut told = store.forged_rows();
+    let absent = async |sha256: &str| store.read().await.unwrap().token_by_sha256(sha256).await.unwrap().is_none();
+
+    let copied = "insert into tokens (id, sha256, project_id, ends_at, doc, code)";
+    let sql =
+        format!("{copied} select 'new', '{own}', project_id, ends_at, doc, '' from tokens where id = '{}'", admin.id);
+    world.sql(&sql).await.unwrap();
+    assert!(absent(&own).await, "a row without a code");
+    world.sql(&format!("delete from tokens where sha256 = '{own}'")).await.unwrap();
+    let sql =
+        format!("{copied} select 'new', '{own}', project_id, ends_at, doc, code from tokens where id = '{}'", admin.id);
+    world.sql(&sql).await.unwrap();
+    assert!(absent(&own).await, "an admin's record with its code, found by another digest");
+    let role = "update tokens set doc = replace(doc, 'viewer', 'platform-admin')";
+    world.sql(&format!("{role} where id = '{}'", viewer.id)).await.unwrap();
+    assert!(absent(&viewer.sha256).await, "another role");
+    assert!(matches!(store.read().await.unwrap().token(viewer.id).await, Err(StoreError::NotFound { .. })));
+    assert!(!absent(&admin.sha256).await, "the platform's own");
+    assert!(!store.read().await.unwrap().tokens(None).await.unwrap().contains(&viewer));
+
+    assert_eq!(told.try_recv().unwrap(), ForgedRow { table: "tokens", id: "new".into() });
+    assert!(store.forged_rows_refused() >= 4, "{}", store.forged_rows_refused());
+}
+
+pub(crate) async fn a_signing_key_that_somebody_else_wrote_is_not_in_the_set(world: World) {
+    let store = world.open().await;
+    let own = key("own", KeyState::Active);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_signing_key(&own).await.unwrap();
+    tx.commit().await.unwrap();
+    let forged = "insert into signing_keys (key_id, state, version, seed, doc, code) \
+                  select 'forged', 'grace', 99, seed, replace(doc, 'own', 'forged'), code from signing_keys";
+    world.sql(forged).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(tx.signing_keys().await.unwrap(), [own.clone()]);
+    assert_eq!(tx.key_set_version().await.unwrap(), 3, "no agent is told of a version that it made up");
+    assert_eq!(tx.remove_forged_signing_keys().await.unwrap(), 1);
+    tx.commit().await.unwrap();
+    assert_eq!(world.number("select count(*) from signing_keys").await, 1);
+    world.sql("update signing_keys set code = ''").await.unwrap();
+    assert_eq!(store.read().await.unwrap().signing_keys().await.unwrap(), []);
+}
+
+pub(crate) async fn an_enrollment_that_somebody_else_wrote_or_changed_is_unknown(world: World) {
+    let store = world.open().await;
+    let node = given::node("gpu-1");
+    let enrollment = given::enrollment(&node);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_node(&node).await.unwrap();
+    tx.insert_enrollment(&enrollment).await.unwrap();
+    tx.commit().await.unwrap();
+    let asked = async |sha256: &str| {
+        let mut reader = store.read().await.unwrap();
+        reader.look_at_enrollment(sha256, node.id, NOW).await
+    };
+    let own = given::digest();
+    let copied = "insert into enrollments (id, node_id, sha256, doc, code)";
+    world.sql(&format!("{copied} select 'new', node_id, '{own}', doc, code from enrollments")).await.unwrap();
+    let unknown = |looked: Result<_, StoreError>| {
+        assert!(matches!(looked, Err(StoreError::EnrollmentRefused(EnrollmentRefusal::Unknown))), "{looked:?}");
+    };
+    unknown(asked(&own).await);
+    asked(&enrollment.sha256).await.expect("the platform's own");
+    world.sql("update enrollments set doc = replace(doc, '\"is_forced\":false', '\"is_forced\":true')").await.unwrap();
+    unknown(asked(&enrollment.sha256).await);
+}
+
+pub(crate) async fn without_its_proof_a_record_is_neither_written_nor_read(world: World) {
+    let (store, unproven) = (world.open().await, world.open_unproven().await);
+    let known = token(Role::PlatformAdmin);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_token(&known).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(unproven.read().await.unwrap().token_by_sha256(&known.sha256).await.unwrap(), None);
+    let mut tx = unproven.begin().await.unwrap();
+    assert!(matches!(tx.insert_token(&token(Role::PlatformAdmin)).await, Err(StoreError::NoProof)));
+}
