@@ -2,6 +2,7 @@
 //!
 //! Deliberately absent: any decision. Those are made in `planner` and `engine`; here is only who knows whom.
 
+mod answers;
 mod backend;
 mod backup;
 mod bootstrap;
@@ -11,11 +12,13 @@ mod https;
 mod journals;
 mod options;
 pub mod ports;
+mod progress;
 mod reach;
 mod recording;
 mod reimage;
 mod replicas;
 mod shares;
+mod sockets;
 
 pub use backup::{BackupError, Manifest, backup, restore};
 pub use data_dir::write_private;
