@@ -12,6 +12,7 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
+use gpuaas_api::Begun;
 use gpuaas_channel::Busy;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::{
@@ -54,14 +55,14 @@ impl Default for Answers {
 
 impl Answers {
     /// An answer, which keeps its connection busy until all of it was taken.
-    pub(crate) fn begin(&self, body: Body, busy: Busy) -> Answer {
+    pub(crate) fn begin(&self, body: Body, held: (Busy, Begun)) -> Answer {
         let mut number = 0;
         self.0.send_modify(|under_way| {
             under_way.begun += 1;
             number = under_way.begun;
         });
         self.wait(number);
-        Answer { body, rest: Bytes::new(), is_begun: false, number, answers: self.clone(), _busy: busy }
+        Answer { body, rest: Bytes::new(), is_begun: false, number, answers: self.clone(), _held: held }
     }
 
     /// Completes when the client does not take its answers.
@@ -107,7 +108,7 @@ pub(crate) struct Answer {
     is_begun: bool,
     number: u64,
     answers: Answers,
-    _busy: Busy,
+    _held: (Busy, Begun),
 }
 
 impl HttpBody for Answer {

@@ -1,10 +1,10 @@
 //! Serves the API over TLS.
 
-use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
-use gpuaas_api::PeerAddress;
-use gpuaas_channel::Idle;
+use gpuaas_api::{NoShare, PeerAddress, Shares, SharesMax, Standing};
+use gpuaas_channel::{Idle, Peer, ProxyError, ProxyProtocol};
 use gpuaas_model::PeerSite;
 use hyper::{
     Request,
@@ -29,7 +29,6 @@ use tower::ServiceExt;
 use crate::{
     answers::Answers,
     progress::{MustProgress, ProgressRule},
-    shares::Shares,
     sockets,
 };
 
@@ -52,51 +51,110 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 /// What a client that wants HTTP/2 says in its handshake. Whoever says nothing speaks HTTP/1: what is said later is not waited for.
 const ALPN_HTTP2: &[u8] = b"h2";
 
-/// Serves until `stop`, then lets requests under way end.
-pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, router: Router, stop: CancellationToken) {
-    let acceptor = TlsAcceptor::from(tls);
-    if let Err(error) = sockets::limit(&listener) {
-        tracing::warn!(%error, "the API's connections keep the kernel's own limits");
+/// Connections at once, and those of one address, of IPv6 from one site: a sixteenth of all. Behind either may be a whole office; HTTP/2 clients need
+/// one each.
+const CONNECTIONS_MAX: SharesMax = SharesMax { all: 4_096, per_address: 256 };
+
+/// What every connection works with. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Api {
+    acceptor: TlsAcceptor,
+    router: Router,
+    proxies: ProxyProtocol,
+    shares: Shares,
+}
+
+/// Why a connection ended before its time.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Proxy(#[from] ProxyError),
+    #[error("too many connections: {0}")]
+    NoShare(#[from] NoShare),
+    #[error("its place was needed for an address with fewer connections")]
+    Displaced,
+    #[error("the TLS handshake failed or took too long")]
+    Handshake,
+    #[error(transparent)]
+    Http(#[from] hyper::Error),
+}
+
+impl Api {
+    /// Serves `router` over TLS to those who connect themselves and those whom `proxies` speak for.
+    pub(crate) fn new(tls: Arc<ServerConfig>, router: Router, proxies: ProxyProtocol) -> Self {
+        Self { acceptor: TlsAcceptor::from(tls), router, proxies, shares: Shares::new(CONNECTIONS_MAX) }
     }
-    let (shares, served) = (Shares::default(), TaskTracker::new());
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let (stream, from) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let share = match shares.take(PeerSite::of(from.ip())) {
-            Ok(share) => share,
-            Err(error) => {
-                tracing::warn!(%from, %error, "a connection was dropped");
-                continue;
-            }
-        };
-        let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
-        served.spawn(async move {
-            let shaken = tokio::select! {
-                () = stop.cancelled() => return,
-                shaken = shaken(&acceptor, stream) => shaken,
+
+    /// Serves until `stop`, then lets requests under way end.
+    pub(crate) async fn serve(self, listener: TcpListener, stop: CancellationToken) {
+        let served = TaskTracker::new();
+        if let Err(error) = sockets::limit(&listener) {
+            tracing::warn!(%error, "the API's connections keep the kernel's own limits");
+        }
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = listener.accept() => accepted,
             };
-            let Some(stream) = shaken else { return };
-            if let Err(error) = converse(stream, PeerAddress::of(from.ip()), router, &stop).await {
-                tracing::debug!(%from, %error, "a connection broke");
-            }
-            drop(share);
-        });
+            let (stream, from) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let (api, stop) = (self.clone(), stop.clone());
+            served.spawn(async move {
+                match api.hold(stream, from.ip(), &stop).await {
+                    Ok(()) => {}
+                    Err(error @ (Broken::Proxy(_) | Broken::NoShare(_) | Broken::Displaced)) => {
+                        tracing::warn!(%from, %error, "a connection was dropped");
+                    }
+                    Err(error) => tracing::debug!(%from, %error, "a connection broke"),
+                }
+            });
+        }
+        // Nobody waits in its queue for what will not come.
+        drop(listener);
+        served.close();
+        // Streams of events end with the process; everything else gets its time.
+        let _ = timeout(GOODBYE_TIMEOUT, served.wait()).await;
     }
-    // Nobody waits in its queue for what will not come.
-    drop(listener);
-    served.close();
-    // Streams of events end with the process; everything else gets its time.
-    let _ = timeout(GOODBYE_TIMEOUT, served.wait()).await;
+
+    /// Serves a connection until it ends, or its share is taken back.
+    async fn hold(self, mut stream: TcpStream, from: IpAddr, stop: &CancellationToken) -> Result<(), Broken> {
+        let peer = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            peer = self.proxies.peer(&mut stream, from) => peer?,
+        };
+        let share = self.shares.take(PeerSite::of(peer.address))?;
+        tokio::select! {
+            () = share.displaced().cancelled() => Err(Broken::Displaced),
+            ended = self.converse(stream, peer, share.standing(), stop) => ended,
+        }
+    }
+
+    /// Answers on a connection in the protocol that its handshake chose.
+    async fn converse(
+        self,
+        stream: TcpStream,
+        peer: Peer,
+        standing: &Standing,
+        stop: &CancellationToken,
+    ) -> Result<(), Broken> {
+        let shaken = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            shaken = shaken(&self.acceptor, stream) => shaken,
+        };
+        let stream = shaken.ok_or(Broken::Handshake)?;
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
+        let from = match peer.is_proxied {
+            true => PeerAddress::through_proxy(peer.address),
+            false => PeerAddress::of(peer.address),
+        };
+        Ok(answer(stream, is_http2, (from, standing.clone()), self.router, stop).await?)
+    }
 }
 
 async fn shaken(acceptor: &TlsAcceptor, stream: TcpStream) -> Option<TlsStream<MustProgress<TcpStream>>> {
@@ -105,22 +163,12 @@ async fn shaken(acceptor: &TlsAcceptor, stream: TcpStream) -> Option<TlsStream<M
     timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.ok()?.ok()
 }
 
-/// Answers on a connection in the protocol that its handshake chose. Headers and requests have limits; the connection ends when it carries no
-/// request, and when the client does not take its answers.
-async fn converse(
-    stream: TlsStream<MustProgress<TcpStream>>,
-    from: PeerAddress,
-    router: Router,
-    stop: &CancellationToken,
-) -> Result<(), hyper::Error> {
-    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
-    answer(stream, is_http2, from, router, stop).await
-}
-
+/// Answers on a connection. Headers and requests have limits; the connection ends when it carries no request, and when the client does not take
+/// its answers.
 async fn answer<S>(
     stream: S,
     is_http2: bool,
-    from: PeerAddress,
+    (from, standing): (PeerAddress, Standing),
     router: Router,
     stop: &CancellationToken,
 ) -> Result<(), hyper::Error>
@@ -131,8 +179,10 @@ where
     let (carried, told) = (idle.clone(), answers.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(from);
-        let (busy, answer, told) = (carried.busy(), router.clone().oneshot(request), told.clone());
-        async move { Ok::<_, Infallible>(answer.await?.map(|body| told.begin(body, busy))) }
+        request.extensions_mut().insert(standing.clone());
+        let held = (carried.busy(), standing.begin());
+        let (answer, told) = (router.clone().oneshot(request), told.clone());
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| told.begin(body, held))) }
     });
     let stream = TokioIo::new(stream);
     if is_http2 {
@@ -152,12 +202,7 @@ where
 }
 
 /// Has a connection end in order when it carries nothing, or when everything stops; at once when the client does not take its answers.
-async fn until_idle<C>(
-    connection: C,
-    idle: &Idle,
-    answers: &Answers,
-    stop: &CancellationToken,
-) -> Result<(), C::Error>
+async fn until_idle<C>(connection: C, idle: &Idle, answers: &Answers, stop: &CancellationToken) -> Result<(), C::Error>
 where
     C: GracefulConnection,
 {
@@ -203,10 +248,11 @@ mod tests {
         let router = router.route("/large", get(|| async { "x".repeat(1_024 * 1_024) }));
         let router = router.route("/slow", get(|| async { Body::from_stream(parts()) }));
         let router = router.route("/endless", get(|| async { Body::from_stream(stream::repeat(part())) }));
-        let router = router.route("/quiet", get(|| async { Body::from_stream(stream::iter([part()]).chain(stream::pending())) }));
+        let router = router
+            .route("/quiet", get(|| async { Body::from_stream(stream::iter([part()]).chain(stream::pending())) }));
         let answering = tokio::spawn(async move {
             let (from, far) = (PeerAddress::of([192, 0, 2, 1].into()), MustProgress::new(far, ProgressRule::default()));
-            let _ = answer(far, is_http2, from, router, &CancellationToken::new()).await;
+            let _ = answer(far, is_http2, (from, Standing::default()), router, &CancellationToken::new()).await;
         });
         (near, answering)
     }

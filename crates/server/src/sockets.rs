@@ -36,7 +36,11 @@ pub(crate) fn limit(listener: &TcpListener) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::{io::AsyncWriteExt, net::{TcpSocket, TcpStream}, time::timeout};
+    use tokio::{
+        io::AsyncWriteExt,
+        net::{TcpSocket, TcpStream},
+        time::timeout,
+    };
 
     use super::*;
 
