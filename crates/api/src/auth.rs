@@ -14,6 +14,7 @@ use crate::{
     document::{self, Needs},
     limits::{self, PeerAddress},
     problem::ApiProblem,
+    shares::Standing,
     state::ApiState,
 };
 
@@ -94,6 +95,9 @@ pub(crate) async fn rights(State(state): State<ApiState>, mut request: Request, 
     };
     if let Err(refused) = state.limits.count_token(principal.token) {
         return ApiProblem::from(refused).into_response();
+    }
+    if let Some(standing) = request.extensions().get::<Standing>() {
+        standing.authenticate();
     }
     let caller = Caller { principal, correlation: correlation::current_id(&state) };
     if let Err(refused) = caller.must(needed) {

@@ -20,7 +20,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use gpuaas_engine::port::Runtime;
-use gpuaas_model::{Code, TokenId};
+use gpuaas_model::{Code, PeerSite, TokenId};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{auth, pace::Pace, problem::ApiProblem, state::ApiState};
@@ -38,17 +38,36 @@ const IPV6_NETWORK_BITS: u32 = 64;
 
 /// Whose request it is, as the listener saw it: an address, or the network that somebody was given whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PeerAddress(IpAddr);
+pub struct PeerAddress {
+    holder: IpAddr,
+    is_local: bool,
+}
 
 impl PeerAddress {
-    /// The holder of an address.
+    /// The holder of an address that connected itself.
     pub fn of(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
+        Self { is_local: address.to_canonical().is_loopback(), ..Self::through_proxy(address) }
+    }
+
+    /// The holder of an address that a proxy speaks for, or of the proxy itself.
+    pub fn through_proxy(address: IpAddr) -> Self {
+        let holder = match address.to_canonical() {
             IpAddr::V4(address) => address.into(),
             IpAddr::V6(address) => {
                 Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - IPV6_NETWORK_BITS))).into()
             }
-        })
+        };
+        Self { holder, is_local: false }
+    }
+
+    /// Whether the request comes from this machine: from a loopback address, and through no proxy.
+    pub fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    /// Whose connections its own count with.
+    pub(crate) fn site(&self) -> PeerSite {
+        PeerSite::of(self.holder)
     }
 }
 
@@ -299,5 +318,17 @@ mod tests {
         assert_eq!(of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::2"));
         assert_ne!(of("2001:db8:0:1::1"), of("2001:db8:0:2::1"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+    }
+
+    #[test]
+    fn only_a_loopback_address_that_connected_itself_is_local() {
+        let address = |text: &str| text.parse().unwrap();
+        for local in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            assert!(PeerAddress::of(address(local)).is_local(), "{local}");
+            assert!(!PeerAddress::through_proxy(address(local)).is_local(), "a proxy says {local}");
+        }
+        for other in ["192.0.2.1", "::2", "0.0.0.0"] {
+            assert!(!PeerAddress::of(address(other)).is_local(), "{other}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use gpuaas_artifacts::Importer;
 use gpuaas_engine::Engine;
 
 use crate::{
+    downloads::DOWNLOADS_MAX,
     idempotency::UnderWay,
     install::Install,
     journals::Journals,
@@ -13,6 +14,7 @@ use crate::{
     metrics::Metrics,
     refusal_flood::RefusalFlood,
     routes::Readiness,
+    shares::Shares,
     streams::Streams,
     watched::Watched,
 };
@@ -29,6 +31,8 @@ pub struct ApiState {
     pub(crate) limits: Arc<Limits>,
     pub(crate) refusals: Arc<RefusalFlood>,
     pub(crate) streams: Arc<Streams>,
+    /// Answers without a token that are under way.
+    pub(crate) downloads: Shares,
     /// Whether the store answers and takes changes.
     pub(crate) ready: Arc<Watched<Readiness>>,
     /// Whether what is counted from rows could be counted.
@@ -58,6 +62,7 @@ impl ApiState {
             limits,
             refusals,
             streams: Arc::default(),
+            downloads: Shares::new(DOWNLOADS_MAX),
             ready,
             counted,
         }

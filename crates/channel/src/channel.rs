@@ -19,6 +19,7 @@ use crate::{
     liveness::Liveness,
     paces::Paces,
     peers::{PeerOptions, Peers},
+    proxy_protocol::ProxyProtocol,
     readmission::Readmissions,
     rhythm::Rhythms,
     session::Session,
@@ -31,6 +32,8 @@ pub struct ChannelOptions {
     pub unreachable_after: Duration,
     /// How other replicas are dialled; absent where there can be none.
     pub peers: Option<PeerOptions>,
+    /// Which connections of nodes come through a balancer that names them.
+    pub proxies: ProxyProtocol,
     /// Tells when certificates end.
     pub clock: Arc<dyn Clock>,
 }

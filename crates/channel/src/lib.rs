@@ -25,6 +25,7 @@ mod peer_service;
 #[cfg(test)]
 mod peer_tests;
 mod peers;
+mod proxy_protocol;
 mod readmission;
 mod reports;
 mod requests;
@@ -39,4 +40,5 @@ pub use idle::{Busy, Idle};
 pub use listener::ChannelService;
 pub use peer_service::PeerService;
 pub use peers::{Holder, PeerOptions};
+pub use proxy_protocol::{Peer, ProxyError, ProxyProtocol};
 pub use tunnel::TunnelIo;

@@ -20,6 +20,7 @@ use crate::{
     connections::Place,
     fetch,
     handshakes::Handshakes,
+    proxy_protocol::ProxyProtocol,
     reports::observe,
     requests::{give_endpoints, give_keys},
     session::Session,
@@ -33,6 +34,7 @@ pub struct ChannelService {
     channel: Channel,
     listener: TcpListener,
     acceptor: TlsAcceptor,
+    proxies: ProxyProtocol,
 }
 
 impl Channel {
@@ -44,7 +46,8 @@ impl Channel {
         backend: Arc<dyn ChannelBackend>,
     ) -> (Self, ChannelService) {
         let channel = Self { shared: Shared::new(backend, options) };
-        let service = ChannelService { channel: channel.clone(), listener, acceptor: TlsAcceptor::from(tls) };
+        let (acceptor, proxies) = (TlsAcceptor::from(tls), options.proxies.clone());
+        let service = ChannelService { channel: channel.clone(), listener, acceptor, proxies };
         (channel, service)
     }
 
@@ -68,7 +71,7 @@ impl ChannelService {
                 () = stop.cancelled() => return,
                 accepted = self.listener.accept() => accepted,
             };
-            let (stream, from) = match accepted {
+            let (mut stream, from) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of file descriptors, most likely: give the ones in use a moment to close.
@@ -78,8 +81,10 @@ impl ChannelService {
                 }
             };
             let (channel, acceptor, stop) = (self.channel.clone(), self.acceptor.clone(), stop.clone());
-            let (handshakes, site) = (handshakes.clone(), PeerSite::of(from.ip()));
+            let (handshakes, proxies) = (handshakes.clone(), self.proxies.clone());
             let served = async move {
+                let peer = proxies.peer(&mut stream, from.ip()).await;
+                let site = PeerSite::of(peer.map_err(|error| ChannelError::Lost(error.to_string()))?.address);
                 let (presented, stream) = handshakes.in_turn(site, shaken(acceptor, stream)).await?;
                 let refused = |why: &str| ChannelError::Lost(why.to_owned());
                 if !channel.shared.paces.connects.take(&presented.identity, Instant::now()) {

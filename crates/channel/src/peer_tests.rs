@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     Admission, ArtifactBody, Channel, ChannelBackend, ChannelError, ChannelOptions, FetchError, Holder, PeerOptions,
-    PeerService, Presented, Refused,
+    PeerService, Presented, ProxyProtocol, Refused,
     channel::Shared,
     link::{Link, Streams},
     peers::Peers,
@@ -107,7 +107,12 @@ async fn replica(authority: &Authority) -> (PeerService, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let clock = Arc::new(MachineClock);
-    let options = ChannelOptions { unreachable_after: Duration::from_secs(1), peers: None, clock };
+    let options = ChannelOptions {
+        unreachable_after: Duration::from_secs(1),
+        peers: None,
+        proxies: ProxyProtocol::default(),
+        clock,
+    };
     let channel = Channel { shared: Shared::new(Arc::new(Empty), &options) };
     (PeerService::new(channel, "cp-1".into(), listener, tls), address)
 }

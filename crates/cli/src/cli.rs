@@ -243,6 +243,16 @@ pub(crate) struct Server {
         action = clap::ArgAction::Set
     )]
     pub(crate) allow_unverified_releases: bool,
+    /// Networks of balancers, for example 10.0.0.0/28: connections to the API and the node channel from there must begin with a header of the PROXY
+    /// protocol, version 2, and count for the address that it names; separated by commas
+    #[arg(
+        long,
+        env = "GPUAAS_PROXY_PROTOCOL_FROM",
+        hide_env_values = true,
+        value_name = "CIDR",
+        value_delimiter = ','
+    )]
+    pub(crate) proxy_protocol_from: Vec<Network>,
     /// Requests a second by one token; four times as many at once
     #[arg(long, env = "GPUAAS_REQUESTS_PER_TOKEN", hide_env_values = true, value_name = "N", default_value = "1000")]
     pub(crate) requests_per_token: NonZeroU32,

@@ -1,21 +1,14 @@
 //! Serves the API over TLS.
 
-use std::{
-    convert::Infallible,
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body};
-use bytes::Bytes;
-use gpuaas_api::PeerAddress;
-use gpuaas_channel::{Busy, Idle};
+use axum::Router;
+use gpuaas_api::{NoShare, PeerAddress, Shares, SharesMax, Standing};
+use gpuaas_channel::{Idle, Peer, ProxyError, ProxyProtocol};
 use gpuaas_model::PeerSite;
 use hyper::{
     Request,
-    body::{Frame, Incoming, SizeHint},
+    body::Incoming,
     server::conn::{http1, http2},
     service::service_fn,
 };
@@ -33,7 +26,11 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 
-use crate::shares::Shares;
+use crate::{
+    answers::Answers,
+    progress::{MustProgress, ProgressRule},
+    sockets,
+};
 
 /// Longest time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,6 +40,8 @@ const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADERS_BYTES_MAX: u32 = 64 * 1_024;
 /// Requests of one HTTP/2 connection at once.
 const REQUESTS_MAX: u32 = 128;
+/// Bytes of one answer that HTTP/2 holds until the client takes them.
+const UNSENT_BYTES_MAX: usize = 32 * 1_024;
 /// A beat goes out on an HTTP/2 connection when nothing was heard for this long.
 const BEAT_EVERY: Duration = Duration::from_secs(20);
 /// A connection that carries no request for this long ends, whatever beats it answers.
@@ -52,83 +51,138 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 /// What a client that wants HTTP/2 says in its handshake. Whoever says nothing speaks HTTP/1: what is said later is not waited for.
 const ALPN_HTTP2: &[u8] = b"h2";
 
-/// Serves until `stop`, then lets requests under way end.
-pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, router: Router, stop: CancellationToken) {
-    let acceptor = TlsAcceptor::from(tls);
-    let (shares, served) = (Shares::default(), TaskTracker::new());
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let (stream, from) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let share = match shares.take(PeerSite::of(from.ip())) {
-            Ok(share) => share,
-            Err(error) => {
-                tracing::warn!(%from, %error, "a connection was dropped");
-                continue;
-            }
-        };
-        let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
-        served.spawn(async move {
-            let shaken = tokio::select! {
-                () = stop.cancelled() => return,
-                shaken = shaken(&acceptor, stream) => shaken,
-            };
-            let Some(stream) = shaken else { return };
-            if let Err(error) = converse(stream, PeerAddress::of(from.ip()), router, &stop).await {
-                tracing::debug!(%from, %error, "a connection broke");
-            }
-            drop(share);
-        });
-    }
-    // Nobody waits in its queue for what will not come.
-    drop(listener);
-    served.close();
-    // Streams of events end with the process; everything else gets its time.
-    let _ = timeout(GOODBYE_TIMEOUT, served.wait()).await;
+/// Connections at once, and those of one address, of IPv6 from one site: a sixteenth of all. Behind either may be a whole office; HTTP/2 clients need
+/// one each.
+const CONNECTIONS_MAX: SharesMax = SharesMax { all: 4_096, per_address: 256 };
+
+/// What every connection works with. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Api {
+    acceptor: TlsAcceptor,
+    router: Router,
+    proxies: ProxyProtocol,
+    shares: Shares,
 }
 
-async fn shaken(acceptor: &TlsAcceptor, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+/// Why a connection ended before its time.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Proxy(#[from] ProxyError),
+    #[error("too many connections: {0}")]
+    NoShare(#[from] NoShare),
+    #[error("its place was needed for an address with fewer connections")]
+    Displaced,
+    #[error("the TLS handshake failed or took too long")]
+    Handshake,
+    #[error(transparent)]
+    Http(#[from] hyper::Error),
+}
+
+impl Api {
+    /// Serves `router` over TLS to those who connect themselves and those whom `proxies` speak for.
+    pub(crate) fn new(tls: Arc<ServerConfig>, router: Router, proxies: ProxyProtocol) -> Self {
+        Self { acceptor: TlsAcceptor::from(tls), router, proxies, shares: Shares::new(CONNECTIONS_MAX) }
+    }
+
+    /// Serves until `stop`, then lets requests under way end.
+    pub(crate) async fn serve(self, listener: TcpListener, stop: CancellationToken) {
+        let served = TaskTracker::new();
+        if let Err(error) = sockets::limit(&listener) {
+            tracing::warn!(%error, "the API's connections keep the kernel's own limits");
+        }
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            let (stream, from) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let (api, stop) = (self.clone(), stop.clone());
+            served.spawn(async move {
+                match api.hold(stream, from.ip(), &stop).await {
+                    Ok(()) => {}
+                    Err(error @ (Broken::Proxy(_) | Broken::NoShare(_) | Broken::Displaced)) => {
+                        tracing::warn!(%from, %error, "a connection was dropped");
+                    }
+                    Err(error) => tracing::debug!(%from, %error, "a connection broke"),
+                }
+            });
+        }
+        // Nobody waits in its queue for what will not come.
+        drop(listener);
+        served.close();
+        // Streams of events end with the process; everything else gets its time.
+        let _ = timeout(GOODBYE_TIMEOUT, served.wait()).await;
+    }
+
+    /// Serves a connection until it ends, or its share is taken back.
+    async fn hold(self, mut stream: TcpStream, from: IpAddr, stop: &CancellationToken) -> Result<(), Broken> {
+        let peer = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            peer = self.proxies.peer(&mut stream, from) => peer?,
+        };
+        let share = self.shares.take(PeerSite::of(peer.address))?;
+        tokio::select! {
+            () = share.displaced().cancelled() => Err(Broken::Displaced),
+            ended = self.converse(stream, peer, share.standing(), stop) => ended,
+        }
+    }
+
+    /// Answers on a connection in the protocol that its handshake chose.
+    async fn converse(
+        self,
+        stream: TcpStream,
+        peer: Peer,
+        standing: &Standing,
+        stop: &CancellationToken,
+    ) -> Result<(), Broken> {
+        let shaken = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            shaken = shaken(&self.acceptor, stream) => shaken,
+        };
+        let stream = shaken.ok_or(Broken::Handshake)?;
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
+        let from = match peer.is_proxied {
+            true => PeerAddress::through_proxy(peer.address),
+            false => PeerAddress::of(peer.address),
+        };
+        Ok(answer(stream, is_http2, (from, standing.clone()), self.router, stop).await?)
+    }
+}
+
+async fn shaken(acceptor: &TlsAcceptor, stream: TcpStream) -> Option<TlsStream<MustProgress<TcpStream>>> {
     let _ = stream.set_nodelay(true);
+    let stream = MustProgress::new(stream, ProgressRule::default());
     timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.ok()?.ok()
 }
 
-/// Answers on a connection in the protocol that its handshake chose. It has time and room for headers and for requests at once, and ends when
-/// it carries none.
-async fn converse(
-    stream: TlsStream<TcpStream>,
-    from: PeerAddress,
-    router: Router,
-    stop: &CancellationToken,
-) -> Result<(), hyper::Error> {
-    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
-    answer(stream, is_http2, from, router, stop).await
-}
-
+/// Answers on a connection. Headers and requests have limits; the connection ends when it carries no request, and when the client does not take
+/// its answers.
 async fn answer<S>(
     stream: S,
     is_http2: bool,
-    from: PeerAddress,
+    (from, standing): (PeerAddress, Standing),
     router: Router,
     stop: &CancellationToken,
 ) -> Result<(), hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let idle = Idle::default();
-    let carried = idle.clone();
+    let (idle, answers) = (Idle::default(), Answers::default());
+    let (carried, told) = (idle.clone(), answers.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(from);
-        let (busy, answer) = (carried.busy(), router.clone().oneshot(request));
-        async move { Ok::<_, Infallible>(answer.await?.map(|body| Carried { body, _busy: busy })) }
+        request.extensions_mut().insert(standing.clone());
+        let held = (carried.busy(), standing.begin());
+        let (answer, told) = (router.clone().oneshot(request), told.clone());
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| told.begin(body, held))) }
     });
     let stream = TokioIo::new(stream);
     if is_http2 {
@@ -137,23 +191,25 @@ where
             .keep_alive_interval(BEAT_EVERY)
             .keep_alive_timeout(HEADERS_TIMEOUT)
             .max_concurrent_streams(REQUESTS_MAX)
+            .max_send_buf_size(UNSENT_BYTES_MAX)
             .max_header_list_size(HEADERS_BYTES_MAX);
-        until_idle(http.serve_connection(stream, service), &idle, stop).await
+        until_idle(http.serve_connection(stream, service), &idle, &answers, stop).await
     } else {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT).max_buf_size(HEADERS_BYTES_MAX as usize);
-        until_idle(http.serve_connection(stream, service), &idle, stop).await
+        until_idle(http.serve_connection(stream, service), &idle, &answers, stop).await
     }
 }
 
-/// Has a connection end in order when it carries nothing, or when everything stops.
-async fn until_idle<C>(connection: C, idle: &Idle, stop: &CancellationToken) -> Result<(), C::Error>
+/// Has a connection end in order when it carries nothing, or when everything stops; at once when the client does not take its answers.
+async fn until_idle<C>(connection: C, idle: &Idle, answers: &Answers, stop: &CancellationToken) -> Result<(), C::Error>
 where
     C: GracefulConnection,
 {
     let mut connection = pin!(connection);
     tokio::select! {
         ended = &mut connection => return ended,
+        () = answers.stalled() => return Ok(()),
         () = stop.cancelled() => {}
         () = idle.for_long(IDLE_MAX) => {}
     }
@@ -161,36 +217,12 @@ where
     timeout(GOODBYE_TIMEOUT, connection).await.unwrap_or(Ok(()))
 }
 
-/// An answer that keeps its connection from counting as idle until all of it is told.
-struct Carried {
-    body: Body,
-    _busy: Busy,
-}
-
-impl hyper::body::Body for Carried {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use axum::routing::get;
-    use futures::{Stream, stream};
+    use axum::{body::Body, routing::get};
+    use bytes::Bytes;
+    use futures::{Stream, StreamExt, stream};
+    use http_body_util::BodyExt;
     use hyper_util::rt::TokioExecutor;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
@@ -199,6 +231,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::progress::STALLED_AFTER;
 
     /// The beginning of HTTP/2, and settings that change none.
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -214,11 +247,18 @@ mod tests {
         let router = Router::new().route("/long", get(long)).route("/", get(|| async { "here" }));
         let router = router.route("/large", get(|| async { "x".repeat(1_024 * 1_024) }));
         let router = router.route("/slow", get(|| async { Body::from_stream(parts()) }));
+        let router = router.route("/endless", get(|| async { Body::from_stream(stream::repeat(part())) }));
+        let router = router
+            .route("/quiet", get(|| async { Body::from_stream(stream::iter([part()]).chain(stream::pending())) }));
         let answering = tokio::spawn(async move {
-            let from = PeerAddress::of([192, 0, 2, 1].into());
-            let _ = answer(far, is_http2, from, router, &CancellationToken::new()).await;
+            let (from, far) = (PeerAddress::of([192, 0, 2, 1].into()), MustProgress::new(far, ProgressRule::default()));
+            let _ = answer(far, is_http2, (from, Standing::default()), router, &CancellationToken::new()).await;
         });
         (near, answering)
+    }
+
+    fn part() -> Result<Bytes, Infallible> {
+        Ok(Bytes::from_static(&[b'x'; 64 * 1_024]))
     }
 
     /// Ten parts, one every half a minute.
@@ -255,40 +295,101 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_told_for_minutes_is_told_to_its_end() {
         let (near, _answering) = open(true);
-        let http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
-        let (mut sender, connection) = http.handshake::<_, Body>(TokioIo::new(near)).await.unwrap();
-        tokio::spawn(connection);
-        let answer = sender.send_request(Request::get("https://x/slow").body(Body::empty()).unwrap()).await.unwrap();
+        let answer = client(near, 64 * 1_024).await.send_request(ask("/slow")).await.unwrap();
         let told = axum::body::to_bytes(Body::new(answer.into_body()), 1_024).await.unwrap();
         assert_eq!(told.len(), 50);
     }
 
+    type Sender = hyper::client::conn::http2::SendRequest<Body>;
+
+    /// A client of HTTP/2 that reads its connection, and opens so large windows for answers.
+    async fn client(near: DuplexStream, window_bytes: u32) -> Sender {
+        let mut http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        http.initial_stream_window_size(window_bytes);
+        let (sender, connection) = http.handshake::<_, Body>(TokioIo::new(near)).await.unwrap();
+        tokio::spawn(connection);
+        sender
+    }
+
+    fn ask(path: &str) -> Request<Body> {
+        Request::get(format!("https://x{path}")).body(Body::empty()).unwrap()
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_never_reads_its_answer_is_sent_away() {
-        let (mut near, answering) = open(false);
-        let began = Instant::now();
-        near.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-        answering.await.unwrap();
-        assert!(began.elapsed() <= A_MINUTE + GOODBYE_TIMEOUT, "{:?}", began.elapsed());
+    async fn client_that_never_reads_its_answer_is_ended_after_thirty_seconds() {
+        for path in ["/large", "/endless"] {
+            let (mut near, answering) = open(false);
+            let began = Instant::now();
+            near.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+            timeout(A_MINUTE * 60, answering).await.expect("it is served for ever").unwrap();
+            assert_eq!(began.elapsed(), STALLED_AFTER, "{path}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_of_http2_that_opens_no_window_is_ended_after_thirty_seconds() {
+        for (path, window_bytes) in [("/large", 0), ("/large", 64 * 1_024), ("/endless", 1), ("/endless", 64 * 1_024)] {
+            let (near, answering) = open(true);
+            let began = Instant::now();
+            let unread = client(near, window_bytes).await.send_request(ask(path)).await.unwrap();
+            timeout(A_MINUTE * 60, answering).await.expect("it is served for ever").unwrap();
+            assert_eq!(began.elapsed(), STALLED_AFTER, "{path}, {window_bytes}");
+            drop(unread);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answer_that_never_moves_ends_its_connection_after_five_minutes_however_busy_the_others_are() {
         let (near, answering) = open(true);
         let began = Instant::now();
-        let http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
-        let (mut sender, connection) = http.handshake::<_, Body>(TokioIo::new(near)).await.unwrap();
-        tokio::spawn(connection);
-        let unread = sender.send_request(Request::get("https://x/large").body(Body::empty()).unwrap()).await.unwrap();
+        let mut sender = client(near, 64 * 1_024).await;
+        let unread = sender.send_request(ask("/endless")).await.unwrap();
+        while let Ok(answer) = sender.send_request(ask("/")).await {
+            drop(answer);
+            assert!(began.elapsed() < A_MINUTE * 60, "it is served for ever");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
         answering.await.unwrap();
-        assert!(began.elapsed() <= A_MINUTE + GOODBYE_TIMEOUT, "{:?}", began.elapsed());
+        let (ended, five_minutes) = (began.elapsed(), crate::progress::LEAST_BYTES_WITHIN);
+        assert!(ended >= five_minutes && ended < five_minutes + STALLED_AFTER, "{ended:?}");
         drop(unread);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stream_that_has_nothing_to_say_stays_open() {
+        let (near, answering) = open(true);
+        let mut answer = client(near, 64 * 1_024).await.send_request(ask("/quiet")).await.unwrap().into_body();
+        let mut told = 0;
+        while told < 64 * 1_024 {
+            told += answer.frame().await.expect("a frame").expect("a frame").into_data().expect("data").len();
+        }
+        assert!(timeout(A_MINUTE * 60, answer.frame()).await.is_err(), "it was ended");
+        let (mut near, answering_in_text) = open(false);
+        near.write_all(b"GET /quiet HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        assert!(timeout(A_MINUTE * 60, until_it_ends(&mut near)).await.is_err(), "it was ended");
+        assert!(!answering.is_finished() && !answering_in_text.is_finished());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_answer_arrives_whole_with_its_length() {
+        let (near, _answering) = open(true);
+        let answer = client(near, 64 * 1_024).await.send_request(ask("/large")).await.unwrap();
+        assert_eq!(answer.headers()["content-length"], "1048576");
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), 1_024 * 1_024);
+        let (mut near, _answering) = open(false);
+        near.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut told = String::new();
+        near.read_to_string(&mut told).await.unwrap();
+        let (head, body) = told.split_once("\r\n\r\n").expect("a head");
+        assert!(head.contains("content-length: 1048576"), "{head}");
+        assert_eq!(body.len(), 1_024 * 1_024);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_answers_beats_and_asks_nothing_is_sent_away_and_one_that_waits_for_an_answer_is_not() {
         let (near, answering) = open(true);
         let began = Instant::now();
-        let http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
-        let (mut sender, connection) = http.handshake::<_, Body>(TokioIo::new(near)).await.unwrap();
-        tokio::spawn(connection);
-        let ask = |path: &str| Request::get(format!("https://x{path}")).body(Body::empty()).unwrap();
+        let mut sender = client(near, 64 * 1_024).await;
         let waited_for = sender.send_request(ask("/long")).await.unwrap();
         assert_eq!((waited_for.status().as_u16(), began.elapsed()), (200, A_MINUTE * 10));
         drop(waited_for);

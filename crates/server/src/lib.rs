@@ -2,6 +2,7 @@
 //!
 //! Deliberately absent: any decision. Those are made in `planner` and `engine`; here is only who knows whom.
 
+mod answers;
 mod backend;
 mod backup;
 mod bootstrap;
@@ -11,11 +12,12 @@ mod https;
 mod journals;
 mod options;
 pub mod ports;
+mod progress;
 mod reach;
 mod recording;
 mod reimage;
 mod replicas;
-mod shares;
+mod sockets;
 
 pub use backup::{BackupError, Manifest, Restored, backup, restore};
 pub use data_dir::write_private;
@@ -123,6 +125,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let channel_options = ChannelOptions {
         unreachable_after: ChannelOptions::UNREACHABLE_AFTER,
         peers: peers.as_ref().map(|peers| peers.dial.clone()),
+        proxies: options.proxies(),
         clock: ports.clock.clone(),
     };
     let (channel, service) = Channel::new(channel_listener, &channel_options, channel_tls, backend);
@@ -141,7 +144,8 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     }
     let install = Install { api_pin: api_key.pin(), packages: options.packages_dir.clone() };
     let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)), options.paces, install);
-    running.spawn(https::serve(api_listener, api_tls, gpuaas_api::router(state.clone()), stop.clone()));
+    let api = https::Api::new(api_tls, gpuaas_api::router(state.clone()), options.proxies());
+    running.spawn(api.serve(api_listener, stop.clone()));
     running.spawn(drive(engine, stop.clone()));
     Ok(ControlPlane { url, authority_pem, admin_token, stop, running, state, store, _data: data })
 }

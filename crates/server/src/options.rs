@@ -9,6 +9,7 @@ use std::{
 use gpuaas_api::{Paces, SUMS_FILE};
 use gpuaas_app_rke2::Deadlines;
 use gpuaas_artifacts::{ArtifactStore, Network, Reach, SYSTEM_CA_BUNDLE, Sources, TrustedKey, Users, Verification};
+use gpuaas_channel::ProxyProtocol;
 use gpuaas_store::StoreOptions;
 use gpuaas_trust::SecretText;
 
@@ -57,6 +58,8 @@ pub struct ServerOptions {
     pub release_trusted_keys: Vec<TrustedKey>,
     /// Whether a release is taken that neither a digest nor a trusted signature verifies.
     pub allow_unverified_releases: bool,
+    /// Networks of balancers: connections from there begin with a header of the PROXY protocol, version 2, and count for the address that it names.
+    pub proxy_protocol_from: Vec<Network>,
     /// How often one may ask.
     pub paces: Paces,
     /// How long steps of RKE2 may take.
@@ -84,6 +87,7 @@ impl ServerOptions {
             release_private_networks: Vec::new(),
             release_trusted_keys: Vec::new(),
             allow_unverified_releases: false,
+            proxy_protocol_from: Vec::new(),
             paces: Paces::USUAL,
             rke2_deadlines: Deadlines::default(),
         }
@@ -124,6 +128,11 @@ impl ServerOptions {
                 allow_unverified: self.allow_unverified_releases,
             },
         }
+    }
+
+    /// Which connections of a listener come through a balancer.
+    pub(crate) fn proxies(&self) -> ProxyProtocol {
+        ProxyProtocol::from_networks(self.proxy_protocol_from.clone())
     }
 
     /// Names and addresses that the listeners' certificates carry.

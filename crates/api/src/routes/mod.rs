@@ -33,7 +33,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    auth, body, correlation, document, etag, idempotency, limits, metrics,
+    auth, body, correlation, document, downloads, etag, idempotency, limits, metrics,
     problem::{self, ApiProblem},
     refusals,
     state::ApiState,
@@ -103,6 +103,7 @@ pub fn router(state: ApiState) -> Router {
         .layer(middleware::from_fn_with_state(state.clone(), idempotency::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), auth::rights))
         .layer(middleware::from_fn_with_state(state.clone(), refusals::middleware))
+        .layer(middleware::from_fn_with_state(state.clone(), downloads::middleware))
         .layer(middleware::map_response(problem::explained))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn_with_state(state.clone(), body::in_time))

@@ -17,7 +17,7 @@ use tokio::{io::AsyncReadExt, task::JoinHandle, time::Instant};
 
 use super::world::{MachineClock, Rows, asked, now, presented};
 use crate::{
-    ChannelOptions,
+    ChannelOptions, ProxyProtocol,
     channel::Shared,
     fetch,
     link::{Body, empty, full},
@@ -36,8 +36,12 @@ struct World {
 impl World {
     fn new() -> Self {
         let rows = Arc::new(Rows::default());
-        let options =
-            ChannelOptions { unreachable_after: Duration::from_secs(15), peers: None, clock: Arc::new(MachineClock) };
+        let options = ChannelOptions {
+            unreachable_after: Duration::from_secs(15),
+            peers: None,
+            proxies: ProxyProtocol::default(),
+            clock: Arc::new(MachineClock),
+        };
         let authority = Authority::generate("cp-1", now()).unwrap();
         Self { authority, shared: Shared::new(rows.clone(), &options), rows }
     }

@@ -8,7 +8,7 @@ use gpuaas_wire::task::UnitReport;
 use tokio::time::{Instant, sleep};
 
 use super::world::{MachineClock, Recording, Rows, enrolled};
-use crate::{ChannelError, ChannelOptions, channel::Shared, reports::hand_on};
+use crate::{ChannelError, ChannelOptions, ProxyProtocol, channel::Shared, reports::hand_on};
 
 const AN_HOUR: usize = 3_600;
 
@@ -26,7 +26,10 @@ fn report(unit: &str, number: usize) -> UnitReport {
 
 fn shared(rows: &Arc<Rows>) -> Arc<Shared> {
     let clock = Arc::new(MachineClock);
-    Shared::new(rows.clone(), &ChannelOptions { unreachable_after: Duration::ZERO, peers: None, clock })
+    Shared::new(
+        rows.clone(),
+        &ChannelOptions { unreachable_after: Duration::ZERO, peers: None, proxies: ProxyProtocol::default(), clock },
+    )
 }
 
 /// A report of the unit every second.

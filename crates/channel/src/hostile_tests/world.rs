@@ -41,7 +41,8 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::{
-    Admission, ArtifactBody, Channel, ChannelBackend, ChannelOptions, FetchError, Holder, Presented, Refused,
+    Admission, ArtifactBody, Channel, ChannelBackend, ChannelOptions, FetchError, Holder, Presented, ProxyProtocol,
+    Refused,
     link::{Body, empty, full},
 };
 
@@ -231,7 +232,12 @@ impl World {
         let (chain, key) = authority.issue_server(&["127.0.0.1".to_owned()], now()).unwrap();
         let tls = Arc::new(channel_server_config(chain, key, authority.certificate()).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let options = ChannelOptions { unreachable_after, peers: None, clock: Arc::new(MachineClock) };
+        let options = ChannelOptions {
+            unreachable_after,
+            peers: None,
+            proxies: ProxyProtocol::default(),
+            clock: Arc::new(MachineClock),
+        };
         let rows = Arc::new(Rows::default());
         let (channel, service) = Channel::new(listener, &options, tls, rows.clone());
         let address = service.local_address().unwrap();

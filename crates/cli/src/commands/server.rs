@@ -60,6 +60,7 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
         release_private_networks: asked.release_private_networks,
         release_trusted_keys: asked.release_trusted_keys,
         allow_unverified_releases: asked.allow_unverified_releases,
+        proxy_protocol_from: asked.proxy_protocol_from,
         paces: Paces { per_token: asked.requests_per_token, per_address: asked.requests_per_address },
         rke2_deadlines: Deadlines {
             start: asked.rke2_start_deadline,

@@ -1,6 +1,6 @@
 //! Requests as somebody else's program sends them: any method, header and body.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use gpuaas_trust::{pinned_client_config, sha256_hex};
 use http::{HeaderMap, Method, Request};
@@ -37,14 +37,30 @@ async fn connect(platform: &Platform) -> (String, TlsStream<TcpStream>) {
 
 /// Connects to the control plane that a ready file tells of.
 async fn connect_to(ready: &Value) -> (String, TlsStream<TcpStream>) {
-    let address = ready["url"].as_str().and_then(|url| url.strip_prefix("https://")).expect("a URL").to_owned();
+    let address = address_of(ready);
+    let stream = TcpStream::connect(address).await.expect("connected");
+    let stream = shake(ready, stream).await.expect("TLS");
+    (address.to_string(), stream)
+}
+
+/// Where the API of a control plane listens.
+pub(crate) fn address_of(ready: &Value) -> SocketAddr {
+    let address = ready["url"].as_str().and_then(|url| url.strip_prefix("https://")).expect("a URL");
+    address.parse().expect("an address")
+}
+
+/// Speaks TLS on a connection to a control plane.
+pub(crate) async fn shake(ready: &Value, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
     let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
     let authority = CertificateDer::from_pem_slice(&authority).expect("a certificate");
     let tls = pinned_client_config(&sha256_hex(&authority)).expect("a configuration");
-    let stream = TcpStream::connect(&address).await.expect("connected");
     let name = ServerName::try_from("127.0.0.1").expect("a name");
-    let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await.expect("TLS");
-    (address, stream)
+    TlsConnector::from(Arc::new(tls)).connect(name, stream).await
+}
+
+/// Reads something on a connection of one's own.
+pub(crate) async fn read_on(stream: TlsStream<TcpStream>, path: &str, headers: &[(&str, &str)]) -> Answer {
+    exchange(("x".to_owned(), stream), Method::GET, path, headers, "").await
 }
 
 /// Writes a whole request, reads nothing before, and gives the answer's text: what a simple client does.

@@ -176,6 +176,20 @@ read_string() {
 fetch() {
     path=$1 file=$2 kib_max=$3
     shift 3
+    refused=0
+    while ask_once "$@" && [ "$answered" = 429 ] && [ "$refused" -lt "$refused_max" ]; do
+        # Too many machines fetch at once.
+        refused=$((refused + 1))
+        sleep 5
+    done
+    [ "$answered" = 200 ] || not_answered "$file"
+}
+
+# Ten minutes' worth, as long as one download may take.
+refused_max=120
+
+# ask_once [OPTION…]: asks for $path once.
+ask_once() {
     answered=$(
         exec 2>"$work/said"
         # In half KiB. What writes more is ended, and is not worth a core.
@@ -187,7 +201,6 @@ fetch() {
         # A shell that curl had taken the place of would be ended itself, and say so.
         exit $?
     ) || not_fetched $?
-    [ "$answered" = 200 ] || not_answered "$file"
 }
 
 # The same, from who proves himself by the authority that the string pins.

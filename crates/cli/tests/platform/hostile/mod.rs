@@ -5,6 +5,7 @@ mod bodies;
 mod crowds;
 mod lists;
 mod preconditions;
+mod readers;
 mod slow;
 
 use gpuaas_api_types::{CreateAllocation, CreateProject, CreateToken, RegisterNode};

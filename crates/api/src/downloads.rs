@@ -1,0 +1,97 @@
+//! Answers that anybody gets without a token: the install script, packages, the API's own document. Few at once, so that those who read slowly or
+//! not at all hold little.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{MatchedPath, Request, State},
+    http::Method,
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use gpuaas_model::Code;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use crate::{
+    document::{self, Needs},
+    limits,
+    problem::ApiProblem,
+    shares::{Begun, Share, SharesMax},
+    state::ApiState,
+};
+
+/// Such answers at once. Each holds some 300 KiB while its reader is slow: 75 MiB in all.
+pub(crate) const DOWNLOADS_MAX: SharesMax = SharesMax { all: 256, per_address: 32 };
+/// When one that is refused may try again: a package takes about as long.
+const RETRY_AFTER_SECONDS: u64 = 5;
+
+/// Refuses what nobody needs a token for while too much of it is under way.
+pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    let sender = limits::sender(&request).filter(|_| is_open(&request));
+    let Some(from) = sender else { return next.run(request).await };
+    match state.downloads.take(from.site()) {
+        Ok(share) => next.run(request).await.map(|body| Body::new(Download::new(body, share))),
+        Err(_) => refuse().into_response(),
+    }
+}
+
+/// Whether everybody may read it. What no route answers is small and counts as well.
+fn is_open(request: &Request) -> bool {
+    let route = request.extensions().get::<MatchedPath>();
+    let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    reads && declared.is_none_or(|declared| declared.needs == Needs::Nothing)
+}
+
+fn refuse() -> ApiProblem {
+    let problem = ApiProblem::new(Code::RateLimited, "too many downloads without a token are under way");
+    problem.then(format!("try again after {RETRY_AFTER_SECONDS} s")).after(RETRY_AFTER_SECONDS)
+}
+
+/// The download was ended for the sake of an address that has fewer.
+#[derive(Debug, thiserror::Error)]
+#[error("the download gave way to one of another address")]
+struct Displaced;
+
+/// A body that holds its share until all of it was taken.
+struct Download {
+    body: Body,
+    displaced: Pin<Box<WaitForCancellationFutureOwned>>,
+    _begun: Begun,
+    _share: Share,
+}
+
+impl Download {
+    fn new(body: Body, share: Share) -> Self {
+        let displaced = Box::pin(share.displaced().clone().cancelled_owned());
+        Self { body, displaced, _begun: share.standing().begin(), _share: share }
+    }
+}
+
+impl HttpBody for Download {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.displaced.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(Err(axum::Error::new(Displaced))));
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,175 @@
+//! Clients that ask and do not read, crowds that take every connection, and clients behind a balancer.
+
+use std::{
+    net::Ipv4Addr,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use http::Method;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::Value;
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpSocket, TcpStream},
+};
+use tokio_rustls::client::TlsStream;
+
+use crate::{
+    raw::{Answer, address_of, bearer, read_on, send, shake},
+    world::{Platform, eventually},
+};
+
+/// A client that takes nothing for this long is ended, and later ones by then as well.
+const STALLED_AFTER: Duration = Duration::from_secs(30);
+const PACKAGE: &str = "large.deb";
+const PACKAGE_BYTES: u64 = 256 * 1_024 * 1_024;
+
+/// An address of the loopback: `127.A.0.B`.
+fn loopback(second: u8, last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, second, 0, last)
+}
+
+/// A connection from that address, with little room for what it does not read.
+async fn connect(ready: &Value, from: Ipv4Addr) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(4 * 1_024).expect("set");
+    socket.bind((from, 0).into()).expect("an address of the loopback");
+    socket.connect(address_of(ready)).await.expect("the kernel takes it")
+}
+
+/// The header of a balancer that speaks for `client`: PROXY protocol, version 2, TCP over IPv4.
+fn header(client: Ipv4Addr) -> Vec<u8> {
+    let (signature, to) = (b"\r\n\r\n\0\r\nQUIT\n", Ipv4Addr::LOCALHOST.octets());
+    [&signature[..], &[0x21, 0x11, 0, 12], &client.octets(), &to, &5_000_u16.to_be_bytes(), &443_u16.to_be_bytes()]
+        .concat()
+}
+
+/// A connection that a balancer at `from` passes on for `client`.
+async fn pass_on(ready: &Value, from: Ipv4Addr, client: Ipv4Addr) -> TcpStream {
+    let mut stream = connect(ready, from).await;
+    stream.write_all(&header(client)).await.expect("written");
+    stream
+}
+
+/// Connections of the API that stand between it and addresses of that network, as the kernel has them.
+fn connections_from(ready: &Value, second: u8) -> usize {
+    let port = format!(":{:04X}", address_of(ready).port());
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+    let of_network = format!("{second:02X}7F:");
+    let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // Addresses are in the machine's order: 127.A.0.B is BB00AA7F.
+    lines.filter(|of| of.len() > 3 && of[1].ends_with(&port) && of[2].contains(&of_network) && of[3] == "01").count()
+}
+
+fn memory(ready: &Value) -> String {
+    let pid = &ready["replicas"][0]["pid"];
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the server's status");
+    let resident = status.lines().find(|line| line.starts_with("VmRSS")).expect("its memory").to_owned();
+    let sockets = std::fs::read_to_string("/proc/net/sockstat").expect("the kernel's figures");
+    format!("{resident}; {}", sockets.lines().find(|line| line.starts_with("TCP:")).expect("TCP"))
+}
+
+fn lay_large_package(folder: &Path) {
+    let file = std::fs::File::create(folder.join(PACKAGE)).expect("made");
+    file.set_len(PACKAGE_BYTES).expect("it takes no room");
+    std::fs::write(folder.join("SHA256SUMS"), format!("{}  {PACKAGE}\n", "ab".repeat(32))).expect("written");
+}
+
+/// Asks for the package, and never reads.
+async fn ask_and_never_read(ready: &Value, from: Ipv4Addr, path: &str) -> TlsStream<TcpStream> {
+    let mut stream = shake(ready, connect(ready, from).await).await.expect("TLS");
+    let ask = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").repeat(8);
+    stream.write_all(ask.as_bytes()).await.expect("written");
+    stream
+}
+
+async fn read_from(ready: &Value, from: Ipv4Addr, path: &str) -> Answer {
+    read_on(shake(ready, connect(ready, from).await).await.expect("TLS"), path, &[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_never_read_are_ended_and_hold_little_until_then() {
+    const ATTACKERS: u8 = 9;
+    let packages = tempfile::tempdir().expect("a folder");
+    lay_large_package(packages.path());
+    let folder = packages.path().to_str().expect("a text");
+    let platform = Platform::start_with(0, &[("GPUAAS_PACKAGES_DIR", folder)]);
+    let (ready, package) = (platform.ready(), format!("/install/packages/{PACKAGE}"));
+    println!("before: {}", memory(&ready));
+    let began = Instant::now();
+    let mut unread = Vec::new();
+    for last in 1..=ATTACKERS {
+        for path in [&package, "/api/v1/openapi.json"] {
+            let asks = (0..32).map(|_| ask_and_never_read(&ready, loopback(201, last), path));
+            unread.extend(futures::future::join_all(asks).await);
+        }
+    }
+    assert_eq!(connections_from(&ready, 201), unread.len());
+    println!("{} connections that read nothing: {}", unread.len(), memory(&ready));
+    let whoami = send(&platform, Method::GET, "/api/v1/whoami", &[("authorization", &bearer(&platform))], "").await;
+    assert_eq!(whoami.status, 200, "{whoami:?}");
+    let refused = read_from(&ready, loopback(201, 1), "/install.sh").await;
+    assert_eq!((refused.status, refused.code()), (429, "rate_limited"), "an address downloads little at once");
+    assert_eq!(refused.headers["retry-after"], "5");
+    let taken = read_from(&ready, loopback(202, 1), "/install.sh").await;
+    assert_eq!(taken.status, 200, "another address is served although all downloads are taken: {taken:?}");
+    eventually("clients that read nothing are served for ever", async || connections_from(&ready, 201) == 0).await;
+    println!("after {:?}: {}", began.elapsed(), memory(&ready));
+    assert!(began.elapsed() > STALLED_AFTER, "they had their time");
+    drop(unread);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_that_take_every_connection_lock_nobody_out() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("as many files as there may be");
+    let platform = Platform::start(0);
+    let ready = platform.ready();
+    let mut held = Vec::new();
+    for last in 1..=17 {
+        let connects = (0..256).map(|_| connect(&ready, loopback(203, last)));
+        held.extend(futures::future::join_all(connects).await);
+    }
+    for last in 1..=20 {
+        let answer = read_from(&ready, loopback(204, last), "/livez").await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    // Of them, some wait in the kernel to be accepted or refused.
+    let (standing, held_by_us) = (connections_from(&ready, 203), held.len());
+    println!("{held_by_us} were opened, {standing} stand");
+    assert!(standing < held_by_us);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn balancer_is_believed_from_its_network_alone_and_its_clients_are_counted_apart() {
+    let settings = [("GPUAAS_PROXY_PROTOCOL_FROM", "127.205.0.0/16"), ("GPUAAS_REQUESTS_PER_ADDRESS", "1")];
+    let platform = Platform::start_with(0, &settings);
+    let ready = platform.ready();
+    let (balancer, elsewhere) = (loopback(205, 1), loopback(206, 1));
+    let [hostile, honest] = [7, 8].map(|last| Ipv4Addr::new(198, 51, 100, last));
+    let bare = connect(&ready, balancer).await;
+    assert!(shake(&ready, bare).await.is_err(), "a connection of the balancer needs its header");
+    let forged = pass_on(&ready, elsewhere, honest).await;
+    assert!(shake(&ready, forged).await.is_err(), "a header from elsewhere is no header");
+    let ask = async |client| {
+        let stream = pass_on(&ready, balancer, client).await;
+        read_on(shake(&ready, stream).await.expect("TLS"), "/api/v1/openapi.json", &[]).await.status
+    };
+    let mut asked = 0;
+    while ask(hostile).await == 200 {
+        asked += 1;
+        assert!(asked < 100, "the client that the header names is held to its limits");
+    }
+    assert_eq!(ask(honest).await, 200, "another client behind the same balancer is not");
+    let mut crowd = Vec::new();
+    for _ in 0..300 {
+        crowd.push(pass_on(&ready, balancer, hostile).await);
+    }
+    assert_eq!(ask(honest).await, 200, "nor does the other's crowd of connections keep it out");
+    eventually("one client behind a balancer has more connections than an address may have", async || {
+        connections_from(&ready, 205) <= 256
+    })
+    .await;
+    drop(crowd);
+}

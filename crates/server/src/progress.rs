@@ -1,0 +1,267 @@
+//! Ends a connection whose other end does not take what waits for it.
+//!
+//! Guarantees: while bytes wait, some are taken every [`STALLED_AFTER`], and [`LEAST_BYTES`] or all that waits within [`LEAST_BYTES_WITHIN`]; else
+//! the next write fails with `TimedOut`. A connection on which nothing waits is never ended. What still waited when the connection was
+//! dropped is discarded by the kernel too.
+//!
+//! Below TLS: that the kernel takes bytes counts as progress. How long the kernel may keep them is up to `sockets`.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::{Instant, Sleep, sleep_until},
+};
+
+/// Longest time in which nothing of what waits is taken, as on the node channel.
+pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(30);
+/// Least that is taken within [`LEAST_BYTES_WITHIN`] while more waits: a byte every 29 seconds is no progress. About 220 bytes a second.
+const LEAST_BYTES: usize = 64 * 1_024;
+/// The time in which [`LEAST_BYTES`] are taken.
+pub(crate) const LEAST_BYTES_WITHIN: Duration = Duration::from_secs(300);
+
+/// How fast what waits is taken at least.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProgressRule {
+    pub(crate) stalled_after: Duration,
+    pub(crate) least_bytes: usize,
+    pub(crate) least_bytes_within: Duration,
+}
+
+impl Default for ProgressRule {
+    fn default() -> Self {
+        Self { stalled_after: STALLED_AFTER, least_bytes: LEAST_BYTES, least_bytes_within: LEAST_BYTES_WITHIN }
+    }
+}
+
+/// A stream that can be closed without delivering what is left.
+pub(crate) trait Discard {
+    /// Has the kernel forget unsent bytes when the stream is dropped.
+    fn discard_unsent(&self);
+}
+
+impl Discard for TcpStream {
+    fn discard_unsent(&self) {
+        // Fails on a connection that is gone, which holds nothing.
+        let _ = self.set_zero_linger();
+    }
+}
+
+/// A stream whose other end has to take what is written.
+#[derive(Debug)]
+pub(crate) struct MustProgress<S: Discard> {
+    stream: S,
+    rule: ProgressRule,
+    /// From the first write that had to wait until all is written.
+    backlog: Option<Backlog>,
+}
+
+#[derive(Debug)]
+struct Backlog {
+    counted_from: Instant,
+    counted_bytes: usize,
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl Backlog {
+    fn new(rule: &ProgressRule) -> Self {
+        let now = Instant::now();
+        let deadline = now + rule.stalled_after.min(rule.least_bytes_within);
+        Self { counted_from: now, counted_bytes: 0, deadline: Box::pin(sleep_until(deadline)) }
+    }
+
+    fn taken(&mut self, bytes: usize, rule: &ProgressRule) {
+        let now = Instant::now();
+        self.counted_bytes += bytes;
+        if self.counted_bytes >= rule.least_bytes {
+            (self.counted_from, self.counted_bytes) = (now, 0);
+        }
+        let deadline = (now + rule.stalled_after).min(self.counted_from + rule.least_bytes_within);
+        self.deadline.as_mut().reset(deadline);
+    }
+}
+
+impl<S: Discard> MustProgress<S> {
+    pub(crate) fn new(stream: S, rule: ProgressRule) -> Self {
+        Self { stream, rule, backlog: None }
+    }
+
+    /// Counts what a write took, and fails one that waits for too long.
+    fn judge(&mut self, context: &mut Context<'_>, taken: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &taken {
+            Poll::Ready(Ok(bytes)) => {
+                if let Some(backlog) = &mut self.backlog {
+                    backlog.taken(*bytes, &self.rule);
+                }
+                taken
+            }
+            Poll::Ready(Err(_)) => taken,
+            Poll::Pending => {
+                let backlog = self.backlog.get_or_insert_with(|| Backlog::new(&self.rule));
+                let stalled = || io::Error::new(io::ErrorKind::TimedOut, "the client does not take its answer");
+                backlog.deadline.as_mut().poll(context).map(|()| Err(stalled()))
+            }
+        }
+    }
+}
+
+impl<S: Discard> Drop for MustProgress<S> {
+    fn drop(&mut self) {
+        if self.backlog.is_some() {
+            self.stream.discard_unsent();
+        }
+    }
+}
+
+impl<S: AsyncRead + Discard + Unpin> AsyncRead for MustProgress<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Discard + Unpin> AsyncWrite for MustProgress<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let taken = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.judge(context, taken)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let taken = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.judge(context, taken)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// Whoever flushes has written all that waited.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if flushed.is_ready() {
+            self.backlog = None;
+        }
+        self.judge(context, flushed.map_ok(|()| 0)).map_ok(|_| ())
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.judge(context, shut.map_ok(|()| 0)).map_ok(|_| ())
+    }
+}
+
+#[cfg(test)]
+impl Discard for tokio::io::DuplexStream {
+    fn discard_unsent(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
+        net::TcpListener,
+        time::sleep,
+    };
+
+    use super::*;
+
+    fn open(buffer_bytes: usize) -> (DuplexStream, MustProgress<DuplexStream>) {
+        let (near, far) = duplex(buffer_bytes);
+        (near, MustProgress::new(far, ProgressRule::default()))
+    }
+
+    async fn write_all(stream: &mut MustProgress<DuplexStream>, bytes: usize) -> io::Result<()> {
+        let written = async {
+            stream.write_all(&vec![0; bytes]).await?;
+            stream.flush().await
+        };
+        tokio::time::timeout(LEAST_BYTES_WITHIN * 100, written).await.expect("it waits for ever")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_that_takes_nothing_is_ended_after_thirty_seconds() {
+        let (_near, mut stream) = open(1_024);
+        let began = Instant::now();
+        let ended = write_all(&mut stream, 4_096).await.expect_err("nobody reads");
+        assert_eq!((ended.kind(), began.elapsed()), (io::ErrorKind::TimedOut, STALLED_AFTER));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_that_takes_a_byte_every_twenty_nine_seconds_is_ended_after_five_minutes() {
+        let (mut near, mut stream) = open(1_024);
+        let trickle = async {
+            loop {
+                sleep(STALLED_AFTER - Duration::from_secs(1)).await;
+                near.read_u8().await.expect("a byte waits");
+            }
+        };
+        let began = Instant::now();
+        tokio::select! {
+            () = trickle => {}
+            ended = write_all(&mut stream, 1_024 * 1_024) => {
+                assert_eq!(ended.expect_err("that is no progress").kind(), io::ErrorKind::TimedOut);
+            }
+        }
+        assert_eq!(began.elapsed(), LEAST_BYTES_WITHIN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_client_gets_all_of_its_answer() {
+        let (mut near, mut stream) = open(4 * 1_024);
+        let read = async {
+            let (mut buffer, mut read) = ([0; 4 * 1_024], 0);
+            while read < 1_024 * 1_024 {
+                sleep(Duration::from_secs(10)).await;
+                read += near.read(&mut buffer).await.expect("more comes");
+            }
+        };
+        let ((), written) = tokio::join!(read, write_all(&mut stream, 1_024 * 1_024));
+        written.expect("400 bytes a second are enough");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn little_that_is_taken_whole_is_progress_and_silence_is_no_stall() {
+        let (mut near, mut stream) = open(16);
+        for _ in 0..50 {
+            let read = async {
+                sleep(STALLED_AFTER / 2).await;
+                near.read_exact(&mut [0; 32]).await.expect("a beat");
+            };
+            let (written, ()) = tokio::join!(write_all(&mut stream, 32), read);
+            written.expect("it is taken in time");
+            sleep(STALLED_AFTER * 2).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_that_nobody_took_are_forgotten_with_their_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let rule = ProgressRule { stalled_after: Duration::from_millis(100), ..ProgressRule::default() };
+        let mut stream = MustProgress::new(listener.accept().await.unwrap().0, rule);
+        while stream.write(&[0; 64 * 1_024]).await.is_ok() {}
+        drop(stream);
+        let mut buffer = vec![0; 64 * 1_024];
+        let end = loop {
+            match client.read(&mut buffer).await {
+                Ok(0) => break None,
+                Ok(_) => {}
+                Err(error) => break Some(error.kind()),
+            }
+        };
+        assert_eq!(end, Some(io::ErrorKind::ConnectionReset), "the kernel goes on to offer what nobody takes");
+    }
+}

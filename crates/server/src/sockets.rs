@@ -1,0 +1,78 @@
+//! What the kernel may hold for a connection of the API, and for how long.
+
+use std::{io, time::Duration};
+
+use rustix::net::sockopt;
+use tokio::net::TcpListener;
+
+use crate::progress::STALLED_AFTER;
+
+/// Bytes that the kernel holds for a client that does not read; it doubles the number for its own bookkeeping. 128 KiB in flight are 2.5 MB/s at a
+/// round trip of 50 ms. Left to itself the kernel holds up to 4 MiB for every connection (`net.ipv4.tcp_wmem`).
+const SEND_BUFFER_BYTES: usize = 64 * 1_024;
+/// Bytes that the kernel holds of a client until they are read: requests are small.
+const RECEIVE_BUFFER_BYTES: usize = 64 * 1_024;
+/// A client that says nothing is asked for a sign of life after this long,
+const KEEPALIVE_AFTER: Duration = STALLED_AFTER;
+/// then this often,
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+/// and after so many without an answer its connection ends.
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// Sets the limits of every connection that the listener accepts from now on: Linux gives a connection the options of its listener, and buffers
+/// count only if they are set before the handshake, where the window is agreed upon.
+pub(crate) fn limit(listener: &TcpListener) -> io::Result<()> {
+    sockopt::set_socket_send_buffer_size(listener, SEND_BUFFER_BYTES)?;
+    sockopt::set_socket_recv_buffer_size(listener, RECEIVE_BUFFER_BYTES)?;
+    // What the client's kernel does not acknowledge, or has no window for; also after this process closed the connection.
+    let milliseconds = u32::try_from(STALLED_AFTER.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(listener, milliseconds)?;
+    sockopt::set_socket_keepalive(listener, true)?;
+    sockopt::set_tcp_keepidle(listener, KEEPALIVE_AFTER)?;
+    sockopt::set_tcp_keepintvl(listener, KEEPALIVE_EVERY)?;
+    sockopt::set_tcp_keepcnt(listener, KEEPALIVE_PROBES)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::AsyncWriteExt,
+        net::{TcpSocket, TcpStream},
+        time::timeout,
+    };
+
+    use super::*;
+
+    async fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        limit(&listener).unwrap();
+        // What the client's own kernel holds is not ours.
+        let client = TcpSocket::new_v4().unwrap();
+        client.set_recv_buffer_size(4 * 1_024).unwrap();
+        let client = client.connect(listener.local_addr().unwrap()).await.unwrap();
+        (client, listener.accept().await.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn accepted_connections_inherit_the_limits_of_their_listener() {
+        let (_client, accepted) = connected().await;
+        assert_eq!(sockopt::socket_send_buffer_size(&accepted).unwrap(), 2 * SEND_BUFFER_BYTES);
+        assert_eq!(sockopt::socket_recv_buffer_size(&accepted).unwrap(), 2 * RECEIVE_BUFFER_BYTES);
+        assert_eq!(sockopt::tcp_user_timeout(&accepted).unwrap(), 30_000);
+        assert!(sockopt::socket_keepalive(&accepted).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), KEEPALIVE_AFTER);
+    }
+
+    #[tokio::test]
+    async fn kernel_takes_little_for_a_client_that_does_not_read() {
+        let (_client, mut accepted) = connected().await;
+        let mut taken = 0;
+        while let Ok(written) = timeout(Duration::from_millis(200), accepted.write(&[0; 64 * 1_024])).await {
+            taken += written.unwrap();
+            assert!(taken < 16 * 1_024 * 1_024, "the kernel takes everything");
+        }
+        println!("the kernel took {taken} bytes");
+        assert!(taken < 4 * SEND_BUFFER_BYTES, "{taken}");
+    }
+}
