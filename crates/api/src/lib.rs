@@ -7,6 +7,7 @@
 
 mod auth;
 mod body;
+mod body_budget;
 mod convert;
 mod correlation;
 mod document;
@@ -20,6 +21,7 @@ mod lookup;
 mod metrics;
 mod pace;
 mod page;
+mod peer;
 mod problem;
 mod refusal_flood;
 mod refusals;
@@ -34,7 +36,8 @@ mod watched;
 pub use document::document;
 pub use install::{Install, SUMS_FILE};
 pub use journals::Journals;
-pub use limits::{Paces, PeerAddress};
+pub use limits::Paces;
+pub use peer::PeerAddress;
 pub use problem::ApiProblem;
 pub use routes::router;
 pub use state::ApiState;

@@ -6,6 +6,7 @@ use gpuaas_artifacts::Importer;
 use gpuaas_engine::Engine;
 
 use crate::{
+    body_budget::BodyBudgets,
     idempotency::UnderWay,
     install::Install,
     journals::Journals,
@@ -27,6 +28,7 @@ pub struct ApiState {
     pub(crate) metrics: Metrics,
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) bodies: BodyBudgets,
     pub(crate) refusals: Arc<RefusalFlood>,
     pub(crate) streams: Arc<Streams>,
     /// Whether the store answers and takes changes.
@@ -56,6 +58,7 @@ impl ApiState {
             metrics: Metrics::new(),
             under_way: Arc::default(),
             limits,
+            bodies: BodyBudgets::new(),
             refusals,
             streams: Arc::default(),
             ready,

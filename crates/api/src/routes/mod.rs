@@ -98,7 +98,7 @@ pub fn router(state: ApiState) -> Router {
         .merge(reader::router())
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::from_fn(body::refuse_unasked))
+        .layer(middleware::from_fn_with_state(state.clone(), body::refuse_unasked))
         .layer(middleware::from_fn(etag::refuse_unasked))
         .layer(middleware::from_fn_with_state(state.clone(), idempotency::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), auth::rights))

@@ -4,6 +4,7 @@
 mod bodies;
 mod crowds;
 mod lists;
+mod memory;
 mod preconditions;
 mod slow;
 
