@@ -95,7 +95,7 @@ pub(crate) async fn rights(State(state): State<ApiState>, mut request: Request, 
         Ok(principal) => principal,
         Err(refused) => return refused.into_response(),
     };
-    if let Err(refused) = state.limits.count_token(principal.token) {
+    if let Err(refused) = state.limits.count_caller(&principal) {
         return ApiProblem::from(refused).into_response();
     }
     let caller = Caller { principal, correlation: correlation::current_id(&state) };

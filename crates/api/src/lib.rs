@@ -1,6 +1,6 @@
 //! The public API: routes, their rights, and the OpenAPI document that is made of them.
 //!
-//! Guarantees: every route but health, metrics, the document, enrollment and what machines install asks for a token; every error is a problem document with a
+//! Guarantees: every route but health, the document, enrollment and what machines install asks for a token; every error is a problem document with a
 //! stable code and the request's correlation id; what belongs to another project looks absent.
 //!
 //! Deliberately absent: decisions (`engine`), and TLS (`server`).
@@ -12,6 +12,7 @@ mod convert;
 mod correlation;
 mod document;
 mod etag;
+mod headers;
 mod idempotency;
 mod install;
 mod journals;
@@ -40,4 +41,4 @@ pub use limits::Paces;
 pub use peer::PeerAddress;
 pub use problem::ApiProblem;
 pub use routes::router;
-pub use state::ApiState;
+pub use state::{ApiOptions, ApiState};

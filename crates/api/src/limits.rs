@@ -1,4 +1,4 @@
-//! How often one may ask: whoever holds a good token by that token, everybody else by address. Bounded memory, whoever knocks.
+//! How often one may ask: whoever holds a good token by that token and its project, everybody else by address. Bounded memory, whoever knocks.
 //!
 //! Those behind one address share no more than they must. A good token is charged to itself alone. Junk, told by its checksum, costs what a
 //! request without a token costs. Tokens that are well-formed and none have a pace of their own, which holds up neither a token that is known to
@@ -19,7 +19,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use gpuaas_engine::port::Runtime;
-use gpuaas_model::{Code, TokenId};
+use gpuaas_model::{Code, Principal, ProjectId, TokenId};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
@@ -44,14 +44,17 @@ const GOOD_MAX: usize = 10_000;
 pub struct Paces {
     /// Requests a second by one token.
     pub per_token: NonZeroU32,
+    /// Requests a second by all tokens of one project.
+    pub per_project: NonZeroU32,
     /// Requests a second from one address.
     pub per_address: NonZeroU32,
 }
 
 impl Paces {
-    /// A script in a hurry stays below both; a loop that went wild does not.
+    /// A script in a hurry stays below all; a loop that went wild does not.
     pub const USUAL: Self = Self {
         per_token: NonZeroU32::new(1_000).expect("it is not zero"),
+        per_project: NonZeroU32::new(2_000).expect("it is not zero"),
         per_address: NonZeroU32::new(2_000).expect("it is not zero"),
     };
 }
@@ -68,6 +71,7 @@ enum Offered {
 /// The paces as they are kept.
 pub(crate) struct Limits {
     tokens: Pace<TokenId>,
+    projects: Pace<ProjectId>,
     addresses: Pace<(PeerAddress, Offered)>,
     bad_tokens: Pace<PeerAddress>,
     bad_enrollments: Pace<PeerAddress>,
@@ -81,6 +85,7 @@ impl Limits {
     pub(crate) fn new(paces: Paces, runtime: Arc<dyn Runtime>) -> Self {
         Self {
             tokens: Pace::per_second(paces.per_token),
+            projects: Pace::per_second(paces.per_project),
             addresses: Pace::per_second(paces.per_address),
             bad_tokens: Pace::per_second(FAILURES_PER_ADDRESS),
             bad_enrollments: Pace::per_second(FAILURES_PER_ADDRESS),
@@ -91,9 +96,12 @@ impl Limits {
         }
     }
 
-    /// Counts a request of a token.
-    pub(crate) fn count_token(&self, token: TokenId) -> Result<(), TooOften> {
-        self.tokens.take(&token, self.runtime.elapsed()).map_err(|wait| TooOften { who: "this token asks", wait })
+    /// Counts a request of a known caller: by its token, and by its project, however many tokens that has.
+    pub(crate) fn count_caller(&self, caller: &Principal) -> Result<(), TooOften> {
+        let now = self.runtime.elapsed();
+        self.tokens.take(&caller.token, now).map_err(|wait| TooOften { who: "this token asks", wait })?;
+        let Some(project) = caller.project else { return Ok(()) };
+        self.projects.take(&project, now).map_err(|wait| TooOften { who: "the tokens of this project ask", wait })
     }
 
     /// Counts a request of an address.
@@ -200,7 +208,8 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
 #[cfg(test)]
 mod tests {
     use futures::{FutureExt, future::BoxFuture};
-    use gpuaas_model::Timestamp;
+    use gpuaas_model::{Role, Timestamp};
+    use uuid::Uuid;
 
     use super::*;
 
@@ -273,7 +282,7 @@ mod tests {
 
     #[test]
     fn the_first_request_of_a_good_token_costs_its_address_nothing_either() {
-        let paces = Paces { per_token: NonZeroU32::MIN, per_address: NonZeroU32::MIN };
+        let paces = Paces { per_address: NonZeroU32::MIN, ..Paces::USUAL };
         let limits = Limits::new(paces, Arc::new(Stopped::default()));
         (0..100_u32).for_each(|number| {
             limits.count_address(address(1), Offered::Token).expect("the one before was given back");
@@ -307,7 +316,25 @@ mod tests {
         assert!(looked(&limits, guesser, "fresh").is_err(), "it cannot be told from a guess");
         limits.learn_good("fresh");
         assert!(looked(&limits, guesser, "fresh").is_ok());
-        (0..2 * GOOD_MAX).for_each(|number| drop(limits.learn_good(&number.to_string())));
+        (0..2 * GOOD_MAX).for_each(|number| _ = limits.learn_good(&number.to_string()));
         assert_eq!(limits.good.lock().unwrap().len(), GOOD_MAX);
+    }
+
+    #[test]
+    fn all_tokens_of_a_project_have_one_pace_and_each_its_own() {
+        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
+        let asked = |token: u128, project: Option<u128>| {
+            let caller = Principal {
+                token: TokenId::from_uuid(Uuid::from_u128(token)),
+                name: "robot".to_owned(),
+                role: Role::Viewer,
+                project: project.map(|project| ProjectId::from_uuid(Uuid::from_u128(project))),
+                service_account: None,
+            };
+            (0..6_000).filter(|_| limits.count_caller(&caller).is_ok()).count()
+        };
+        assert_eq!((1..=3).map(|token| asked(token, Some(1))).sum::<usize>(), 8_000, "three tokens of one project");
+        assert_eq!((4..=6).map(|token| asked(token, None)).sum::<usize>(), 12_000, "the platform's have no project");
+        assert_eq!(asked(7, Some(2)), 4_000, "another project has its own");
     }
 }

@@ -59,6 +59,8 @@ pub struct ServerOptions {
     pub allow_unverified_releases: bool,
     /// How often one may ask.
     pub paces: Paces,
+    /// Whether `/metrics` is answered without a token to this very machine.
+    pub metrics_over_loopback: bool,
     /// How long steps of RKE2 may take.
     pub rke2_deadlines: Deadlines,
 }
@@ -85,6 +87,7 @@ impl ServerOptions {
             release_trusted_keys: Vec::new(),
             allow_unverified_releases: false,
             paces: Paces::USUAL,
+            metrics_over_loopback: false,
             rke2_deadlines: Deadlines::default(),
         }
     }

@@ -33,7 +33,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    auth, body, correlation, document, etag, idempotency, limits, metrics,
+    auth, body, correlation, document, etag, headers, idempotency, limits, metrics,
     problem::{self, ApiProblem},
     refusals,
     state::ApiState,
@@ -110,6 +110,7 @@ pub fn router(state: ApiState) -> Router {
         .layer(middleware::from_fn_with_state(state.clone(), limits::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), metrics::middleware));
     api.merge(health::router())
+        .layer(middleware::from_fn(headers::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), correlation::middleware))
         .with_state(state)
 }

@@ -21,6 +21,7 @@ mod keys;
 mod kills;
 mod kubectl;
 mod machines;
+mod metrics;
 mod nodes;
 mod operations;
 mod placements;

@@ -3,6 +3,7 @@
 
 mod bodies;
 mod crowds;
+mod headers;
 mod lists;
 mod memory;
 mod preconditions;
