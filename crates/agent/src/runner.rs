@@ -139,7 +139,7 @@ impl Runner {
         }
         let position = self.must_be_acceptable(&ledger, &statement)?;
         if self.running.lock().unwrap_or_else(PoisonError::into_inner).len() >= TASKS_MAX {
-            return Err(refuse(Code::Unavailable, format!("{TASKS_MAX} tasks are under way already")));
+            return Err(refuse(Code::NodeBusy, format!("{TASKS_MAX} tasks are under way already")));
         }
         let owner = HostOwner::of(&statement).filter(|_| self.catalog[position].takes_host());
         ledger.begin(&statement, owner, self.now()).await.map_err(|error| refuse(error.code(), error.to_string()))?;

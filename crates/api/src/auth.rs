@@ -6,13 +6,13 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use gpuaas_engine::Caller;
+use gpuaas_engine::{Caller, commands::token};
 use gpuaas_model::{Code, Principal};
 
 use crate::{
     correlation,
     document::{self, Needs},
-    limits::{self, PeerAddress},
+    peer::{self, PeerAddress},
     problem::ApiProblem,
     shares::Standing,
     state::ApiState,
@@ -64,12 +64,15 @@ pub(crate) async fn principal(
     })
 }
 
-/// The digest of the token that a request carries.
+/// The digest of the token that a request carries. Junk is told by its checksum, without a look-up and without a penalty.
 pub(crate) fn digest_of_token(headers: &HeaderMap) -> Result<String, ApiProblem> {
     let header = headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("no token was sent"))?;
     let secret = header.to_str().ok().and_then(|header| header.strip_prefix("Bearer "));
-    let secret = secret.ok_or_else(|| refuse("the Authorization header holds no bearer token"))?;
-    Ok(gpuaas_trust::sha256_hex(secret.trim().as_bytes()))
+    let secret = secret.ok_or_else(|| refuse("the Authorization header holds no bearer token"))?.trim();
+    if !token::is_well_formed(secret) {
+        return Err(refuse("the Authorization header holds no token of GPUaaS: its form or checksum is wrong"));
+    }
+    Ok(gpuaas_trust::sha256_hex(secret.as_bytes()))
 }
 
 fn refuse(why: &str) -> ApiProblem {
@@ -89,11 +92,11 @@ pub(crate) async fn rights(State(state): State<ApiState>, mut request: Request, 
         }
         Some(Needs::Permission(permission)) => permission,
     };
-    let principal = match principal(request.headers(), limits::sender(&request), &state).await {
+    let principal = match principal(request.headers(), peer::sender(&request), &state).await {
         Ok(principal) => principal,
         Err(refused) => return refused.into_response(),
     };
-    if let Err(refused) = state.limits.count_token(principal.token) {
+    if let Err(refused) = state.limits.count_caller(&principal) {
         return ApiProblem::from(refused).into_response();
     }
     if let Some(standing) = request.extensions().get::<Standing>() {

@@ -1,4 +1,4 @@
-//! Bodies: bounded in length, depth and time, JSON without repeated keys, refused with the field that is wrong.
+//! Bodies: bounded in length, memory, depth and time, JSON without repeated keys, refused with the field that is wrong.
 
 use std::{
     pin::Pin,
@@ -7,7 +7,7 @@ use std::{
 };
 
 use axum::{
-    body::{Body as RawBody, Bytes, HttpBody, to_bytes},
+    body::{Body as RawBody, Bytes, HttpBody},
     extract::{FromRequest, MatchedPath, Request, State},
     http::{HeaderMap, header},
     middleware::Next,
@@ -16,13 +16,11 @@ use axum::{
 use futures::future::BoxFuture;
 use gpuaas_model::Code;
 use http_body::{Frame, SizeHint};
-use http_body_util::LengthLimitError;
+use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 
-use crate::{document, json, problem::ApiProblem, state::ApiState};
+use crate::{body_budget::Room, document, json, problem::ApiProblem, state::ApiState};
 
-/// Longest body, in bytes.
-pub(crate) const BODY_BYTES_MAX: usize = 1_024 * 1_024;
 /// Longest time from a request's head to the end of its body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -32,13 +30,14 @@ pub(crate) struct Body<T>(pub(crate) T);
 impl<T: DeserializeOwned> FromRequest<ApiState> for Body<T> {
     type Rejection = ApiProblem;
 
-    async fn from_request(request: Request, _: &ApiState) -> Result<Self, ApiProblem> {
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiProblem> {
         if !is_json(request.headers()) {
             return Err(ApiProblem::new(Code::MediaTypeUnsupported, "the body is not declared as JSON")
                 .about("Content-Type")
                 .then("send it with `Content-Type: application/json`"));
         }
-        let bytes = read(request.into_body()).await?;
+        let room = state.bodies.room(request.extensions());
+        let bytes = read(request.into_body(), room).await?;
         json::read(&bytes).map(Self)
     }
 }
@@ -49,31 +48,52 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// The whole of a body within [`BODY_BYTES_MAX`].
-pub(crate) async fn read(body: RawBody) -> Result<Bytes, ApiProblem> {
-    to_bytes(body, BODY_BYTES_MAX).await.map_err(|error| {
-        let causes = || std::iter::successors(Some(&error as &dyn std::error::Error), |cause| cause.source());
-        if causes().any(|cause| cause.is::<LengthLimitError>()) {
-            return ApiProblem::new(Code::BodyTooLarge, format!("the body is longer than {BODY_BYTES_MAX} bytes"))
-                .then("send less: nothing that the API takes is longer");
-        }
-        if causes().any(|cause| cause.is::<TooSlow>()) {
-            let detail = format!("the body did not arrive within {} s", BODY_TIME_MAX.as_secs());
-            return ApiProblem::new(Code::BodyTooSlow, detail).then("send it again, at once");
-        }
-        ApiProblem::new(Code::BodyInvalid, "the body broke off").then("send it again")
-    })
+/// The whole of a body, as long as `room` allows; the room is given back with the last clone of what is returned.
+pub(crate) async fn read(mut body: RawBody, room: Room) -> Result<Bytes, ApiProblem> {
+    // Nothing is read of a body that says itself that it is too long.
+    if body.size_hint().lower() > room.bytes_max() as u64 {
+        return Err(room.too_long());
+    }
+    let mut collected = Collected { bytes: Vec::new(), room };
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|error| broken_off(&error))?.into_data() else { continue };
+        collected.room.take(data.len())?;
+        // Copied: a frame keeps the whole buffer that it was cut from.
+        collected.bytes.extend_from_slice(&data);
+    }
+    Ok(Bytes::from_owner(collected))
+}
+
+/// What has arrived of a body, with the room that it takes.
+struct Collected {
+    bytes: Vec<u8>,
+    room: Room,
+}
+
+impl AsRef<[u8]> for Collected {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+fn broken_off(error: &axum::Error) -> ApiProblem {
+    let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
+    if causes.any(|cause| cause.is::<TooSlow>()) {
+        let detail = format!("the body did not arrive within {} s", BODY_TIME_MAX.as_secs());
+        return ApiProblem::new(Code::BodyTooSlow, detail).then("send it again, at once");
+    }
+    ApiProblem::new(Code::BodyInvalid, "the body broke off").then("send it again")
 }
 
 /// An operation that takes no body refuses one that says something: whoever sent it expects what will not happen.
-pub(crate) async fn refuse_unasked(request: Request, next: Next) -> Response {
+pub(crate) async fn refuse_unasked(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
     if declared.is_none_or(|declared| !declared.mutates || declared.takes_body) {
         return next.run(request).await;
     }
     let (parts, body) = request.into_parts();
-    match read(body).await.and_then(|bytes| json::must_say_nothing(&bytes)) {
+    match read(body, state.bodies.room(&parts.extensions)).await.and_then(|bytes| json::must_say_nothing(&bytes)) {
         Ok(()) => next.run(Request::from_parts(parts, RawBody::empty())).await,
         Err(refused) => refused.into_response(),
     }

@@ -12,7 +12,7 @@ use tracing::Instrument;
 use crate::state::ApiState;
 
 /// Carries the id in requests and answers.
-const HEADER: HeaderName = HeaderName::from_static("correlation-id");
+pub(crate) const HEADER: HeaderName = HeaderName::from_static("correlation-id");
 
 tokio::task_local! {
     static CURRENT: CorrelationId;

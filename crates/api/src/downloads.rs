@@ -19,7 +19,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::{
     document::{self, Needs},
-    limits,
+    peer,
     problem::ApiProblem,
     shares::{Begun, Share, SharesMax},
     state::ApiState,
@@ -32,7 +32,7 @@ const RETRY_AFTER_SECONDS: u64 = 5;
 
 /// Refuses what nobody needs a token for while too much of it is under way.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let sender = limits::sender(&request).filter(|_| is_open(&request));
+    let sender = peer::sender(&request).filter(|_| is_open(&request));
     let Some(from) = sender else { return next.run(request).await };
     match state.downloads.take(from.site()) {
         Ok(share) => next.run(request).await.map(|body| Body::new(Download::new(body, share))),

@@ -32,13 +32,13 @@ use tracing::Instrument;
 use crate::{
     auth, body, correlation,
     document::{self, Needs},
-    limits,
+    peer,
     problem::ApiProblem,
     state::ApiState,
 };
 
 /// The client's key.
-const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Says that an answer was given before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Longest key, in bytes.
@@ -97,13 +97,12 @@ async fn keyed(state: &ApiState, key: &HeaderValue, request: Request, next: Next
         let detail = format!("an idempotency key has 1 to {KEY_BYTES_MAX} printable characters");
         ApiProblem::new(Code::QueryInvalid, detail).about("Idempotency-Key").then("send for example a fresh UUID")
     })?;
-    let from = limits::sender(&request);
     let token = match request.extensions().get::<Principal>() {
         Some(known) => known.token,
-        None => auth::principal(request.headers(), from, state).await?.token,
+        None => auth::principal(request.headers(), peer::sender(&request), state).await?.token,
     };
     let (parts, body) = request.into_parts();
-    let body = body::read(body).await?;
+    let body = body::read(body, state.bodies.room(&parts.extensions)).await?;
     let asked = Asked { token, key: key.to_owned(), sha256: digest(&parts, &body) };
     let request = Request::from_parts(parts, Body::from(body));
     let lock = state.under_way.lock(token, key);

@@ -1,17 +1,19 @@
 //! The public API: routes, their rights, and the OpenAPI document that is made of them.
 //!
-//! Guarantees: every route but health, metrics, the document, enrollment and what machines install asks for a token; every error is a problem document with a
+//! Guarantees: every route but health, the document, enrollment and what machines install asks for a token; every error is a problem document with a
 //! stable code and the request's correlation id; what belongs to another project looks absent.
 //!
 //! Deliberately absent: decisions (`engine`), and TLS (`server`).
 
 mod auth;
 mod body;
+mod body_budget;
 mod convert;
 mod correlation;
 mod document;
 mod downloads;
 mod etag;
+mod headers;
 mod idempotency;
 mod install;
 mod journals;
@@ -21,6 +23,7 @@ mod lookup;
 mod metrics;
 mod pace;
 mod page;
+mod peer;
 mod problem;
 mod refusal_flood;
 mod refusals;
@@ -36,8 +39,9 @@ mod watched;
 pub use document::document;
 pub use install::{Install, SUMS_FILE};
 pub use journals::Journals;
-pub use limits::{Paces, PeerAddress};
+pub use limits::Paces;
+pub use peer::PeerAddress;
 pub use problem::ApiProblem;
 pub use routes::router;
 pub use shares::{Begun, NoShare, Share, Shares, SharesMax, Standing};
-pub use state::ApiState;
+pub use state::{ApiOptions, ApiState};

@@ -1,14 +1,13 @@
-//! How often one may ask: whoever holds a good token by that token, everybody else by address. Bounded memory, whoever knocks.
+//! How often one may ask: whoever holds a good token by that token and its project, everybody else by address. Bounded memory, whoever knocks.
 //!
-//! Those behind one address share no more than they must. A good token is charged to itself alone. Tokens that are none have a pace of their own,
-//! which holds up neither a token that was good a moment ago nor a machine that enrolls, and however many are offered at once, they leave room
-//! for those that are known.
+//! Those behind one address share no more than they must. A good token is charged to itself alone. Junk, told by its checksum, costs what a
+//! request without a token costs. Tokens that are well-formed and none have a pace of their own, which holds up neither a token that is known to
+//! be good nor a machine that enrolls, and however many are offered at once, they leave room for those that are known.
 //!
 //! Deliberately absent: health and metrics, which probes ask for, and nodes' own connections, which have limits of their own.
 
 use std::{
     collections::HashSet,
-    net::{IpAddr, Ipv6Addr},
     num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -20,12 +19,18 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use gpuaas_engine::port::Runtime;
-use gpuaas_model::{Code, PeerSite, TokenId};
+use gpuaas_model::{Code, Principal, ProjectId, TokenId};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{auth, pace::Pace, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth,
+    pace::Pace,
+    peer::{self, PeerAddress},
+    problem::ApiProblem,
+    state::ApiState,
+};
 
-/// Tokens that are no tokens, a second and address; as many enrollment tokens.
+/// Well-formed tokens that are none, a second and address; as many enrollment tokens.
 const FAILURES_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(10).expect("it is not zero");
 /// Enrollments a second and address: two hundred machines behind one address may come at once.
 const ENROLLMENTS_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(50).expect("it is not zero");
@@ -33,65 +38,41 @@ const ENROLLMENTS_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(50).expect("it is no
 const UNKNOWN_AT_ONCE: usize = 2;
 /// Digests of tokens that were good, kept at once.
 const GOOD_MAX: usize = 10_000;
-/// What of an IPv6 address tells its holder: a network of this many bits is the least that anybody is given.
-const IPV6_NETWORK_BITS: u32 = 64;
-
-/// Whose request it is, as the listener saw it: an address, or the network that somebody was given whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PeerAddress {
-    holder: IpAddr,
-    is_local: bool,
-}
-
-impl PeerAddress {
-    /// The holder of an address that connected itself.
-    pub fn of(address: IpAddr) -> Self {
-        Self { is_local: address.to_canonical().is_loopback(), ..Self::through_proxy(address) }
-    }
-
-    /// The holder of an address that a proxy speaks for, or of the proxy itself.
-    pub fn through_proxy(address: IpAddr) -> Self {
-        let holder = match address.to_canonical() {
-            IpAddr::V4(address) => address.into(),
-            IpAddr::V6(address) => {
-                Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - IPV6_NETWORK_BITS))).into()
-            }
-        };
-        Self { holder, is_local: false }
-    }
-
-    /// Whether the request comes from this machine: from a loopback address, and through no proxy.
-    pub fn is_local(&self) -> bool {
-        self.is_local
-    }
-
-    /// Whose connections its own count with.
-    pub(crate) fn site(&self) -> PeerSite {
-        PeerSite::of(self.holder)
-    }
-}
 
 /// How often one may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paces {
     /// Requests a second by one token.
     pub per_token: NonZeroU32,
+    /// Requests a second by all tokens of one project.
+    pub per_project: NonZeroU32,
     /// Requests a second from one address.
     pub per_address: NonZeroU32,
 }
 
 impl Paces {
-    /// A script in a hurry stays below both; a loop that went wild does not.
+    /// A script in a hurry stays below all; a loop that went wild does not.
     pub const USUAL: Self = Self {
         per_token: NonZeroU32::new(1_000).expect("it is not zero"),
+        per_project: NonZeroU32::new(2_000).expect("it is not zero"),
         per_address: NonZeroU32::new(2_000).expect("it is not zero"),
     };
+}
+
+/// What an address asks with. Each has a pace of its own: a flood of requests without a token holds up nobody who has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Offered {
+    /// Something that may be a token, and is not known yet.
+    Token,
+    /// No token, or junk.
+    Nothing,
 }
 
 /// The paces as they are kept.
 pub(crate) struct Limits {
     tokens: Pace<TokenId>,
-    addresses: Pace<PeerAddress>,
+    projects: Pace<ProjectId>,
+    addresses: Pace<(PeerAddress, Offered)>,
     bad_tokens: Pace<PeerAddress>,
     bad_enrollments: Pace<PeerAddress>,
     enrollments: Pace<PeerAddress>,
@@ -104,6 +85,7 @@ impl Limits {
     pub(crate) fn new(paces: Paces, runtime: Arc<dyn Runtime>) -> Self {
         Self {
             tokens: Pace::per_second(paces.per_token),
+            projects: Pace::per_second(paces.per_project),
             addresses: Pace::per_second(paces.per_address),
             bad_tokens: Pace::per_second(FAILURES_PER_ADDRESS),
             bad_enrollments: Pace::per_second(FAILURES_PER_ADDRESS),
@@ -114,14 +96,17 @@ impl Limits {
         }
     }
 
-    /// Counts a request of a token.
-    pub(crate) fn count_token(&self, token: TokenId) -> Result<(), TooOften> {
-        self.tokens.take(&token, self.runtime.elapsed()).map_err(|wait| TooOften { who: "this token asks", wait })
+    /// Counts a request of a known caller: by its token, and by its project, however many tokens that has.
+    pub(crate) fn count_caller(&self, caller: &Principal) -> Result<(), TooOften> {
+        let now = self.runtime.elapsed();
+        self.tokens.take(&caller.token, now).map_err(|wait| TooOften { who: "this token asks", wait })?;
+        let Some(project) = caller.project else { return Ok(()) };
+        self.projects.take(&project, now).map_err(|wait| TooOften { who: "the tokens of this project ask", wait })
     }
 
     /// Counts a request of an address.
-    fn count_address(&self, from: PeerAddress) -> Result<(), TooOften> {
-        let taken = self.addresses.take(&from, self.runtime.elapsed());
+    fn count_address(&self, from: PeerAddress, offered: Offered) -> Result<(), TooOften> {
+        let taken = self.addresses.take(&(from, offered), self.runtime.elapsed());
         taken.map_err(|wait| TooOften { who: "this address asks", wait })
     }
 
@@ -142,23 +127,29 @@ impl Limits {
         Ok(Turn(self.unknown.acquire().await.ok()))
     }
 
+    /// Learns of a token that is good: one that was just made, or looked up. Whether it was not known before.
+    pub(crate) fn learn_good(&self, sha256: &str) -> bool {
+        let mut good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
+        if good.len() >= GOOD_MAX && !good.contains(sha256) {
+            // Any one makes room: it is looked up again when it comes.
+            let other = good.iter().next().cloned();
+            other.map(|other| good.remove(&other));
+        }
+        good.insert(sha256.to_owned())
+    }
+
     /// Learns what became of a look-up.
     pub(crate) fn looked_up(&self, from: Option<PeerAddress>, sha256: &str, is_good: bool) {
-        let mut good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
         if is_good {
-            if good.len() >= GOOD_MAX {
-                good.clear();
-            }
             // Counted as anybody's before it was known.
-            if good.insert(sha256.to_owned())
+            if self.learn_good(sha256)
                 && let Some(from) = from
             {
-                self.addresses.give_back(&from);
+                self.addresses.give_back(&(from, Offered::Token));
             }
             return;
         }
-        good.remove(sha256);
-        drop(good);
+        self.good.lock().unwrap_or_else(PoisonError::into_inner).remove(sha256);
         if let Some(from) = from {
             // Beyond its pace it is refused before the next look-up.
             let _ = self.bad_tokens.take(&from, self.runtime.elapsed());
@@ -202,16 +193,13 @@ impl From<TooOften> for ApiProblem {
     }
 }
 
-/// Who sent a request, where the listener said it.
-pub(crate) fn sender(request: &Request) -> Option<PeerAddress> {
-    request.extensions().get().copied()
-}
-
 /// Counts a request of an address, unless a token is about to be charged for it.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let is_known = auth::digest_of_token(request.headers()).is_ok_and(|sha256| state.limits.was_good(&sha256));
-    let stranger = sender(&request).filter(|_| !is_known);
-    match stranger.map_or(Ok(()), |from| state.limits.count_address(from)) {
+    let digest = auth::digest_of_token(request.headers());
+    let offered = if digest.is_ok() { Offered::Token } else { Offered::Nothing };
+    let is_known = digest.is_ok_and(|sha256| state.limits.was_good(&sha256));
+    let stranger = peer::sender(&request).filter(|_| !is_known);
+    match stranger.map_or(Ok(()), |from| state.limits.count_address(from, offered)) {
         Ok(()) => next.run(request).await,
         Err(refused) => ApiProblem::from(refused).into_response(),
     }
@@ -220,7 +208,8 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
 #[cfg(test)]
 mod tests {
     use futures::{FutureExt, future::BoxFuture};
-    use gpuaas_model::Timestamp;
+    use gpuaas_model::{Role, Timestamp};
+    use uuid::Uuid;
 
     use super::*;
 
@@ -293,15 +282,18 @@ mod tests {
 
     #[test]
     fn the_first_request_of_a_good_token_costs_its_address_nothing_either() {
-        let paces = Paces { per_token: NonZeroU32::MIN, per_address: NonZeroU32::MIN };
+        let paces = Paces { per_address: NonZeroU32::MIN, ..Paces::USUAL };
         let limits = Limits::new(paces, Arc::new(Stopped::default()));
         (0..100_u32).for_each(|number| {
-            limits.count_address(address(1)).expect("the one before was given back");
+            limits.count_address(address(1), Offered::Token).expect("the one before was given back");
             limits.looked_up(Some(address(1)), &number.to_string(), true);
         });
-        (0..4).for_each(|_| limits.count_address(address(1)).expect("within the burst"));
+        (0..4).for_each(|_| limits.count_address(address(1), Offered::Token).expect("within the burst"));
         limits.looked_up(Some(address(1)), "0", true);
-        assert!(limits.count_address(address(1)).is_err(), "a known one gives nothing back: it was not counted");
+        assert!(
+            limits.count_address(address(1), Offered::Token).is_err(),
+            "a known one gives nothing back: it was not counted"
+        );
     }
 
     #[test]
@@ -313,11 +305,40 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_has_one_holder_and_an_address_in_disguise_is_itself() {
-        let of = |text: &str| PeerAddress::of(text.parse().unwrap());
-        assert_eq!(of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::2"));
-        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8:0:2::1"));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+    fn requests_without_a_token_hold_up_none_that_has_one() {
+        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
+        while limits.count_address(address(1), Offered::Nothing).is_ok() {}
+        assert!(limits.count_address(address(1), Offered::Token).is_ok());
+    }
+
+    #[test]
+    fn a_token_that_was_just_made_is_looked_up_at_once_whatever_its_address_guessed_and_memory_stays_bounded() {
+        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
+        let guesser = Some(address(1));
+        (0..120).for_each(|_| limits.looked_up(guesser, "guess", false));
+        assert!(looked(&limits, guesser, "fresh").is_err(), "it cannot be told from a guess");
+        limits.learn_good("fresh");
+        assert!(looked(&limits, guesser, "fresh").is_ok());
+        (0..2 * GOOD_MAX).for_each(|number| _ = limits.learn_good(&number.to_string()));
+        assert_eq!(limits.good.lock().unwrap().len(), GOOD_MAX);
+    }
+
+    #[test]
+    fn all_tokens_of_a_project_have_one_pace_and_each_its_own() {
+        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
+        let asked = |token: u128, project: Option<u128>| {
+            let caller = Principal {
+                token: TokenId::from_uuid(Uuid::from_u128(token)),
+                name: "robot".to_owned(),
+                role: Role::Viewer,
+                project: project.map(|project| ProjectId::from_uuid(Uuid::from_u128(project))),
+                service_account: None,
+            };
+            (0..6_000).filter(|_| limits.count_caller(&caller).is_ok()).count()
+        };
+        assert_eq!((1..=3).map(|token| asked(token, Some(1))).sum::<usize>(), 8_000, "three tokens of one project");
+        assert_eq!((4..=6).map(|token| asked(token, None)).sum::<usize>(), 12_000, "the platform's have no project");
+        assert_eq!(asked(7, Some(2)), 4_000, "another project has its own");
     }
 
     #[test]
@@ -325,7 +346,7 @@ mod tests {
         let address = |text: &str| text.parse().unwrap();
         for local in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
             assert!(PeerAddress::of(address(local)).is_local(), "{local}");
-            assert!(!PeerAddress::through_proxy(address(local)).is_local(), "a proxy says {local}");
+            assert!(!PeerAddress::named_by_proxy(address(local)).is_local(), "a proxy says {local}");
         }
         for other in ["192.0.2.1", "::2", "0.0.0.0"] {
             assert!(!PeerAddress::of(address(other)).is_local(), "{other}");

@@ -5,17 +5,19 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{
+    Extension,
     extract::{MatchedPath, Request, State},
-    http::{Method, header},
+    http::{HeaderMap, Method, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use gpuaas_model::{Code, Connectivity, Health, Lifecycle};
+use gpuaas_engine::Caller;
+use gpuaas_model::{Code, Connectivity, Health, Lifecycle, Permission};
 use gpuaas_store::{NodeFilter, StoreError};
 use metrics::{counter, gauge, histogram, with_local_recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
-use crate::{problem::ApiProblem, state::ApiState};
+use crate::{auth, correlation, peer::PeerAddress, problem::ApiProblem, state::ApiState};
 
 const REQUESTS: &str = "gpuaas_http_requests_total";
 const SECONDS: &str = "gpuaas_http_request_seconds";
@@ -87,8 +89,19 @@ fn known(method: &Method) -> &'static str {
     }
 }
 
-/// The exposition. Without a token, as scrapers expect; it names no tenant and no object.
-pub(crate) async fn expose(State(state): State<ApiState>) -> Result<Response, ApiProblem> {
+/// The exposition, for a token that may read it; without one over loopback alone, and there only where it is set so. It names no tenant and no
+/// object.
+pub(crate) async fn expose(
+    State(state): State<ApiState>,
+    from: Option<Extension<PeerAddress>>,
+    headers: HeaderMap,
+) -> Result<Response, ApiProblem> {
+    let from = from.map(|Extension(from)| from);
+    if !(state.metrics_over_loopback && from.is_some_and(PeerAddress::is_local)) {
+        let principal = auth::principal(&headers, from, &state).await?;
+        state.limits.count_caller(&principal)?;
+        Caller { principal, correlation: correlation::current_id(&state) }.must(Permission::MetricsRead)?;
+    }
     let is_counted = state.counted.get(async {
         counted(&state).await.inspect_err(|error| tracing::warn!(%error, "rows could not be counted")).is_ok()
     });

@@ -16,7 +16,7 @@ use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, Principal, Project
 use gpuaas_store::NewAudit;
 use serde_json::json;
 
-use crate::{limits::PeerAddress, pace::Pace, refusals, state::ApiState};
+use crate::{pace::Pace, peer::PeerAddress, refusals, state::ApiState};
 
 /// Refusals a second by one token that are recorded one by one; four times as many at once.
 const PER_TOKEN: NonZeroU32 = NonZeroU32::new(5).expect("it is not zero");

@@ -6,6 +6,7 @@ use gpuaas_artifacts::Importer;
 use gpuaas_engine::Engine;
 
 use crate::{
+    body_budget::BodyBudgets,
     downloads::DOWNLOADS_MAX,
     idempotency::UnderWay,
     install::Install,
@@ -27,8 +28,11 @@ pub struct ApiState {
     pub(crate) journals: Arc<dyn Journals>,
     pub(crate) install: Arc<Install>,
     pub(crate) metrics: Metrics,
+    /// Whether they are shown without a token to this very machine.
+    pub(crate) metrics_over_loopback: bool,
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) bodies: BodyBudgets,
     pub(crate) refusals: Arc<RefusalFlood>,
     pub(crate) streams: Arc<Streams>,
     /// Answers without a token that are under way.
@@ -39,27 +43,33 @@ pub struct ApiState {
     pub(crate) counted: Arc<Watched<bool>>,
 }
 
+/// How the API is served.
+pub struct ApiOptions {
+    /// How often one may ask.
+    pub paces: Paces,
+    /// What machines are brought in with.
+    pub install: Install,
+    /// Whether `/metrics` is answered without a token to this very machine.
+    pub metrics_over_loopback: bool,
+}
+
 impl ApiState {
-    /// Over that engine, what imports releases, the way to its nodes' journals, and what machines are brought in with.
-    pub fn new(
-        engine: Arc<Engine>,
-        importer: Importer,
-        journals: Arc<dyn Journals>,
-        paces: Paces,
-        install: Install,
-    ) -> Self {
+    /// Over that engine, what imports releases, and the way to its nodes' journals.
+    pub fn new(engine: Arc<Engine>, importer: Importer, journals: Arc<dyn Journals>, options: ApiOptions) -> Self {
         let runtime = || engine.ports().runtime.clone();
-        let limits = Arc::new(Limits::new(paces, runtime()));
+        let limits = Arc::new(Limits::new(options.paces, runtime()));
         let refusals = Arc::new(RefusalFlood::new(runtime()));
         let (ready, counted) = (Arc::new(Watched::new(runtime())), Arc::new(Watched::new(runtime())));
         Self {
             engine,
             importer: Arc::new(importer),
             journals,
-            install: Arc::new(install),
+            install: Arc::new(options.install),
+            metrics_over_loopback: options.metrics_over_loopback,
             metrics: Metrics::new(),
             under_way: Arc::default(),
             limits,
+            bodies: BodyBudgets::new(),
             refusals,
             streams: Arc::default(),
             downloads: Shares::new(DOWNLOADS_MAX),

@@ -136,6 +136,7 @@ fn class(code: Code) -> FaultClass {
         | Code::ClusterUnreachable
         | Code::ClusterNotReady
         | Code::RateLimited
+        | Code::NodeBusy
         | Code::Unavailable
         | Code::ArtifactTruncated
         | Code::DiskFull

@@ -253,9 +253,25 @@ pub(crate) struct Server {
         value_delimiter = ','
     )]
     pub(crate) proxy_protocol_from: Vec<Network>,
+    /// Show /metrics without a token to this machine itself, over loopback; everybody else needs a token that may read them
+    #[arg(
+        long,
+        env = "GPUAAS_METRICS_OVER_LOOPBACK",
+        hide_env_values = true,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true",
+        action = clap::ArgAction::Set
+    )]
+    pub(crate) metrics_over_loopback: bool,
     /// Requests a second by one token; four times as many at once
     #[arg(long, env = "GPUAAS_REQUESTS_PER_TOKEN", hide_env_values = true, value_name = "N", default_value = "1000")]
     pub(crate) requests_per_token: NonZeroU32,
+    /// Requests a second by all tokens of one project; four times as many at once
+    #[arg(long, env = "GPUAAS_REQUESTS_PER_PROJECT", hide_env_values = true, value_name = "N", default_value = "2000")]
+    pub(crate) requests_per_project: NonZeroU32,
     /// Requests a second from one address; four times as many at once
     #[arg(long, env = "GPUAAS_REQUESTS_PER_ADDRESS", hide_env_values = true, value_name = "N", default_value = "2000")]
     pub(crate) requests_per_address: NonZeroU32,

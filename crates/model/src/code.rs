@@ -29,6 +29,8 @@ text_enum! {
         FieldInvalid = "field_invalid",
         /// A query parameter holds something impossible.
         QueryInvalid = "query_invalid",
+        /// A header that must be there once is missing, or there more than once.
+        HeadersInvalid = "headers_invalid",
         /// The same idempotency key came with another body.
         IdempotencyKeyReused = "idempotency_key_reused",
         /// The object is no longer as the caller saw it.
@@ -75,6 +77,8 @@ text_enum! {
         HostOwned = "host_owned",
         /// A step asked for a change of state that cannot happen.
         IllegalTransition = "illegal_transition",
+        /// The node carries out as many tasks as it takes at once.
+        NodeBusy = "node_busy",
         /// The node has no channel now.
         NodeUnreachable = "node_unreachable",
         /// The artifact's bytes are not those of its digest.
@@ -200,10 +204,10 @@ impl Code {
     /// The HTTP status it travels under.
     pub const fn status(self) -> u16 {
         match self {
-            Self::BodyInvalid | Self::QueryInvalid | Self::EnrollmentInvalid => 400,
+            Self::BodyInvalid | Self::QueryInvalid | Self::HeadersInvalid | Self::EnrollmentInvalid => 400,
             Self::Unauthenticated => 401,
             Self::Forbidden | Self::EnrollmentForeign | Self::CertificateExpired => 403,
-            Self::RateLimited => 429,
+            Self::RateLimited | Self::NodeBusy => 429,
             Self::NotFound | Self::PackagesMissing => 404,
             Self::MethodNotAllowed => 405,
             Self::BodyTooSlow => 408,

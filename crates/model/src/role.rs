@@ -9,6 +9,8 @@ text_enum! {
         PlatformAdmin = "platform-admin",
         /// Runs machines, allocations and artifacts; sees every project and ends or resumes what runs there; takes no credential.
         PlatformOperator = "platform-operator",
+        /// Reads the control plane's metrics and nothing else: for scrapers.
+        PlatformMetrics = "platform-metrics",
         /// Everything inside one project.
         ProjectAdmin = "project-admin",
         /// Deploys and uses what is deployed, inside one project.
@@ -41,6 +43,8 @@ text_enum! {
         TokensWrite = "tokens.write",
         /// See machines and the control plane's own processes.
         PlatformRead = "platform.read",
+        /// Read the control plane's metrics.
+        MetricsRead = "metrics.read",
         /// Register, enroll, ping and reset machines.
         NodesWrite = "nodes.write",
         /// Give machines to projects and take them back.
@@ -58,7 +62,7 @@ impl Role {
     /// Whether it acts for the platform as a whole, and so belongs to no project.
     pub const fn is_of_platform(self) -> bool {
         match self {
-            Self::PlatformAdmin | Self::PlatformOperator => true,
+            Self::PlatformAdmin | Self::PlatformOperator | Self::PlatformMetrics => true,
             Self::ProjectAdmin | Self::ProjectMember | Self::Viewer => false,
         }
     }
@@ -74,6 +78,7 @@ impl Role {
                 | P::OperationsControl
                 | P::AuditRead
                 | P::PlatformRead
+                | P::MetricsRead
                 | P::NodesWrite
                 | P::AllocationsWrite
                 | P::ArtifactsWrite => true,
@@ -85,6 +90,7 @@ impl Role {
                 | P::KeysWrite
                 | P::ProjectsWrite => false,
             },
+            Self::PlatformMetrics => matches!(permission, P::MetricsRead),
             Self::ProjectAdmin => match permission {
                 P::AccessBreakGlass | P::TokensWrite => true,
                 _ => Self::ProjectMember.allows(permission),
@@ -117,7 +123,7 @@ mod tests {
                 let expected = match role {
                     Role::PlatformAdmin => true,
                     Role::ProjectAdmin => !other.is_of_platform(),
-                    Role::PlatformOperator | Role::ProjectMember | Role::Viewer => false,
+                    Role::PlatformOperator | Role::PlatformMetrics | Role::ProjectMember | Role::Viewer => false,
                 };
                 assert_eq!(granted, expected, "{role} grants {other}");
             }

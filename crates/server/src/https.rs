@@ -150,7 +150,7 @@ impl Api {
         let stream = shaken.ok_or(Broken::Handshake)?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
         let from = match peer.is_proxied {
-            true => PeerAddress::through_proxy(peer.address),
+            true => PeerAddress::named_by_proxy(peer.address),
             false => PeerAddress::of(peer.address),
         };
         Ok(answer(stream, is_http2, (from, standing.clone()), self.router, stop).await?)

@@ -30,7 +30,7 @@ pub use options::ServerOptions;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use gpuaas_api::{ApiState, Install};
+use gpuaas_api::{ApiOptions, ApiState, Install};
 use gpuaas_artifacts::Importer;
 use gpuaas_channel::{Channel, ChannelOptions};
 use gpuaas_engine::{Endpoints, Engine, EngineParts};
@@ -143,7 +143,8 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
         tracing::warn!("allow-unverified-releases is set: a release is imported although nothing verifies it");
     }
     let install = Install { api_pin: api_key.pin(), packages: options.packages_dir.clone() };
-    let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)), options.paces, install);
+    let api = ApiOptions { paces: options.paces, install, metrics_over_loopback: options.metrics_over_loopback };
+    let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)), api);
     let api = https::Api::new(api_tls, gpuaas_api::router(state.clone()), options.proxies());
     running.spawn(api.serve(api_listener, stop.clone()));
     running.spawn(drive(engine, stop.clone()));

@@ -62,6 +62,8 @@ pub struct ServerOptions {
     pub proxy_protocol_from: Vec<Network>,
     /// How often one may ask.
     pub paces: Paces,
+    /// Whether `/metrics` is answered without a token to this very machine.
+    pub metrics_over_loopback: bool,
     /// How long steps of RKE2 may take.
     pub rke2_deadlines: Deadlines,
 }
@@ -89,6 +91,7 @@ impl ServerOptions {
             allow_unverified_releases: false,
             proxy_protocol_from: Vec::new(),
             paces: Paces::USUAL,
+            metrics_over_loopback: false,
             rke2_deadlines: Deadlines::default(),
         }
     }

@@ -111,6 +111,7 @@ impl Kind {
         add(self.takes_key(), Code::IdempotencyKeyReused);
         add(self.mutates, Code::PreconditionFailed);
         add(self.mutates, Code::DiskFull);
+        add(true, Code::HeadersInvalid);
         add(true, Code::RateLimited);
         add(true, Code::Unavailable);
         add(true, Code::Internal);

@@ -1,11 +1,28 @@
 //! Where agents redeem their enrollment tokens. The token in the body is the credential; no other is asked for.
 
-use axum::{Extension, Json, extract::State};
+use axum::{
+    Json,
+    extract::{FromRequestParts, State},
+    http::request::Parts,
+};
 use gpuaas_engine::commands::node;
 use gpuaas_model::{Code, Coded};
 use gpuaas_wire::session::{EnrollRequest, EnrollResponse};
 
-use crate::{body::Body, correlation, document::enrollment, limits::PeerAddress, problem::ApiProblem, state::ApiState};
+use crate::{body::Body, correlation, document::enrollment, peer::PeerAddress, problem::ApiProblem, state::ApiState};
+
+/// Where an enrollment comes from, once it was counted. Taken from the head of a request, so that nothing of a body is read before.
+pub(crate) struct Counted(Option<PeerAddress>);
+
+impl FromRequestParts<ApiState> for Counted {
+    type Rejection = ApiProblem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiProblem> {
+        let from = parts.extensions.get().copied();
+        state.limits.count_enrollment(from)?;
+        Ok(Self(from))
+    }
+}
 
 /// Redeems an enrollment token for a certificate. For node agents.
 #[utoipa::path(
@@ -18,11 +35,9 @@ use crate::{body::Body, correlation, document::enrollment, limits::PeerAddress, 
 )]
 pub(crate) async fn enroll(
     State(state): State<ApiState>,
-    from: Option<Extension<PeerAddress>>,
+    Counted(from): Counted,
     Body(ask): Body<EnrollRequest>,
 ) -> Result<Json<EnrollResponse>, ApiProblem> {
-    let from = from.map(|Extension(from)| from);
-    state.limits.count_enrollment(from)?;
     let redeemed = node::redeem(&state.engine, correlation::current_id(&state), ask).await;
     if let Err(refused) = &redeemed
         && is_no_credential(refused.code())

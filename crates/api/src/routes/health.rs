@@ -1,4 +1,4 @@
-//! Health, for load balancers and people, and metrics, for scrapers: the routes without a token and outside of the document.
+//! Health, for load balancers and people, without a token; and metrics, for scrapers: the routes outside of the document.
 
 use axum::{
     Router,

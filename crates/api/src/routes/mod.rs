@@ -33,7 +33,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    auth, body, correlation, document, downloads, etag, idempotency, limits, metrics,
+    auth, body, correlation, document, downloads, etag, headers, idempotency, limits, metrics,
     problem::{self, ApiProblem},
     refusals,
     state::ApiState,
@@ -98,7 +98,7 @@ pub fn router(state: ApiState) -> Router {
         .merge(reader::router())
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::from_fn(body::refuse_unasked))
+        .layer(middleware::from_fn_with_state(state.clone(), body::refuse_unasked))
         .layer(middleware::from_fn(etag::refuse_unasked))
         .layer(middleware::from_fn_with_state(state.clone(), idempotency::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), auth::rights))
@@ -111,6 +111,7 @@ pub fn router(state: ApiState) -> Router {
         .layer(middleware::from_fn_with_state(state.clone(), limits::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), metrics::middleware));
     api.merge(health::router())
+        .layer(middleware::from_fn(headers::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), correlation::middleware))
         .with_state(state)
 }

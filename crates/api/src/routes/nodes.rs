@@ -145,7 +145,7 @@ pub(crate) async fn issue_enrollment(
     params(("node" = String, Path, description = "name or id")),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node ping")), ("x-audit" = json!("node.ping")), ("x-event" = json!("task.changed")),
-        ("x-errors" = json!(["not_found", "state_conflict", "node_unreachable", "envelope_expired"]))
+        ("x-errors" = json!(["not_found", "state_conflict", "node_unreachable", "node_busy", "envelope_expired"]))
     ),
     responses((status = 200, body = Ping))
 )]
@@ -166,7 +166,7 @@ pub(crate) async fn ping_node(
     params(("node" = String, Path, description = "name or id")),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node inspect")), ("x-audit" = json!("node.inspect")), ("x-event" = json!("node.inspected")),
-        ("x-errors" = json!(["not_found", "state_conflict", "node_unreachable", "agent_too_old", "answer_invalid", "envelope_expired", "host_failed"]))
+        ("x-errors" = json!(["not_found", "state_conflict", "node_unreachable", "node_busy", "agent_too_old", "answer_invalid", "envelope_expired", "host_failed"]))
     ),
     responses((status = 200, body = Node))
 )]
@@ -186,7 +186,7 @@ pub(crate) async fn inspect_node(
     params(("node" = String, Path, description = "name or id")),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node fix")), ("x-audit" = json!("node.fix")), ("x-event" = json!("node.fixed")),
-        ("x-errors" = json!(["not_found", "fix_unknown", "state_conflict", "node_unreachable", "agent_too_old", "answer_invalid", "envelope_expired", "host_failed"]))
+        ("x-errors" = json!(["not_found", "fix_unknown", "state_conflict", "node_unreachable", "node_busy", "agent_too_old", "answer_invalid", "envelope_expired", "host_failed"]))
     ),
     responses((status = 200, body = FixedNode))
 )]

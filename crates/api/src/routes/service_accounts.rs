@@ -112,6 +112,7 @@ pub(crate) async fn create_service_account_token(
     let project = project(&state, &caller, params.project.as_deref()).await?;
     let made = service_account::create_token(&state.engine, &caller, project, &named(&name)?, ask.ttl_seconds).await;
     let (record, secret) = made?;
+    state.limits.learn_good(&record.sha256);
     let created = CreatedToken { token: convert::token(record), secret: secret.expose().to_owned() };
     Ok((StatusCode::CREATED, Json(created)))
 }

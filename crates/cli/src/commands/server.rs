@@ -61,7 +61,12 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
         release_trusted_keys: asked.release_trusted_keys,
         allow_unverified_releases: asked.allow_unverified_releases,
         proxy_protocol_from: asked.proxy_protocol_from,
-        paces: Paces { per_token: asked.requests_per_token, per_address: asked.requests_per_address },
+        paces: Paces {
+            per_token: asked.requests_per_token,
+            per_project: asked.requests_per_project,
+            per_address: asked.requests_per_address,
+        },
+        metrics_over_loopback: asked.metrics_over_loopback,
         rke2_deadlines: Deadlines {
             start: asked.rke2_start_deadline,
             node_ready: asked.rke2_node_ready_deadline,

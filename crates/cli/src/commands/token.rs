@@ -18,7 +18,7 @@ pub(crate) enum Verb {
     Create {
         /// What the audit calls its holder
         name: String,
-        /// platform-admin, platform-operator, project-admin, project-member or viewer
+        /// platform-admin, platform-operator, platform-metrics, project-admin, project-member or viewer
         #[arg(long)]
         role: String,
         /// Its life, for example 24h; 30 days when absent, a year at most

@@ -22,6 +22,7 @@ mod keys;
 mod kills;
 mod kubectl;
 mod machines;
+mod metrics;
 mod nodes;
 mod operations;
 mod placements;

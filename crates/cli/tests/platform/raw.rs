@@ -31,7 +31,8 @@ impl Answer {
     }
 }
 
-async fn connect(platform: &Platform) -> (String, TlsStream<TcpStream>) {
+/// Connects to it, and says by which address.
+pub(crate) async fn connect(platform: &Platform) -> (String, TlsStream<TcpStream>) {
     connect_to(&platform.ready()).await
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use gpuaas_model::{Code, Connectivity, NodeState};
+use gpuaas_model::{Code, Connectivity, Name, NodeState};
 use gpuaas_store::NodeRecord;
-use gpuaas_wire::task::TaskOutcome;
+use gpuaas_wire::task::{TaskFailure, TaskOutcome};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +51,12 @@ pub(super) fn must_answer(node: &NodeRecord) -> Result<(), CommandError> {
         .then(format!("see whether its machine and its agent run: gpuaas node show {}", node.name)))
 }
 
+/// The refusal of a node that has as many tasks as it takes at once. Agents up to 0.1.0 call it [`Code::Unavailable`].
+pub(super) fn busy(name: &Name, failure: &TaskFailure) -> CommandError {
+    CommandError::new(Code::NodeBusy, format!("{name} takes no further task now: {}", failure.message))
+        .then(format!("try again in a moment; see what it does: gpuaas task list --node {name}"))
+}
+
 /// The result of a task; or what its end means for whoever asked for it. A node's own word of why stays evidence: of its codes only those
 /// count that tell something else.
 pub(super) fn result(node: &NodeRecord, end: TaskEnd) -> Result<serde_json::Value, CommandError> {
@@ -75,6 +81,7 @@ pub(super) fn result(node: &NodeRecord, end: TaskEnd) -> Result<serde_json::Valu
                 CommandError::new(Code::AgentTooOld, format!("the agent of {name} does not know that task"))
                     .then("upgrade the agent of that node")
             }
+            Code::NodeBusy | Code::Unavailable => busy(name, &failure),
             _ => CommandError::new(Code::HostFailed, format!("{name}: {}", failure.message))
                 .then("see what the node says, and try again"),
         }),

@@ -33,11 +33,15 @@ pub async fn ping(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<(
     tx.commit().await?;
     let within = engine.clone();
     let (ended, took) = node_task::beside(engine, "ping", async move { followed(&within, ping).await }).await?;
-    if let Some(TaskOutcome::Failed { failure }) = &ended.outcome
-        && matches!(failure.code, Code::EnvelopeExpired | Code::DiskFull)
-    {
-        return Err(CommandError::new(failure.code, format!("{} refused it: {}", name, failure.message))
-            .then(format!("see its clock and its disk: gpuaas node show {}", name)));
+    if let Some(TaskOutcome::Failed { failure }) = &ended.outcome {
+        match failure.code {
+            Code::EnvelopeExpired | Code::DiskFull => {
+                return Err(CommandError::new(failure.code, format!("{} refused it: {}", name, failure.message))
+                    .then(format!("see its clock and its disk: gpuaas node show {}", name)));
+            }
+            Code::NodeBusy | Code::Unavailable => return Err(node_task::busy(&name, failure)),
+            _ => {}
+        }
     }
     match ended.state {
         TaskState::Succeeded => Ok((ended, took)),

@@ -23,6 +23,11 @@ const TOKENS_MAX: u64 = 1_000;
 /// For so long after its end a token is listed, and whoever sends it is told why it is refused.
 const ENDED_KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
 
+/// Whether a text can be a token at all. What cannot is refused without a look-up.
+pub fn is_well_formed(text: &str) -> bool {
+    ApiToken::is_well_formed(PREFIX, text)
+}
+
 /// What a token is to be.
 #[derive(Clone, Debug)]
 pub struct NewToken {

@@ -88,7 +88,7 @@ async fn more_tasks_than_the_limit_are_refused() {
     for number in 0..32 {
         running.push(begun(world.send(&patient(number)).await.ok().unwrap()).await);
     }
-    assert_eq!(world.refusal(&statement(99)).await, Code::Unavailable);
+    assert_eq!(world.refusal(&statement(99)).await, Code::NodeBusy);
     world.runner.cancel(task(0));
     end(running.remove(0)).await;
     world.end(&statement(99)).await;

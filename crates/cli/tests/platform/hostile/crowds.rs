@@ -1,25 +1,65 @@
 //! Many at once: guesses of tokens, and connections that only wait.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gpuaas_api_types::CreateToken;
+use gpuaas_model::Entropy;
+use gpuaas_trust::ApiToken;
 use http::Method;
 use serde_json::json;
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::JSON;
 use crate::{
-    raw::{bearer, send},
+    raw::{Answer, bearer, send},
     world::Platform,
 };
+
+/// Entropy that never repeats.
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl Entropy for Counting {
+    fn fill(&self, bytes: &mut [u8]) {
+        let number = self.0.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        bytes.iter_mut().zip(number.iter().cycle()).for_each(|(byte, of)| *byte = *of);
+    }
+}
+
+async fn whoami(platform: &Platform, token: &str) -> Answer {
+    send(platform, Method::GET, "/api/v1/whoami", &[("authorization", token)], "").await
+}
+
+/// A token that nobody has sent yet.
+async fn fresh(platform: &Platform) -> String {
+    let ask = CreateToken { name: "fresh".into(), role: "platform-operator".into(), project: None, ttl_seconds: None };
+    format!("Bearer {}", platform.client().create_token(&ask).await.expect("made").secret)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn junk_is_refused_without_a_penalty_and_tokens_of_its_address_are_good() {
+    let platform = Platform::start(0);
+    let fresh = fresh(&platform).await;
+    let damaged = format!("{}x", &fresh[..fresh.len() - 1]);
+    for junk in 0..120 {
+        let answer = whoami(&platform, &format!("Bearer gpuaas_{junk}")).await;
+        assert_eq!((answer.status, answer.code()), (401, "unauthenticated"), "{answer:?}");
+    }
+    assert_eq!(whoami(&platform, &damaged).await.status, 401);
+    let answer = whoami(&platform, &fresh).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_guesses_tokens_is_held_back_and_the_good_tokens_of_its_address_are_not() {
     let platform = Platform::start(0);
-    let good = bearer(&platform);
-    let whoami =
-        async |token: &str| send(&platform, Method::GET, "/api/v1/whoami", &[("authorization", token)], "").await;
-    assert_eq!(whoami(&good).await.status, 200);
+    let (good, fresh) = (bearer(&platform), fresh(&platform).await);
+    let entropy = Counting::default();
+    let guess = || format!("Bearer {}", ApiToken::generate("gpuaas", &entropy).text.expose());
+    assert_eq!(whoami(&platform, &good).await.status, 200);
     let mut refused = None;
-    for guess in 0..300 {
-        let answer = whoami(&format!("Bearer gpuaas_{guess}")).await;
+    for _ in 0..300 {
+        let answer = whoami(&platform, &guess()).await;
         if answer.status != 401 {
             refused = Some(answer);
             break;
@@ -28,7 +68,9 @@ async fn whoever_guesses_tokens_is_held_back_and_the_good_tokens_of_its_address_
     let refused = refused.expect("300 guesses in a few seconds are more than ten a second");
     assert_eq!((refused.status, refused.code()), (429, "rate_limited"), "{refused:?}");
     assert!(refused.headers.contains_key("retry-after"));
-    assert_eq!(whoami(&good).await.status, 200, "who shares the address is not locked out");
+    assert_eq!(whoami(&platform, &good).await.status, 200, "who shares the address is not locked out");
+    while whoami(&platform, &guess()).await.status != 429 {}
+    assert_eq!(whoami(&platform, &fresh).await.status, 200, "nor is a token that comes for the first time");
     let enrollment = json!({
         "node": crate::operations::NOBODYS_ID, "token": "x", "csr": "x", "machine_id": "x", "agent_version": "x",
     });

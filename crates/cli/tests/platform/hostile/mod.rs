@@ -3,7 +3,9 @@
 
 mod bodies;
 mod crowds;
+mod headers;
 mod lists;
+mod memory;
 mod preconditions;
 mod readers;
 mod slow;

@@ -2,17 +2,17 @@
 
 use futures::stream;
 use gpuaas_api_types::{Allocation, CreateAllocation, CreateProject};
-use gpuaas_client::Client;
+use gpuaas_client::{Client, ClientError};
 use gpuaas_model::{Code, TaskType};
 use gpuaas_wire::{
-    session::{ConnectionKind, Hello, TaskLine},
+    session::{ConnectionKind, Hello, Refusal, TaskLine},
     task::{TaskFailure, TaskOutcome, TaskProgress},
 };
 use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    lie::{Lies, ended, facts, held, hello, lines},
+    lie::{Lies, body, ended, facts, held, hello, lines},
     node::{Node, asked},
 };
 use crate::{
@@ -118,6 +118,30 @@ async fn lines_out_of_order_end_a_task_once_and_by_the_first_end() {
     let is_of_ping = |task: &serde_json::Value| task.as_str() == Some(ping.task.id.as_str());
     let of_ping = ends.iter().filter(|record| record.action == "task.complete" && is_of_ping(&record.metadata["task"]));
     assert_eq!(of_ping.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_busy_is_asked_again_later_whatever_its_agent_calls_it() {
+    let fleet = Fleet::start(0).await;
+    let client = fleet.client();
+    let node = Node::enrolled(&client, "gpu-1").await;
+    for called in [Code::NodeBusy, Code::Unavailable] {
+        let busy = move |_| {
+            let refusal = Refusal { code: called, message: "32 tasks are under way already".to_owned() };
+            let mut response = http::Response::new(body(serde_json::to_vec(&refusal).expect("JSON")));
+            *response.status_mut() = http::StatusCode::from_u16(called.status()).expect("a status");
+            response
+        };
+        let lies = Lies::default().on_task(TaskType::Noop, busy).on_task(TaskType::Inspect, busy);
+        let serving = node.serve(lies).await;
+        active(&client, "gpu-1").await;
+        for refused in [client.ping_node("gpu-1").await.err(), client.inspect_node("gpu-1").await.err()] {
+            let ClientError::Problem(problem) = refused.expect("it is busy") else { panic!("no problem") };
+            assert_eq!((problem.status, problem.code.as_str()), (429, "node_busy"), "{called}: {problem:?}");
+            assert!(problem.detail.contains("32 tasks are under way"), "{problem:?}");
+        }
+        serving.abort();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

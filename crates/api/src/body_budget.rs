@@ -1,0 +1,198 @@
+//! The memory that bodies take while they are read and used.
+//!
+//! Guarantees: the bodies of all callers who are not known yet hold at most [`UNKNOWN_BYTES_MAX`] together, those of known callers
+//! [`KNOWN_BYTES_MAX`]; no address and no project holds more than its share. What is counted is what has arrived, never what was announced.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::http::Extensions;
+use gpuaas_model::{Code, Principal, ProjectId, TokenId};
+
+use crate::{peer::PeerAddress, problem::ApiProblem};
+
+/// Longest body of a caller who is not known yet, in bytes. An enrollment takes about 2 KiB.
+pub(crate) const UNKNOWN_BODY_BYTES_MAX: usize = 16 * 1_024;
+/// Longest body of a known caller, in bytes.
+pub(crate) const KNOWN_BODY_BYTES_MAX: usize = 1_024 * 1_024;
+/// Bytes of all bodies of callers who are not known yet: two thousand enrollments at once.
+const UNKNOWN_BYTES_MAX: usize = 8 * 1_024 * 1_024;
+/// Bytes of those from one address: five hundred machines behind it may enroll at once.
+const UNKNOWN_SHARE_BYTES_MAX: usize = UNKNOWN_BYTES_MAX / 4;
+/// Bytes of all bodies of known callers.
+const KNOWN_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+/// Bytes of those of one project, or of one token of the platform.
+const KNOWN_SHARE_BYTES_MAX: usize = KNOWN_BYTES_MAX / 4;
+/// Seconds after which a refused body is worth another try: bodies are held for moments.
+const RETRY_AFTER_SECONDS: u64 = 1;
+
+/// The two budgets.
+#[derive(Clone)]
+pub(crate) struct BodyBudgets {
+    unknown: Arc<Budget>,
+    known: Arc<Budget>,
+}
+
+/// Whose share a body is counted against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Holder {
+    /// Somebody at that address, or at one that the listener did not tell.
+    Address(Option<PeerAddress>),
+    Project(ProjectId),
+    /// A token of the platform itself.
+    Token(TokenId),
+}
+
+struct Budget {
+    whose: &'static str,
+    all_max: usize,
+    share_max: usize,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    all: usize,
+    shares: HashMap<Holder, usize>,
+}
+
+impl BodyBudgets {
+    pub(crate) fn new() -> Self {
+        let budget = |whose, all_max, share_max| Arc::new(Budget { whose, all_max, share_max, held: Mutex::default() });
+        Self {
+            unknown: budget("callers without a token", UNKNOWN_BYTES_MAX, UNKNOWN_SHARE_BYTES_MAX),
+            known: budget("known callers", KNOWN_BYTES_MAX, KNOWN_SHARE_BYTES_MAX),
+        }
+    }
+
+    /// Room for the body of a request, of which nothing is taken yet. A caller is known once its token was looked up.
+    pub(crate) fn room(&self, of: &Extensions) -> Room {
+        let known = of.get::<Principal>();
+        let holder = known.map(|caller| caller.project.map_or(Holder::Token(caller.token), Holder::Project));
+        let (budget, bytes_max) = match holder {
+            Some(_) => (&self.known, KNOWN_BODY_BYTES_MAX),
+            None => (&self.unknown, UNKNOWN_BODY_BYTES_MAX),
+        };
+        let holder = holder.unwrap_or_else(|| Holder::Address(of.get().copied()));
+        Room { budget: budget.clone(), holder, bytes_max, taken: 0 }
+    }
+}
+
+/// What a body has taken of its budget; given back when dropped.
+pub(crate) struct Room {
+    budget: Arc<Budget>,
+    holder: Holder,
+    bytes_max: usize,
+    taken: usize,
+}
+
+impl Room {
+    /// How long the body may become.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Takes so many bytes more, or refuses the body.
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<(), ApiProblem> {
+        if self.taken + bytes > self.bytes_max {
+            return Err(self.too_long());
+        }
+        let mut held = self.budget.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_holder = held.shares.get(&self.holder).copied().unwrap_or_default() + bytes;
+        if held.all + bytes > self.budget.all_max || of_holder > self.budget.share_max {
+            let detail = format!("bodies of {} take all the memory that they may", self.budget.whose);
+            let refused = ApiProblem::new(Code::RateLimited, detail);
+            return Err(refused.then("send it again in a moment").after(RETRY_AFTER_SECONDS));
+        }
+        held.all += bytes;
+        held.shares.insert(self.holder, of_holder);
+        self.taken += bytes;
+        Ok(())
+    }
+
+    /// The refusal of a body that is longer than it may be.
+    pub(crate) fn too_long(&self) -> ApiProblem {
+        ApiProblem::new(Code::BodyTooLarge, format!("the body is longer than {} bytes", self.bytes_max))
+            .then("send less: nothing that this operation takes is longer")
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut held = self.budget.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.all -= self.taken;
+        if let Some(share) = held.shares.get_mut(&self.holder) {
+            *share -= self.taken;
+            if *share == 0 {
+                held.shares.remove(&self.holder);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_model::{Coded, Role};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn stranger(last: u8) -> Extensions {
+        let mut of = Extensions::new();
+        of.insert(PeerAddress::of([192, 0, 2, last].into()));
+        of
+    }
+
+    fn known(token: u128, project: Option<u128>) -> Extensions {
+        let mut of = stranger(1);
+        of.insert(Principal {
+            token: TokenId::from_uuid(Uuid::from_u128(token)),
+            name: "robot".to_owned(),
+            role: Role::Viewer,
+            project: project.map(|id| ProjectId::from_uuid(Uuid::from_u128(id))),
+            service_account: None,
+        });
+        of
+    }
+
+    /// The rooms of as many bodies of full length as there is place for.
+    fn filled(budgets: &BodyBudgets, of: &Extensions) -> Vec<Room> {
+        let full = || {
+            let mut room = budgets.room(of);
+            room.take(room.bytes_max()).ok().map(|()| room)
+        };
+        std::iter::from_fn(full).collect()
+    }
+
+    #[test]
+    fn strangers_share_one_budget_of_which_no_address_has_more_than_its_share() {
+        let budgets = BodyBudgets::new();
+        let first = filled(&budgets, &stranger(1));
+        assert_eq!(first.len(), UNKNOWN_SHARE_BYTES_MAX / UNKNOWN_BODY_BYTES_MAX);
+        let others: Vec<_> = (2..=9).flat_map(|last| filled(&budgets, &stranger(last))).collect();
+        assert_eq!(first.len() + others.len(), UNKNOWN_BYTES_MAX / UNKNOWN_BODY_BYTES_MAX, "all together");
+        let refused = budgets.room(&stranger(10)).take(1).expect_err("nothing is left");
+        assert_eq!(refused.cause().code(), Code::RateLimited);
+        assert!(budgets.room(&known(1, None)).take(KNOWN_BODY_BYTES_MAX).is_ok(), "a known caller has room");
+        drop((first, others));
+        assert!(budgets.unknown.held.lock().unwrap().shares.is_empty(), "nobody is remembered without a body");
+        assert_eq!(filled(&budgets, &stranger(10)).len(), UNKNOWN_SHARE_BYTES_MAX / UNKNOWN_BODY_BYTES_MAX);
+    }
+
+    #[test]
+    fn all_tokens_of_a_project_have_one_share() {
+        let budgets = BodyBudgets::new();
+        let held: Vec<_> = (1..100).flat_map(|token| filled(&budgets, &known(token, Some(7)))).collect();
+        assert_eq!(held.len(), KNOWN_SHARE_BYTES_MAX / KNOWN_BODY_BYTES_MAX);
+        assert!(budgets.room(&known(1, Some(8))).take(KNOWN_BODY_BYTES_MAX).is_ok(), "another project has its own");
+    }
+
+    #[test]
+    fn a_body_that_grows_beyond_its_length_is_refused_as_too_large() {
+        let mut room = BodyBudgets::new().room(&stranger(1));
+        assert!(room.take(UNKNOWN_BODY_BYTES_MAX).is_ok());
+        assert_eq!(room.take(1).expect_err("one too many").cause().code(), Code::BodyTooLarge);
+    }
+}

@@ -1,0 +1,106 @@
+//! Headers that decide what a request is about: a request has each of them once.
+//!
+//! Where a header is repeated, one reader takes the first and another the last: a proxy and this server would see two requests. The same holds for
+//! a request that does not say, or says twice, which host it is for.
+
+use axum::{
+    extract::Request,
+    http::{HeaderName, Version, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use gpuaas_model::Code;
+
+use crate::{correlation, idempotency, problem::ApiProblem};
+
+/// What a request has once at most. `If-Match` may be repeated by its RFC; here it is one line, since what is compared decides what happens.
+const SINGLE: [HeaderName; 8] = [
+    header::AUTHORIZATION,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::HOST,
+    header::IF_MATCH,
+    idempotency::KEY,
+    correlation::HEADER,
+    HeaderName::from_static("last-event-id"),
+];
+
+/// Refuses a request whose headers can be read in two ways.
+pub(crate) async fn middleware(request: Request, next: Next) -> Response {
+    match check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
+    }
+}
+
+fn check(request: &Request) -> Result<(), ApiProblem> {
+    let headers = request.headers();
+    if let Some(repeated) = SINGLE.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
+        return Err(refuse(repeated, format!("{repeated} is sent more than once"), "send it once"));
+    }
+    let refuse_host =
+        |detail: &str| Err(refuse(&header::HOST, detail.to_owned(), "send the name of the control plane"));
+    let (host, authority) = (headers.get(header::HOST), request.uri().authority());
+    match request.version() {
+        Version::HTTP_09 | Version::HTTP_10 => Ok(()),
+        Version::HTTP_11 if host.is_none() => refuse_host("the request does not say which host it is for"),
+        _ if host.is_none() && authority.is_none() => refuse_host("the request does not say which host it is for"),
+        _ => match (host, authority) {
+            (Some(host), Some(authority)) if !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()) => {
+                refuse_host("the request names two hosts")
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+fn refuse(name: &HeaderName, detail: String, next: &str) -> ApiProblem {
+    ApiProblem::new(Code::HeadersInvalid, detail).about(name.as_str()).then(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{body::Body, http::request::Builder};
+
+    use super::*;
+
+    fn refused(request: Builder) -> Option<String> {
+        let request = request.body(Body::empty()).unwrap();
+        check(&request).err().and_then(|refused| gpuaas_model::Coded::field(refused.cause()))
+    }
+
+    fn request(version: Version, uri: &str) -> Builder {
+        Request::builder().version(version).uri(uri)
+    }
+
+    #[test]
+    fn each_deciding_header_is_sent_once() {
+        let once = SINGLE.iter().fold(request(Version::HTTP_11, "/"), |request, name| request.header(name, "x"));
+        assert_eq!(refused(once), None);
+        for name in &SINGLE {
+            let twice = request(Version::HTTP_11, "/").header("host", "x").header(name, "x").header(name, "x");
+            let expected = if *name == header::HOST { "host" } else { name.as_str() };
+            assert_eq!(refused(twice).as_deref(), Some(expected), "{name}");
+        }
+        let listed = request(Version::HTTP_11, "/").header("host", "x").header("if-none-match", "a");
+        assert_eq!(refused(listed.header("if-none-match", "b")), None, "a list may have several lines");
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        let (one, two) = (Version::HTTP_11, Version::HTTP_2);
+        assert_eq!(refused(request(Version::HTTP_10, "/")), None);
+        assert_eq!(refused(request(one, "/").header("host", "x:1")), None);
+        assert_eq!(refused(request(two, "https://x:1/")), None);
+        assert_eq!(refused(request(two, "https://x:1/").header("host", "X:1")), None);
+        for bad in [
+            request(one, "/"),
+            request(one, "https://x/"),
+            request(two, "/"),
+            request(two, "https://x/").header("host", "y"),
+            request(one, "https://x/").header("host", "y"),
+        ] {
+            assert_eq!(refused(bad).as_deref(), Some("host"));
+        }
+    }
+}

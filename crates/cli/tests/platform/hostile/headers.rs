@@ -1,0 +1,59 @@
+//! Headers that one reader takes from the first line and another from the last, and requests that do not say whom they ask.
+
+use http::Method;
+use serde_json::json;
+
+use super::{JSON, Target, must_be_documented};
+use crate::{
+    operations::operations,
+    raw::{bearer, write_then_wait},
+    world::Platform,
+};
+
+/// The first line and the code of what is answered to a request of these lines.
+async fn answer(platform: &Platform, lines: &[&str]) -> (String, bool) {
+    let text = format!("{}\r\nconnection: close\r\n\r\n", lines.join("\r\n"));
+    let answer = write_then_wait(platform, &text).await;
+    (answer.lines().next().unwrap_or_default().to_owned(), answer.contains("\"code\":\"headers_invalid\""))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_repeats_a_deciding_header_changes_nothing() {
+    let target = Target::start().await;
+    let before = target.holds().await;
+    for operation in operations().iter().filter(|operation| operation.mutates()) {
+        let body = json!(operation.sound_body()).to_string();
+        for name in ["authorization", "content-type", "idempotency-key", "if-match"] {
+            let value = if name == "content-type" { JSON.1 } else { target.bearer.as_str() };
+            let value = if name == "if-match" { "*" } else { value };
+            let headers = [JSON, (name, value), (name, value)];
+            let headers = if name == "content-type" { &headers[1..] } else { &headers[..] };
+            let answer = target.send(&operation.method, &target.path(operation), headers, body.clone()).await;
+            assert_eq!((answer.status, answer.code()), (400, "headers_invalid"), "{} {name}", operation.name);
+            assert_eq!(answer.body["field"], name);
+            must_be_documented(&answer, operation, name);
+        }
+    }
+    for path in ["/livez", "/readyz", "/metrics", "/api/v1/openapi.json", "/nowhere"] {
+        let twice = [("content-type", "a"), ("content-type", "b")];
+        assert_eq!(target.send(&Method::GET, path, &twice, "").await.code(), "headers_invalid", "{path}");
+    }
+    assert_eq!(target.holds().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_names_its_host_once_and_its_length_in_one_way() {
+    let platform = Platform::start(0);
+    let authorization = format!("authorization: {}", bearer(&platform));
+    let get = ["GET /api/v1/whoami HTTP/1.1", &authorization];
+    let refused = ("HTTP/1.1 400 Bad Request".to_owned(), true);
+    assert_eq!(answer(&platform, &get).await, refused, "no host");
+    assert_eq!(answer(&platform, &[&get[..], &["host: x", "host: x"]].concat()).await, refused, "two hosts");
+    assert_eq!(answer(&platform, &[&get[..], &["host: x"]].concat()).await.0, "HTTP/1.1 200 OK");
+    let of_old = ["GET /livez HTTP/1.0"];
+    assert_eq!(answer(&platform, &of_old).await.0, "HTTP/1.0 200 OK", "HTTP/1.0 knows no Host");
+    let post = ["POST /api/v1/projects HTTP/1.1", &authorization, "host: x", "content-type: application/json"];
+    // Two that are equal are one (RFC 9110, 8.6).
+    let first = answer(&platform, &[&post[..], &["content-length: 2", "content-length: 3"]].concat()).await.0;
+    assert_eq!(first, "HTTP/1.1 400 Bad Request");
+}

@@ -1,0 +1,152 @@
+//! What the bodies of many callers take of the control plane's memory, and what is counted before a body is read.
+
+use futures::future::{join_all, select_all};
+use gpuaas_api_types::{CreateProject, CreateToken};
+use http::Method;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::client::TlsStream;
+
+use super::JSON;
+use crate::{
+    operations::NOBODYS_ID,
+    raw::{connect, send},
+    world::{PATIENCE, Platform, eventually},
+};
+
+/// Connections at once; one address may have 256.
+const CONNECTIONS: usize = 250;
+/// As long as a body of a known caller may be.
+const BODY_BYTES: usize = 1_024 * 1_024;
+/// By how much the memory may grow: much less than the bodies together.
+const GROWTH_MIB_MAX: u64 = 160;
+
+/// A figure of the control plane's memory, in MiB: `VmRSS` now, `VmHWM` at most so far.
+fn memory_mib(platform: &Platform, figure: &str) -> u64 {
+    let pid = platform.ready()["replicas"][0]["pid"].as_u64().expect("a process");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(':')).expect("a figure");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1_024
+}
+
+/// The statuses of as many equal requests at once, of each of which the last byte is sent when of all others everything else was.
+async fn all_at_once(platform: &Platform, head: &str) -> Vec<u16> {
+    let begun = join_all((0..CONNECTIONS).map(|_| async {
+        let (address, mut stream) = connect(platform).await;
+        let head = format!(
+            "{head}host: {address}\r\nconnection: close\r\ncontent-type: {}\r\ncontent-length: {BODY_BYTES}\r\n\r\n",
+            JSON.1
+        );
+        stream.write_all(head.as_bytes()).await.expect("the head is taken");
+        stream.write_all(&vec![b' '; BODY_BYTES - 1]).await.expect("the body is taken");
+        stream.flush().await.expect("the body is taken");
+        stream
+    }))
+    .await;
+    join_all(begun.into_iter().map(|mut stream| async move {
+        // What is refused may have been answered already.
+        let _ = stream.write_all(b" ").await;
+        let _ = stream.flush().await;
+        status(&mut stream).await
+    }))
+    .await
+}
+
+/// The status in the first line of what comes.
+async fn status(stream: &mut TlsStream<TcpStream>) -> u16 {
+    let mut line = [0; 12];
+    timeout(PATIENCE, stream.read_exact(&mut line)).await.expect("it answers in time").expect("it answers");
+    let text = std::str::from_utf8(&line).expect("a text");
+    text.strip_prefix("HTTP/1.1 ").and_then(|status| status.parse().ok()).expect("a status")
+}
+
+async fn must_stay_small(platform: &Platform, what: &str, head: &str, expected: &[u16]) {
+    let before = memory_mib(platform, "VmRSS");
+    let statuses = all_at_once(platform, head).await;
+    let most = memory_mib(platform, "VmHWM");
+    println!("    {CONNECTIONS} {what} of {BODY_BYTES} bytes: memory {before} MiB before, {most} MiB at most");
+    assert!(statuses.iter().all(|status| expected.contains(status)), "{statuses:?}");
+    assert!(most < before + GROWTH_MIB_MAX, "{what}: {before} MiB before, {most} MiB at most");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn enrollments_with_large_bodies_take_little_memory() {
+    let platform = Platform::start(0);
+    // Beyond the burst that an address has, some are refused as too many.
+    must_stay_small(&platform, "enrollments", "POST /api/v1/enroll HTTP/1.1\r\n", &[413, 429]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_bodies_of_one_project_take_little_memory() {
+    let platform = Platform::start(0);
+    let client = platform.client();
+    client.create_project(&CreateProject { name: "ours".to_owned() }).await.expect("made");
+    let ask = CreateToken {
+        name: "robot".to_owned(),
+        role: "project-member".to_owned(),
+        project: Some("ours".to_owned()),
+        ttl_seconds: Some(3_600),
+    };
+    let token = client.create_token(&ask).await.expect("made").secret;
+    let head = format!("POST /api/v1/workloads HTTP/1.1\r\nauthorization: Bearer {token}\r\n");
+    must_stay_small(&platform, "bodies of one project", &head, &[400, 408, 429]).await;
+}
+
+/// Begins an enrollment whose body waits to be asked for.
+async fn begin_enrollment(platform: &Platform) -> TlsStream<TcpStream> {
+    let (address, mut stream) = connect(platform).await;
+    let head = format!(
+        "POST /api/v1/enroll HTTP/1.1\r\nhost: {address}\r\ncontent-type: {}\r\nexpect: 100-continue\r\n\
+         transfer-encoding: chunked\r\n\r\n",
+        JSON.1
+    );
+    stream.write_all(head.as_bytes()).await.expect("the head is taken");
+    stream.flush().await.expect("the head is taken");
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unfinished_bodies_of_strangers_have_one_budget_and_what_is_beyond_it_is_refused() {
+    /// Just below what one body may have; more of them than the share of an address holds.
+    const BYTES: usize = 16_000;
+    const BODIES: usize = 150;
+    let platform = Platform::start(0);
+    let mut held = join_all((0..BODIES).map(|_| async {
+        let mut stream = begin_enrollment(&platform).await;
+        assert_eq!(status(&mut stream).await, 100, "its body is asked for");
+        let mut rest = [0; " Continue\r\n\r\n".len()];
+        stream.read_exact(&mut rest).await.expect("an interim answer");
+        stream.write_all(format!("{BYTES:x}\r\n{}\r\n", " ".repeat(BYTES)).as_bytes()).await.expect("taken");
+        stream.flush().await.expect("taken");
+        stream
+    }))
+    .await;
+    let (first, ..) = select_all(held.iter_mut().map(|stream| Box::pin(status(stream)))).await;
+    assert_eq!(first, 429, "the bodies that were taken are still waited for");
+    let ask = json!({ "node": NOBODYS_ID, "token": "x", "csr": "x", "machine_id": "x", "agent_version": "x" });
+    // As long as the others: a short one may find room beside them.
+    let ask = format!("{ask}{}", " ".repeat(BYTES));
+    let enroll = async || send(&platform, Method::POST, "/api/v1/enroll", &[JSON], ask.clone()).await;
+    let answer = enroll().await;
+    assert_eq!((answer.status, answer.code()), (429, "rate_limited"), "{answer:?}");
+    assert_eq!(answer.headers["retry-after"], "1");
+    drop(held);
+    eventually("the room is not given back", async || enroll().await.code() == "enrollment_invalid").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_enrollment_is_counted_before_its_body_is_read() {
+    let platform = Platform::start(0);
+    let ask = json!({ "node": NOBODYS_ID, "token": "x", "csr": "x", "machine_id": "x", "agent_version": "x" });
+    let enroll = async || send(&platform, Method::POST, "/api/v1/enroll", &[JSON], ask.to_string()).await.status;
+    // An address that has asked too often has the next ask again after a tenth of a second.
+    eventually("a body is asked for although the address has asked too often", async || {
+        while enroll().await != 429 {}
+        status(&mut begin_enrollment(&platform).await).await == 429
+    })
+    .await;
+}

@@ -1,0 +1,47 @@
+//! Who reads the control plane's metrics.
+
+use gpuaas_api_types::{CreateProject, CreateToken};
+use gpuaas_model::{Permission, Role};
+use http::Method;
+
+use crate::{
+    raw::{Answer, read_open, send},
+    world::Platform,
+};
+
+async fn metrics(platform: &Platform, token: &str) -> Answer {
+    send(platform, Method::GET, "/metrics", &[("authorization", &format!("Bearer {token}"))], "").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_for_tokens_that_may_read_them_and_the_least_of_them_reads_nothing_else() {
+    let platform = Platform::start(0);
+    let client = platform.client();
+    client.create_project(&CreateProject { name: "ours".to_owned() }).await.expect("made");
+    let answer = read_open(&platform.ready(), "/metrics").await;
+    assert_eq!((answer.status, answer.code()), (401, "unauthenticated"), "also over loopback: {answer:?}");
+    for role in Role::ALL {
+        let project = (!role.is_of_platform()).then(|| "ours".to_owned());
+        let ask = CreateToken { name: "scraper".to_owned(), role: role.to_string(), project, ttl_seconds: Some(600) };
+        let token = client.create_token(&ask).await.expect("made").secret;
+        let answer = metrics(&platform, &token).await;
+        match role.allows(Permission::MetricsRead) {
+            true => {
+                assert!(answer.body.as_str().is_some_and(|text| text.contains("gpuaas_nodes")), "{role}: {answer:?}")
+            }
+            false => assert_eq!((answer.status, answer.code()), (403, "forbidden"), "{role}: {answer:?}"),
+        }
+        if *role == Role::PlatformMetrics {
+            let refused =
+                platform.client_with(&token).list_nodes(None, None).await.expect_err("it is for metrics alone");
+            assert_eq!(refused.exit() as u8, 6);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_shown_over_loopback_without_a_token_where_that_is_set() {
+    let platform = Platform::start_with(0, &[("GPUAAS_METRICS_OVER_LOOPBACK", "true")]);
+    assert_eq!(read_open(&platform.ready(), "/metrics").await.status, 200);
+    assert_eq!(read_open(&platform.ready(), "/api/v1/nodes").await.status, 401, "and nothing else");
+}
