@@ -33,6 +33,10 @@ text_enum! {
         ServerBackup = "server.backup",
         /// A backup was restored.
         ServerRestore = "server.restore",
+        /// The one-time token of the first administrator was exchanged for a platform admin's token.
+        AdminBootstrap = "admin.bootstrap",
+        /// A one-time token for a new first administrator was made on the control plane's own machine.
+        AdminRecover = "admin.recover",
         /// Changes were asked for and refused, so many at once that they are recorded together.
         RequestsRefuse = "requests.refuse",
         /// A project was created.

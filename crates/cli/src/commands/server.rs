@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use gpuaas_server::{Deadlines, Manifest, Paces, SUMS_FILE, ServerOptions, write_private};
+use gpuaas_server::{Deadlines, Manifest, OneTimeAdmin, Paces, SUMS_FILE, ServerOptions, write_private};
 use gpuaas_trust::SecretText;
 use sd_notify::NotifyState;
 use tokio::{
@@ -22,6 +22,9 @@ use crate::{
     server_config::Setting,
 };
 
+/// Where the authority's certificate lies in the data directory.
+const CA_FILE: &str = "ca.pem";
+
 /// Serves until SIGTERM, Ctrl-C or the end of its lifeline.
 pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) -> anyhow::Result<ExitCode> {
     let options = server_options(&asked)?;
@@ -34,6 +37,19 @@ pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) ->
         Some(ServerVerb::Restore { file }) => {
             let manifest = gpuaas_server::restore(&options, &file).await?;
             copied(target, &manifest, &format!("Restored from {}", file.display()))
+        }
+        Some(ServerVerb::RecoverAdmin) => {
+            let made = gpuaas_server::recover_admin(&options).await?;
+            let said = |made: &OneTimeAdmin| {
+                let next = exchange_command(&options, &made.token_file);
+                format!(
+                    "A one-time admin token is in {} until {}. Exchange it for your own:\n\n{next}",
+                    made.token_file.display(),
+                    made.expires_at
+                )
+            };
+            output::one(target.output, &made, said, &made.token_file.display().to_string())?;
+            Ok(ExitCode::SUCCESS)
         }
         None => serve(&options, asked).await.map(|()| ExitCode::SUCCESS),
     }
@@ -65,6 +81,14 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
             ..Deadlines::default()
         },
     })
+}
+
+/// What somebody types who gets a token of its own for a one-time token.
+fn exchange_command(options: &ServerOptions, token_file: &Path) -> String {
+    let url = options.public_url.clone().unwrap_or_else(|| format!("https://{}", options.listen));
+    let ca_file = options.data_dir.join(CA_FILE);
+    let (token_file, ca_file) = (token_file.display(), ca_file.display());
+    format!("gpuaas bootstrap --url {url} --ca-file {ca_file} --token-file {token_file} --name YOUR-NAME")
 }
 
 /// The packages that came with this program: installed with it, or made in the folder that it was built into.
@@ -100,14 +124,17 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
     let store = if options.store_url.is_some() { "postgresql" } else { "sqlite" };
     let control_plane = gpuaas_server::start(options).await?;
-    let ca_file = std::path::absolute(options.data_dir.join("ca.pem"))?;
+    let ca_file = std::path::absolute(options.data_dir.join(CA_FILE))?;
     write_private(&ca_file, control_plane.authority_pem.as_bytes()).context("writing the authority's certificate")?;
     eprintln!("control plane   {}   {store}   ready in {} ms", control_plane.url, started.elapsed().as_millis());
+    if let Some(token_file) = &control_plane.one_time_admin {
+        eprintln!("first admin     {}", exchange_command(options, token_file));
+    }
     if let Some(path) = &asked.ready_file {
         let ready = ReadyFile {
             url: control_plane.url.clone(),
             ca_file,
-            token: control_plane.admin_token.clone(),
+            token: None,
             nodes: Vec::new(),
             replicas: vec![ReadyReplica { url: control_plane.url.clone(), pid: std::process::id() }],
         };

@@ -49,6 +49,7 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
 
     fleet.start_server();
+    fleet.exchange_one_time_admin().await;
     let client = fleet.client();
     eventually("the node does not come back", async || {
         let connected = client.list_nodes(Some("active".into()), Some("connected".into())).await;

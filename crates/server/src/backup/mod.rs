@@ -4,7 +4,7 @@
 //! empty store is checked by digest before the first row is written, and is all of the rows or none. A backup of SQLite restores into
 //! PostgreSQL and the other way round.
 //!
-//! Deliberately absent: the first admin's token (the next start makes one), and who was alive.
+//! Deliberately absent: the text of a one-time admin token (a restore makes another), and who was alive.
 
 mod restore;
 mod write;

@@ -14,7 +14,14 @@ use tokio_util::io::ReaderStream;
 use zeroize::Zeroizing;
 
 use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, ROWS, SEALING_KEY, audit};
-use crate::{bootstrap, data_dir::DataDir, error::ServerError, options::ServerOptions, ports};
+use crate::{
+    bootstrap,
+    data_dir::DataDir,
+    error::ServerError,
+    first_admin::{self, Occasion},
+    options::ServerOptions,
+    ports,
+};
 
 /// Longest member beside rows and artifacts, in bytes.
 const SMALL_BYTES_MAX: u64 = 64 * 1_024;
@@ -37,7 +44,12 @@ pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Manifest, S
         Ok(manifest) => {
             // The key is tried at once: a wrong one would be found when the control plane is needed.
             let key = data.sealing_key(options, &*ports.entropy)?;
-            bootstrap::keys(&store, &key, &ports).await.map(|_| manifest)
+            let opened = async {
+                bootstrap::keys(&store, &key, &ports).await?;
+                first_admin::one_time_admin(&store, data.path(), &ports, Occasion::Restore).await?;
+                Ok(manifest)
+            };
+            opened.await
         }
         Err(error) => Err(error.into()),
     };
