@@ -92,6 +92,19 @@ pub struct CreateToken {
     pub ttl_seconds: Option<u64>,
 }
 
+/// Exchanges the one-time token of the first administrator for a platform admin's token.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bootstrap {
+    /// What the audit calls the administrator: 1 to 100 printable characters.
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+    /// The new token's life in seconds; 30 days when absent, a year at most.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(minimum = 1, maximum = 31_536_000)]
+    pub ttl_seconds: Option<u64>,
+}
+
 /// A new token, with its secret: shown here and never again.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CreatedToken {

@@ -6,8 +6,12 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use gpuaas_engine::{Caller, commands::token};
-use gpuaas_model::{Code, Principal};
+use gpuaas_engine::{
+    Caller,
+    commands::{bootstrap, token},
+};
+use gpuaas_model::{Code, Principal, Timestamp};
+use gpuaas_store::TokenRecord;
 
 use crate::{
     correlation,
@@ -40,21 +44,8 @@ pub(crate) async fn principal(
     from: Option<PeerAddress>,
     state: &ApiState,
 ) -> Result<Principal, ApiProblem> {
-    let sha256 = digest_of_token(headers)?;
-    let turn = state.limits.turn_to_look_up(from, &sha256).await?;
-    let token = state.engine.store().read().await?.token_by_sha256(&sha256).await?;
-    drop(turn);
-    let now = state.engine.ports().clock.now();
-    let is_good =
-        token.as_ref().is_some_and(|token| token.revoked_at.is_none() && token.expires_at.is_none_or(|at| at > now));
-    state.limits.looked_up(from, &sha256, is_good);
-    let token = token.ok_or_else(|| refuse("this token is unknown"))?;
-    if token.revoked_at.is_some() {
-        return Err(refuse("this token was revoked"));
-    }
-    if token.expires_at.is_some_and(|at| at <= now) {
-        return Err(refuse("this token has expired"));
-    }
+    let (token, now) = look_up(headers, from, state).await?;
+    refuse_unless_good(&token, now)?;
     Ok(Principal {
         token: token.id,
         name: token.name,
@@ -62,6 +53,55 @@ pub(crate) async fn principal(
         project: token.project,
         service_account: token.service_account,
     })
+}
+
+/// The caller by its one-time token, which came from there. Any other token is refused.
+pub(crate) async fn one_time_caller(
+    headers: &HeaderMap,
+    from: Option<PeerAddress>,
+    state: &ApiState,
+) -> Result<Caller, ApiProblem> {
+    let (token, now) = look_up(headers, from, state).await?;
+    let principal = bootstrap::holder(&token, now)?;
+    state.limits.count_caller(&principal)?;
+    Ok(Caller { principal, correlation: correlation::current_id(state) })
+}
+
+/// Refuses a token that opens nothing now, and one that opens nothing but its own exchange.
+fn refuse_unless_good(token: &TokenRecord, now: Timestamp) -> Result<(), ApiProblem> {
+    if token.revoked_at.is_some() {
+        return Err(refuse("this token was revoked"));
+    }
+    match token.expires_at {
+        Some(at) if at > now => {}
+        Some(_) => return Err(refuse("this token has expired")),
+        None => return Err(refuse("this token has no end, and a token must have one")),
+    }
+    if token.is_bootstrap {
+        return Err(ApiProblem::new(
+            Code::BootstrapOnly,
+            "this one-time token can only be exchanged for another token",
+        )
+        .then("exchange it: gpuaas bootstrap --token-file FILE --name NAME"));
+    }
+    Ok(())
+}
+
+/// The token that a request carries, good or not, and when that was looked up.
+async fn look_up(
+    headers: &HeaderMap,
+    from: Option<PeerAddress>,
+    state: &ApiState,
+) -> Result<(TokenRecord, Timestamp), ApiProblem> {
+    let sha256 = digest_of_token(headers)?;
+    let turn = state.limits.turn_to_look_up(from, &sha256).await?;
+    let token = state.engine.store().read().await?.token_by_sha256(&sha256).await?;
+    drop(turn);
+    let now = state.engine.ports().clock.now();
+    let is_good =
+        token.as_ref().is_some_and(|token| token.revoked_at.is_none() && token.expires_at.is_some_and(|at| at > now));
+    state.limits.looked_up(from, &sha256, is_good);
+    Ok((token.ok_or_else(|| refuse("this token is unknown"))?, now))
 }
 
 /// The digest of the token that a request carries. Junk is told by its checksum, without a look-up and without a penalty.
@@ -108,4 +148,41 @@ pub(crate) async fn rights(State(state): State<ApiState>, mut request: Request, 
     }
     request.extensions_mut().insert(caller.principal);
     next.run(request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_model::{Coded, Role, TokenId};
+
+    use super::*;
+
+    #[test]
+    fn token_without_end_and_one_time_token_open_nothing() {
+        let now = Timestamp::from_millis(1_000);
+        let (later, past) = (Some(Timestamp::from_millis(1_001)), Some(now));
+        let judged = |expires_at, revoked_at, is_bootstrap| {
+            let token = TokenRecord {
+                id: TokenId::from_uuid(uuid::Uuid::nil()),
+                name: "ann".to_owned(),
+                sha256: String::new(),
+                role: Role::PlatformAdmin,
+                project: None,
+                service_account: None,
+                created_at: Timestamp::from_millis(0),
+                expires_at,
+                revoked_at,
+                is_bootstrap,
+            };
+            refuse_unless_good(&token, now).map_err(|refused| refused.cause().code()).err()
+        };
+        assert_eq!(judged(later, None, false), None);
+        assert_eq!(judged(later, None, true), Some(Code::BootstrapOnly));
+        for (expires_at, revoked_at) in [(None, None), (past, None), (later, past)] {
+            assert_eq!(
+                judged(expires_at, revoked_at, false),
+                Some(Code::Unauthenticated),
+                "{expires_at:?} {revoked_at:?}"
+            );
+        }
+    }
 }

@@ -196,6 +196,7 @@ mod tests {
                 created_at: BEGIN,
                 expires_at: Some(BEGIN.plus(Duration::from_secs(seconds))),
                 revoked_at: None,
+                is_bootstrap: false,
             };
             let mut tx = store.begin().await.unwrap();
             tx.insert_token(&record).await.unwrap();

@@ -79,6 +79,8 @@ pub(crate) enum Command {
     /// Nodes given to projects
     #[command(subcommand)]
     Allocation(commands::allocation::Verb),
+    /// Exchange the one-time admin token of a control plane for a platform admin's token
+    Bootstrap(commands::bootstrap::Bootstrap),
     /// API tokens
     #[command(subcommand)]
     Token(commands::token::Verb),
@@ -168,7 +170,14 @@ pub(crate) struct Server {
     #[command(subcommand)]
     pub(crate) verb: Option<ServerVerb>,
     /// Where everything is kept
-    #[arg(long, env = "GPUAAS_DATA_DIR", hide_env_values = true, default_value = "/var/lib/gpuaas")]
+    #[arg(
+        long,
+        global = true,
+        env = "GPUAAS_DATA_DIR",
+        hide_env_values = true,
+        value_name = "DIR",
+        default_value = "/var/lib/gpuaas"
+    )]
     pub(crate) data_dir: PathBuf,
     /// Where the API listens
     #[arg(long, env = "GPUAAS_LISTEN", hide_env_values = true, default_value = "127.0.0.1:7443")]
@@ -281,7 +290,7 @@ pub(crate) struct Server {
     /// How long a KubeNode may take from there until it is Ready
     #[arg(long, env = "GPUAAS_RKE2_NODE_READY_DEADLINE", hide_env_values = true, value_name = "DURATION", default_value = "5m", value_parser = crate::duration::parse)]
     pub(crate) rke2_node_ready_deadline: Duration,
-    /// Written when it serves: url, ca_file, token
+    /// Written when it serves: url, ca_file
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
     /// The form of the log on standard error
@@ -310,6 +319,8 @@ pub(crate) enum ServerVerb {
         /// The file (0600); it appears when it is whole
         file: PathBuf,
     },
+    /// Make a one-time admin token on this machine, also while the control plane runs; gpuaas bootstrap exchanges it
+    RecoverAdmin,
     /// Read a backup into an empty store; then start the control plane as before
     Restore {
         /// The file

@@ -18,8 +18,9 @@ pub(crate) struct ReadyFile {
     pub(crate) url: String,
     /// The authority's certificate.
     pub(crate) ca_file: PathBuf,
-    /// A platform admin's token.
-    pub(crate) token: String,
+    /// A platform admin's token; `gpuaas dev` has one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) token: Option<String>,
     /// Sandbox nodes.
     #[serde(default)]
     pub(crate) nodes: Vec<ReadyNode>,
@@ -55,31 +56,57 @@ impl ReadyFile {
 
 /// A client of the chosen control plane: each part by flag, then environment, then ready file, then context.
 pub(crate) fn client(target: &Target) -> anyhow::Result<Client> {
-    let ready = target.ready_file.as_deref().map(ReadyFile::read).transpose()?;
-    let contexts = Contexts::load()?;
-    // A ready file is whole: what it lacks is not filled from elsewhere.
-    let context = if ready.is_some() { None } else { contexts.chosen(target.context.as_deref())? };
-    let setting = |what: &str| ClientError::Setting(what.to_owned());
-    let from_files = |of_ready: fn(&ReadyFile) -> String, of_context: fn(&Context) -> Option<String>| {
-        ready.as_ref().map(of_ready).or_else(|| context.and_then(of_context))
-    };
-    let url = target.url.clone().or_else(|| from_files(|ready| ready.url.clone(), |context| context.url.clone()));
-    let url = url.ok_or_else(|| {
-        setting("no control plane is chosen: set GPUAAS_SERVER or --url, or choose one by gpuaas context use")
-    })?;
-    let ca_file = target.ca_file.clone().or_else(|| ready.as_ref().map(|ready| ready.ca_file.clone()));
-    let ca_file = ca_file.or_else(|| context.and_then(|context| context.ca_file.clone()));
-    let ca_file = ca_file.ok_or_else(|| setting("no authority is known: set GPUAAS_CA_FILE or --ca-file"))?;
+    let chosen = Chosen::of(target)?;
     // By environment or file, never by flag: arguments are everybody's to read.
-    let token = std::env::var("GPUAAS_TOKEN").ok();
-    let token = token.or_else(|| from_files(|ready| ready.token.clone(), |context| context.token.clone()));
+    let token = std::env::var("GPUAAS_TOKEN").ok().or_else(|| chosen.token.clone());
     let token = token.ok_or_else(|| setting("no token is known: set GPUAAS_TOKEN, or put it into a context"))?;
-    let authority = std::fs::read(&ca_file).map_err(|error| setting(&format!("{}: {error}", ca_file.display())))?;
-    let client = Client::new(&url, &authority, token.trim())?;
+    let client = chosen.client(&token)?;
     Ok(match &target.idempotency_key {
         Some(key) => client.with_idempotency_key(key),
         None => client,
     })
+}
+
+/// The same with that token, whatever else is known.
+pub(crate) fn client_by(target: &Target, token: &str) -> anyhow::Result<Client> {
+    Ok(Chosen::of(target)?.client(token)?)
+}
+
+/// A control plane, and a token where files name one.
+struct Chosen {
+    url: String,
+    ca_file: PathBuf,
+    token: Option<String>,
+}
+
+impl Chosen {
+    fn of(target: &Target) -> anyhow::Result<Self> {
+        let ready = target.ready_file.as_deref().map(ReadyFile::read).transpose()?;
+        let contexts = Contexts::load()?;
+        // A ready file is whole: what it lacks is not filled from elsewhere.
+        let context = match ready {
+            Some(ready) => {
+                Context { url: Some(ready.url), ca_file: Some(ready.ca_file), token: ready.token, project: None }
+            }
+            None => contexts.chosen(target.context.as_deref())?.cloned().unwrap_or_default(),
+        };
+        let url = target.url.clone().or(context.url).ok_or_else(|| {
+            setting("no control plane is chosen: set GPUAAS_SERVER or --url, or choose one by gpuaas context use")
+        })?;
+        let ca_file = target.ca_file.clone().or(context.ca_file);
+        let ca_file = ca_file.ok_or_else(|| setting("no authority is known: set GPUAAS_CA_FILE or --ca-file"))?;
+        Ok(Self { url, ca_file, token: context.token })
+    }
+
+    fn client(&self, token: &str) -> Result<Client, ClientError> {
+        let authority =
+            std::fs::read(&self.ca_file).map_err(|error| setting(&format!("{}: {error}", self.ca_file.display())))?;
+        Client::new(&self.url, &authority, token.trim())
+    }
+}
+
+fn setting(what: &str) -> ClientError {
+    ClientError::Setting(what.to_owned())
 }
 
 /// The project of the chosen context, where neither flag nor environment name one.

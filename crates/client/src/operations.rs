@@ -1,7 +1,7 @@
 //! One method per operation of the API, under the operation's own name.
 
 use gpuaas_api_types::{
-    AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry,
+    AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry, Bootstrap,
     CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
     Deploy, EnrollNode, Event, FixNode, FixedNode, ImportRelease, List, Member, Node, Operation, OperationDetail, Ping,
     PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, ServiceAccount, SigningKey, Started,
@@ -58,6 +58,11 @@ impl Client {
     /// Every token, without secrets.
     pub async fn list_tokens(&self) -> Answer<List<Token>> {
         self.get("/api/v1/tokens").await
+    }
+
+    /// Exchanges this client's one-time token for a platform admin's.
+    pub async fn bootstrap(&self, ask: &Bootstrap) -> Answer<CreatedToken> {
+        self.post("/api/v1/bootstrap", ask).await
     }
 
     /// Makes a token.

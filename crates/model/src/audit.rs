@@ -35,6 +35,10 @@ text_enum! {
         ServerRestore = "server.restore",
         /// Tokens, signing keys and node identities that a backup brought back were ended.
         ServerCredentialsEnd = "server.credentials_end",
+        /// The one-time token of the first administrator was exchanged for a platform admin's token.
+        AdminBootstrap = "admin.bootstrap",
+        /// A one-time token for a new first administrator was made on the control plane's own machine.
+        AdminRecover = "admin.recover",
         /// Changes were asked for and refused, so many at once that they are recorded together.
         RequestsRefuse = "requests.refuse",
         /// A project was created.

@@ -11,6 +11,10 @@ text_enum! {
         Unauthenticated = "unauthenticated",
         /// A valid token without the right.
         Forbidden = "forbidden",
+        /// The one-time token of the first administrator can only be exchanged.
+        BootstrapOnly = "bootstrap_only",
+        /// The one-time token of the first administrator was exchanged before, or withdrawn.
+        BootstrapSpent = "bootstrap_spent",
         /// More requests than the pace allows.
         RateLimited = "rate_limited",
         /// No such object for this caller.
@@ -155,6 +159,8 @@ text_enum! {
         StoreTooNew = "store_too_new",
         /// A shared store holds sealed secrets, and no key to them was given.
         SealingKeyRequired = "sealing_key_required",
+        /// The connection to the database would not be encrypted, or not to a server that proves who it is.
+        DatabaseUnverified = "database_unverified",
         /// A backup is not whole, or of another version's form.
         BackupInvalid = "backup_invalid",
         /// A backup is restored into an empty store alone.
@@ -206,7 +212,7 @@ impl Code {
         match self {
             Self::BodyInvalid | Self::QueryInvalid | Self::HeadersInvalid | Self::EnrollmentInvalid => 400,
             Self::Unauthenticated => 401,
-            Self::Forbidden | Self::EnrollmentForeign | Self::CertificateExpired => 403,
+            Self::Forbidden | Self::BootstrapOnly | Self::EnrollmentForeign | Self::CertificateExpired => 403,
             Self::RateLimited | Self::NodeBusy => 429,
             Self::NotFound | Self::PackagesMissing => 404,
             Self::MethodNotAllowed => 405,
@@ -228,7 +234,7 @@ impl Code {
             | Self::ClusterNotReady
             | Self::DataDirInUse
             | Self::AddressInUse => 409,
-            Self::EnrollmentUsed | Self::EnrollmentExpired => 410,
+            Self::BootstrapSpent | Self::EnrollmentUsed | Self::EnrollmentExpired => 410,
             Self::PreconditionFailed => 412,
             Self::BodyTooLarge => 413,
             Self::MediaTypeUnsupported => 415,
@@ -246,6 +252,7 @@ impl Code {
             | Self::ConfigRefused
             | Self::AgentTooOld
             | Self::FixUnknown
+            | Self::DatabaseUnverified
             | Self::ArtifactDigestMismatch
             | Self::ArtifactTruncated
             | Self::ArtifactUnsafePath

@@ -1,23 +1,17 @@
-//! What the first start makes and every later one finds: the control plane's id, its keys, the first token.
+//! What the first start makes and every later one finds: the control plane's id and its keys.
 
 use std::sync::Arc;
 
 use gpuaas_app_rke2::{Deadlines, Rke2};
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::{AppEntry, Catalog, Ended, Keys, end_what_came_back, port::Ports};
-use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState, Role, TokenId};
-use gpuaas_store::{NewAudit, Store, TokenRecord};
-use gpuaas_trust::{ApiToken, Authority, SealingKey, ServerKey, TaskSigner};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState};
+use gpuaas_store::{NewAudit, Store};
+use gpuaas_trust::{Authority, SealingKey, ServerKey, TaskSigner};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use crate::{
-    data_dir::{DataDir, write_private},
-    error::ServerError,
-};
-
-/// Name of the first platform admin, as the audit shows it.
-const ADMIN: &str = "admin";
+use crate::error::ServerError;
 
 /// Where the one task-signing key lay before there could be several.
 const FIRST_KEY: &str = "task-signing.key";
@@ -117,40 +111,6 @@ fn of_ourselves(action: AuditAction, target: String, metadata: Value) -> NewAudi
         correlation: None,
         metadata,
     }
-}
-
-/// The first platform admin's token: its text lies in the data directory, its digest in the store.
-pub(crate) async fn admin_token(store: &Store, data: &DataDir, ports: &Ports) -> Result<String, ServerError> {
-    let path = data.join("admin.token");
-    if let Ok(kept) = std::fs::read_to_string(&path) {
-        let kept = kept.trim().to_owned();
-        let sha256 = gpuaas_trust::sha256_hex(kept.as_bytes());
-        if store.read().await?.token_by_sha256(&sha256).await?.is_some_and(|token| token.revoked_at.is_none()) {
-            return Ok(kept);
-        }
-    }
-    let made = ApiToken::generate(gpuaas_engine::commands::token::PREFIX, &*ports.entropy);
-    // The file first: a digest without its text would be a token that nobody can use.
-    write_private(&path, made.text.expose().as_bytes())
-        .map_err(|source| ServerError::Io { what: "keeping the admin token", source })?;
-    let mut tx = store.begin().await?;
-    let id = TokenId::generate(&*ports.clock, &*ports.entropy);
-    tx.insert_token(&TokenRecord {
-        id,
-        name: ADMIN.to_owned(),
-        sha256: made.sha256,
-        role: Role::PlatformAdmin,
-        project: None,
-        service_account: None,
-        created_at: ports.clock.now(),
-        expires_at: None,
-        revoked_at: None,
-    })
-    .await?;
-    let metadata = json!({ "name": ADMIN, "role": Role::PlatformAdmin });
-    tx.append_audit(&of_ourselves(AuditAction::TokenCreate, format!("token/{id}"), metadata)).await?;
-    tx.commit().await?;
-    Ok(made.text.expose().to_owned())
 }
 
 #[cfg(test)]

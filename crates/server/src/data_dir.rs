@@ -3,7 +3,7 @@
 use std::{
     fs::{DirBuilder, File, OpenOptions},
     io::{ErrorKind, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown},
     path::{Path, PathBuf},
 };
 
@@ -45,6 +45,11 @@ impl DataDir {
             Ok(false) => Err(ServerError::DataDirInUse { path: path.to_owned() }),
             Err(source) => Err(refuse(source)),
         }
+    }
+
+    /// The directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// A path inside.
@@ -104,6 +109,16 @@ pub(crate) fn kept_key(path: &Path) -> std::io::Result<Option<Zeroizing<Vec<u8>>
     read_key(&path.join(SEALING_KEY)).map_err(std::io::Error::other)
 }
 
+/// The sealing key that these settings name, which must be there already.
+pub(crate) fn present_sealing_key(options: &ServerOptions) -> Result<Zeroizing<Vec<u8>>, ServerError> {
+    let path = match &options.sealing_key_file {
+        Some(named) => named.clone(),
+        None if options.store_url.is_some() => return Err(ServerError::SealingKeyRequired),
+        None => options.data_dir.join(SEALING_KEY),
+    };
+    read_key(&path)?.ok_or_else(|| key_error(&path, ErrorKind::NotFound.into()))
+}
+
 /// Whether that directory, or the one in which it would be made, can be written. Changes nothing.
 pub(crate) fn look_at(path: &Path) -> Result<(), ServerError> {
     let present = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(path);
@@ -146,6 +161,15 @@ fn read_key(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
 
 /// Writes a file of mode 0600 so that it is either whole and durable or not there.
 pub fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    write_owned(None, path, bytes)
+}
+
+/// The same for an owner, by user and group; only root gives a file to another.
+pub(crate) fn write_private_for(owner: (u32, u32), path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    write_owned(Some(owner), path, bytes)
+}
+
+fn write_owned(owner: Option<(u32, u32)>, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let path = std::path::absolute(path)?;
     let folder = path.parent().ok_or_else(|| std::io::Error::new(ErrorKind::InvalidInput, "the path has no folder"))?;
     let draft = path.with_extension("draft");
@@ -155,6 +179,12 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         Ok(()) | Err(_) => {}
     }
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
+    if let Some((user, group)) = owner
+        && rustix::process::geteuid().is_root()
+    {
+        // The open file: by its path another could lie there by now.
+        fchown(&file, Some(user), Some(group))?;
+    }
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(&draft, &path)?;

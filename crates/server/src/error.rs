@@ -100,6 +100,7 @@ impl Coded for ServerError {
             Self::Store(StoreError::TooNew { .. }) => Code::StoreTooNew,
             Self::Store(StoreError::Unreachable(_) | StoreError::Busy) => Code::Unavailable,
             Self::Store(StoreError::Full(_)) => Code::DiskFull,
+            Self::Store(StoreError::Unverified { .. }) => Code::DatabaseUnverified,
             Self::Packages { .. } => Code::PackagesMissing,
             Self::ReimageHook { .. } => Code::ReimageHookMissing,
             Self::ImportDir { .. } => Code::ReleaseUnreachable,
@@ -147,6 +148,11 @@ impl Coded for ServerError {
             }
             Self::ImportDir { .. } => {
                 "name the absolute path of a folder that the control plane may read: --release-import-dir".to_owned()
+            }
+            Self::Store(StoreError::Unverified { .. }) => {
+                "write sslmode=verify-full into the store's address (--store-url-file, GPUAAS_STORE_URL), with \
+                 sslrootcert=FILE where an authority of your own signed the database's certificate"
+                    .to_owned()
             }
             Self::Store(StoreError::Full(_)) => "make room on the disk of the database".to_owned(),
             Self::Backup(BackupError::KeyRequired) => {

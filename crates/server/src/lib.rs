@@ -8,6 +8,7 @@ mod backup;
 mod bootstrap;
 mod data_dir;
 mod error;
+mod first_admin;
 mod https;
 mod journals;
 mod options;
@@ -22,14 +23,16 @@ mod sockets;
 pub use backup::{BackupError, Manifest, Restored, backup, restore};
 pub use data_dir::write_private;
 pub use error::ServerError;
+pub use first_admin::{OneTimeAdmin, recover_admin};
 pub use gpuaas_api::{Paces, SUMS_FILE};
 pub use gpuaas_app_rke2::Deadlines;
 pub use gpuaas_artifacts::{Network, TrustedKey};
 pub use gpuaas_engine::{Ended, EndedNode};
 pub use options::ServerOptions;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use gpuaas_api::{ApiOptions, ApiState, Install};
 use gpuaas_artifacts::Importer;
 use gpuaas_channel::{Channel, ChannelOptions};
@@ -57,8 +60,8 @@ pub struct ControlPlane {
     pub url: String,
     /// The authority's certificate, PEM: what clients trust.
     pub authority_pem: String,
-    /// The first platform admin's token: made at the first start, kept in `admin.token` (0600) in the data directory.
-    pub admin_token: String,
+    /// The file of a one-time token that can be exchanged for a platform admin's, if there is one now.
+    pub one_time_admin: Option<PathBuf>,
     stop: CancellationToken,
     running: tokio::task::JoinSet<()>,
     state: ApiState,
@@ -85,7 +88,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     if let Some(ended) = bootstrap::finish_restore(&store, &keys, &ports).await? {
         tracing::warn!(?ended, "a restore had broken off; what it brought back was ended, and has to be made anew");
     }
-    let admin_token = bootstrap::admin_token(&store, &data, &ports).await?;
+    let one_time_admin = first_admin::at_start(&store, data.path(), &ports).await?;
     let trust = |error: gpuaas_trust::TlsError| ServerError::Trust(error.to_string());
     let issuing = |error: gpuaas_trust::AuthorityError| ServerError::Trust(error.to_string());
     let (names, now) = (options.names(&url), ports.clock.now());
@@ -148,7 +151,9 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let api = https::Api::new(api_tls, gpuaas_api::router(state.clone()), options.proxies());
     running.spawn(api.serve(api_listener, stop.clone()));
     running.spawn(drive(engine, stop.clone()));
-    Ok(ControlPlane { url, authority_pem, admin_token, stop, running, state, store, _data: data })
+    let removing = first_admin::remove_when_spent(store.clone(), data.path().to_owned(), ports);
+    running.spawn(stop.clone().run_until_cancelled_owned(removing).map(drop));
+    Ok(ControlPlane { url, authority_pem, one_time_admin, stop, running, state, store, _data: data })
 }
 
 impl ControlPlane {

@@ -101,6 +101,7 @@ impl ServerOptions {
         let mut problems: Vec<ServerError> = Vec::new();
         problems.extend(data_dir::look_at(&self.data_dir).err());
         problems.extend(data_dir::look_at_key(self).err());
+        problems.extend(self.store().problem().map(ServerError::from));
         problems.extend(self.packages_dir.as_deref().and_then(packages_problem));
         problems.extend(self.reimage_hook.as_deref().and_then(hook_problem));
         problems.extend(self.release_import_dir.as_deref().and_then(import_dir_problem));

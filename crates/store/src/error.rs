@@ -75,6 +75,14 @@ pub enum StoreError {
     /// The database went away during a commit: rows alone say whether it happened. Not to be repeated without looking.
     #[error("the database went away during a commit, which may have happened: {0}")]
     Unsettled(String),
+    /// The database is on another machine, and nothing would show that it is the right one, or keep others from reading along.
+    #[error("the database at {host:?} would be spoken to with sslmode={sslmode}, which over a network is not enough")]
+    Unverified {
+        /// The host that the address names.
+        host: String,
+        /// What counts of the address and of the environment.
+        sslmode: &'static str,
+    },
     /// The database has no room for the change. Nothing of it was done; trying again helps once somebody has made room.
     #[error("the database's disk is full: {0}")]
     Full(String),

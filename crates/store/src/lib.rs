@@ -8,6 +8,7 @@
 //! Deliberately absent: what any of it means (`planner`), and keys: secrets come and go sealed.
 
 mod access;
+mod address;
 mod allocation;
 mod artifact;
 mod audit;

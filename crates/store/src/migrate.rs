@@ -11,6 +11,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (3, include_str!("../migrations/0003_keys_and_service_accounts.sql")),
     (4, include_str!("../migrations/0004_what_is_counted_and_purged.sql")),
     (5, include_str!("../migrations/0005_machines_that_change_hands.sql")),
+    (6, include_str!("../migrations/0006_bootstrapped_once.sql")),
 ];
 
 /// The newest schema that this version knows.

@@ -17,6 +17,7 @@ use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use crate::{
+    address,
     dialect::Dialect,
     error::StoreError,
     genuine::Genuine,
@@ -35,8 +36,8 @@ const HINTS_KEPT: usize = 4_096;
 /// Where the store is.
 #[derive(Clone)]
 pub struct StoreOptions {
-    /// `sqlite:///path/to/file.db`, or `postgres://user:password@host/database?sslmode=verify-full`. Without an `sslmode` PostgreSQL may be
-    /// spoken to in the clear. A pooler in between must pool sessions, not transactions.
+    /// `sqlite:///path/to/file.db`, or `postgres://user:password@host/database?sslmode=verify-full`. Only a host of this machine, or
+    /// a folder of sockets, does without that `sslmode`. A pooler in between must pool sessions, not transactions.
     pub url: String,
 }
 
@@ -48,6 +49,18 @@ impl fmt::Debug for StoreOptions {
 }
 
 impl StoreOptions {
+    /// Whether the store may be opened there, as far as its address says: it is known, and over a network it must prove itself.
+    pub fn problem(&self) -> Option<StoreError> {
+        self.check().err()
+    }
+
+    fn check(&self) -> Result<Dialect, StoreError> {
+        let dialect = Dialect::of(&self.url)
+            .ok_or_else(|| StoreError::Database(format!("{}: is no database that is known", self.scheme())))?;
+        address::check(dialect, &self.url)?;
+        Ok(dialect)
+    }
+
     fn scheme(&self) -> &str {
         self.url.split(':').next().unwrap_or_default()
     }
@@ -126,8 +139,7 @@ impl Store {
     pub async fn open(options: &StoreOptions, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         static DRIVERS: Once = Once::new();
         DRIVERS.call_once(sqlx::any::install_default_drivers);
-        let dialect = Dialect::of(&options.url)
-            .ok_or_else(|| StoreError::Database(format!("{}: is no database that is known", options.scheme())))?;
+        let dialect = options.check()?;
         if let Some(file) = dialect.file(&options.url) {
             make_private(&file).map_err(|error| StoreError::Database(format!("{}: {error}", file.display())))?;
         }

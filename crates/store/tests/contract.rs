@@ -151,6 +151,7 @@ behaviours! {
         an_edited_migration_is_noticed,
         opening_again_keeps_rows_and_migrates_nothing,
         rows_of_before_say_in_columns_what_their_documents_do,
+        store_of_before_has_had_its_first_administrator_and_a_fresh_one_has_not,
         many_may_open_a_fresh_store_at_once,
         an_unknown_database_is_refused_without_its_password,
     }

@@ -59,7 +59,9 @@ pub(super) fn complete(operation: &mut Operation, mutates: bool, shared: &mut Re
 /// What matters of an operation for what it shares with others.
 pub(super) struct Kind {
     pub(super) mutates: bool,
-    pub(super) needs_token: bool,
+    needs_token: bool,
+    /// Whether it is for those who hold a right: any token but the one-time one, which is refused.
+    needs_right: bool,
     /// Whether its own object is compared with `If-Match`.
     pub(super) compares: bool,
     /// Whether its answer carries an ETag.
@@ -78,6 +80,7 @@ impl Kind {
         Self {
             mutates,
             needs_token: operation.security.is_some(),
+            needs_right: permission.is_some(),
             compares: own_codes(operation).contains(&Code::PreconditionFailed),
             is_tagged: operation.responses.responses.get("200").is_some_and(is_tagged),
             takes_body: operation.request_body.is_some(),
@@ -89,7 +92,7 @@ impl Kind {
 
     /// Whether an idempotency key is looked at; for that the body is read, whether the operation takes one or not.
     pub(super) fn takes_key(&self) -> bool {
-        self.mutates && self.needs_token
+        self.mutates && self.needs_right
     }
 
     /// The operation's own codes, and those of its kind.
@@ -101,6 +104,7 @@ impl Kind {
             }
         };
         add(self.needs_token, Code::Unauthenticated);
+        add(self.needs_right, Code::BootstrapOnly);
         add(self.is_denied_to_some, Code::Forbidden);
         add(self.reads_address || self.mutates, Code::QueryInvalid);
         // Also of those that take none: one that says something is refused.

@@ -5,6 +5,7 @@ mod allocations;
 mod apps;
 mod artifacts;
 mod audit;
+mod bootstrap;
 mod enroll;
 mod events;
 mod health;
@@ -48,6 +49,7 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(projects::list_projects, projects::create_project))
         .routes(routes!(tokens::list_tokens, tokens::create_token))
         .routes(routes!(tokens::revoke_token))
+        .routes(routes!(bootstrap::bootstrap))
         .routes(routes!(service_accounts::list_service_accounts, service_accounts::create_service_account))
         .routes(routes!(service_accounts::delete_service_account))
         .routes(routes!(service_accounts::create_service_account_token))

@@ -1,6 +1,9 @@
 //! `gpuaas context`.
 
-use std::{io::Read, path::PathBuf};
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use clap::Subcommand;
@@ -59,14 +62,27 @@ pub(crate) fn run(target: &Target, verb: Verb) -> anyhow::Result<()> {
             Ok(())
         }
         Verb::Set { name, token_file } => {
-            let context = changed(contexts.contexts.remove(&name).unwrap_or_default(), target, token_file)?;
-            contexts.contexts.insert(name.clone(), context);
-            contexts.current.get_or_insert_with(|| name.clone());
-            let path = contexts.save()?;
-            eprintln!("Context {name} is in {}.", path.display());
-            Ok(())
+            let said = match token_file {
+                Some(file) => Some(token_in(&file)?),
+                None => std::env::var("GPUAAS_TOKEN").ok(),
+            };
+            set(contexts, target, name, said)
         }
     }
+}
+
+/// Keeps a token in a context, with what else is said of the control plane that it is for.
+pub(crate) fn keep(target: &Target, name: String, token: String) -> anyhow::Result<()> {
+    set(Contexts::load()?, target, name, Some(token))
+}
+
+fn set(mut contexts: Contexts, target: &Target, name: String, token: Option<String>) -> anyhow::Result<()> {
+    let context = changed(contexts.contexts.remove(&name).unwrap_or_default(), target, token)?;
+    contexts.contexts.insert(name.clone(), context);
+    contexts.current.get_or_insert_with(|| name.clone());
+    let path = contexts.save()?;
+    eprintln!("Context {name} is in {}.", path.display());
+    Ok(())
 }
 
 fn list(target: &Target, contexts: &Contexts) -> anyhow::Result<()> {
@@ -91,15 +107,11 @@ fn list(target: &Target, contexts: &Contexts) -> anyhow::Result<()> {
 }
 
 /// The context with what was said; what was not said stays.
-fn changed(context: Context, target: &Target, token_file: Option<PathBuf>) -> anyhow::Result<Context> {
+fn changed(context: Context, target: &Target, said: Option<String>) -> anyhow::Result<Context> {
     let ready = target.ready_file.as_deref().map(ReadyFile::read).transpose()?;
     let (url, ca_file, token) = match ready {
-        Some(ready) => (Some(ready.url), Some(ready.ca_file), Some(ready.token)),
+        Some(ready) => (Some(ready.url), Some(ready.ca_file), ready.token),
         None => (None, None, None),
-    };
-    let said = match token_file {
-        Some(file) => Some(token_in(&file)?),
-        None => std::env::var("GPUAAS_TOKEN").ok(),
     };
     let ca_file = target.ca_file.clone().map(std::path::absolute).transpose()?.or(ca_file);
     Ok(Context {
@@ -110,7 +122,8 @@ fn changed(context: Context, target: &Target, token_file: Option<PathBuf>) -> an
     })
 }
 
-fn token_in(file: &PathBuf) -> anyhow::Result<String> {
+/// The token that a file holds; `-` is standard input.
+pub(crate) fn token_in(file: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     let read = if file.as_os_str() == "-" {
         std::io::stdin().take(TOKEN_BYTES_MAX).read_to_string(&mut text)

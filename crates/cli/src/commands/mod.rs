@@ -4,6 +4,7 @@ pub(crate) mod allocation;
 pub(crate) mod app;
 pub(crate) mod artifact;
 pub(crate) mod audit;
+pub(crate) mod bootstrap;
 pub(crate) mod context;
 pub(crate) mod event;
 mod following;
@@ -57,6 +58,7 @@ async fn typed(target: &mut Target, command: Command, settings: &[Setting]) -> a
         Command::Replica(verb) => replica::run(&connect(target)?, target, verb).await?,
         Command::Project(verb) => project::run(&connect(target)?, target, verb).await?,
         Command::Allocation(verb) => return allocation::run(&connect(target)?, target, verb).await,
+        Command::Bootstrap(asked) => bootstrap::run(target, asked).await?,
         Command::Token(verb) => token::run(&connect(target)?, target, verb).await?,
         Command::ServiceAccount(verb) => service_account::run(&connect(target)?, target, verb).await?,
         Command::Keys(verb) => keys::run(&connect(target)?, target, verb).await?,

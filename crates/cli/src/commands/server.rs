@@ -6,7 +6,9 @@ use std::{
 };
 
 use anyhow::Context;
-use gpuaas_server::{Deadlines, EndedNode, Manifest, Paces, Restored, SUMS_FILE, ServerOptions, write_private};
+use gpuaas_server::{
+    Deadlines, EndedNode, Manifest, OneTimeAdmin, Paces, Restored, SUMS_FILE, ServerOptions, write_private,
+};
 use gpuaas_trust::SecretText;
 use sd_notify::NotifyState;
 use tokio::{
@@ -22,6 +24,9 @@ use crate::{
     server_config::Setting,
 };
 
+/// Where the authority's certificate lies in the data directory.
+const CA_FILE: &str = "ca.pem";
+
 /// Serves until SIGTERM, Ctrl-C or the end of its lifeline.
 pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) -> anyhow::Result<ExitCode> {
     let options = server_options(&asked)?;
@@ -33,8 +38,21 @@ pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) ->
         }
         Some(ServerVerb::Restore { file }) => {
             let restored = gpuaas_server::restore(&options, &file).await?;
-            let words = |restored: &Restored| told(restored, &file);
+            let words = |restored: &Restored| told(&options, restored, &file);
             output::one(target.output, &restored, words, &restored.backup.rows_sha256)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(ServerVerb::RecoverAdmin) => {
+            let made = gpuaas_server::recover_admin(&options).await?;
+            let said = |made: &OneTimeAdmin| {
+                let next = exchange_command(&options, &made.token_file);
+                format!(
+                    "A one-time admin token is in {} until {}. Exchange it for your own:\n\n{next}",
+                    made.token_file.display(),
+                    made.expires_at
+                )
+            };
+            output::one(target.output, &made, said, &made.token_file.display().to_string())?;
             Ok(ExitCode::SUCCESS)
         }
         None => serve(&options, asked).await.map(|()| ExitCode::SUCCESS),
@@ -75,6 +93,14 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
     })
 }
 
+/// What somebody types who gets a token of its own for a one-time token.
+fn exchange_command(options: &ServerOptions, token_file: &Path) -> String {
+    let url = options.public_url.clone().unwrap_or_else(|| format!("https://{}", options.listen));
+    let ca_file = options.data_dir.join(CA_FILE);
+    let (token_file, ca_file) = (token_file.display(), ca_file.display());
+    format!("gpuaas bootstrap --url {url} --ca-file {ca_file} --token-file {token_file} --name YOUR-NAME")
+}
+
 /// The packages that came with this program: installed with it, or made in the folder that it was built into.
 fn packages_of_this_program() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
@@ -94,20 +120,23 @@ fn counted(of: &Manifest, what: &str) -> String {
 }
 
 /// What a restore did, and what a person has to do next.
-fn told(restored: &Restored, file: &Path) -> String {
-    let Restored { backup, ended } = restored;
+fn told(options: &ServerOptions, restored: &Restored, file: &Path) -> String {
+    let Restored { backup, ended, admin } = restored;
     let counted = counted(backup, &format!("Restored from {}", file.display()));
     let mut words = format!(
         "{counted}\n\n\
          What was withdrawn after {made_at} would be good again, so all of this was ended:\n  \
          every API token ({tokens} were good), every enrollment string, every task-signing key, every node's identity.\n\n\
          What to do:\n  \
-         1. Start the control plane, sign in as its first admin, and make tokens for people and programs: gpuaas token create\n  \
+         1. Start the control plane, and become its administrator until {expires_at}: {exchange}\n     \
+         Then make tokens for people and programs: gpuaas token create\n  \
          2. Enroll each node again: gpuaas node enroll NODE. One that changed hands after {made_at} is reset first: \
          gpuaas node reset NODE\n  \
          3. Look for workloads that were deployed after {made_at}: they run on their nodes and are nobody's",
         made_at = backup.made_at,
         tokens = ended.tokens,
+        expires_at = admin.expires_at,
+        exchange = exchange_command(options, &admin.token_file),
     );
     if !ended.nodes.is_empty() {
         let held_by = |node: &EndedNode| match node.held_by {
@@ -137,14 +166,17 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
     let store = if options.store_url.is_some() { "postgresql" } else { "sqlite" };
     let control_plane = gpuaas_server::start(options).await?;
-    let ca_file = std::path::absolute(options.data_dir.join("ca.pem"))?;
+    let ca_file = std::path::absolute(options.data_dir.join(CA_FILE))?;
     write_private(&ca_file, control_plane.authority_pem.as_bytes()).context("writing the authority's certificate")?;
     eprintln!("control plane   {}   {store}   ready in {} ms", control_plane.url, started.elapsed().as_millis());
+    if let Some(token_file) = &control_plane.one_time_admin {
+        eprintln!("first admin     {}", exchange_command(options, token_file));
+    }
     if let Some(path) = &asked.ready_file {
         let ready = ReadyFile {
             url: control_plane.url.clone(),
             ca_file,
-            token: control_plane.admin_token.clone(),
+            token: None,
             nodes: Vec::new(),
             replicas: vec![ReadyReplica { url: control_plane.url.clone(), pid: std::process::id() }],
         };

@@ -9,10 +9,10 @@ use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 use anyhow::{Context, bail};
 use camino::{Utf8Path, Utf8PathBuf};
 use futures::StreamExt;
-use gpuaas_api_types::{EnrollNode, RegisterNode};
+use gpuaas_api_types::{Bootstrap, EnrollNode, RegisterNode};
 use gpuaas_client::Client;
 use gpuaas_model::Entropy as _;
-use gpuaas_server::{ports::SystemEntropy, write_private};
+use gpuaas_server::{ServerOptions, ports::SystemEntropy, write_private};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -59,7 +59,8 @@ async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) ->
         server.replicas.extend(further.replicas);
     }
     let authority = fs::read(&server.ca_file).context("reading the authority's certificate")?;
-    let client = Client::new(&server.url, &authority, &server.token)?;
+    let token = admin_token(options, data_dir, shared.as_ref(), &server.url, &authority).await?;
+    let client = Client::new(&server.url, &authority, &token)?;
     let mut nodes = Vec::new();
     for number in 1..=options.nodes {
         let (name, address) = (format!("demo-{number}"), block.address(number));
@@ -74,7 +75,7 @@ async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) ->
     }
     eprintln!("nodes           {} enrolled   (sandboxes under {data_dir}, no root needed)", names(&nodes));
     if let Some(path) = &options.ready_file {
-        let ready = ReadyFile { nodes, ..server };
+        let ready = ReadyFile { nodes, token: Some(token), ..server };
         write_private(&std::path::absolute(path)?, &serde_json::to_vec_pretty(&ready)?)
             .context("writing the ready file")?;
     }
@@ -121,6 +122,46 @@ async fn start_replica(
         server = appears(&ready) => server,
         ended = processes.first_end() => bail!("{ended}"),
     }
+}
+
+/// The token of the developer, a platform admin: the one of the last start, or one for which a one-time token is exchanged now.
+async fn admin_token(
+    options: &Dev,
+    data_dir: &Utf8Path,
+    shared: Option<&SharedStore>,
+    url: &str,
+    authority: &[u8],
+) -> anyhow::Result<String> {
+    let kept = data_dir.join("developer.token");
+    if let Ok(token) = fs::read_to_string(&kept)
+        && Client::new(url, authority, &token)?.whoami().await.is_ok()
+    {
+        return Ok(token);
+    }
+    let exchanged = async |one_time: String| -> anyhow::Result<String> {
+        let ask = Bootstrap { name: "developer".to_owned(), ttl_seconds: None };
+        Ok(Client::new(url, authority, one_time.trim())?.bootstrap(&ask).await?.secret)
+    };
+    let server = data_dir.join("server");
+    let first = match fs::read_to_string(server.join("admin.token")) {
+        Ok(one_time) => exchanged(one_time).await.ok(),
+        Err(_) => None,
+    };
+    let token = match first {
+        Some(token) => token,
+        // Whoever runs this is who may: the data directory is its own.
+        None => {
+            let server = ServerOptions {
+                store_url: store_url(options.store_url_file.as_deref())?,
+                sealing_key_file: shared.map(|shared| shared.sealing_key.clone().into()),
+                ..ServerOptions::local(server.into())
+            };
+            let made = gpuaas_server::recover_admin(&server).await?;
+            exchanged(fs::read_to_string(&made.token_file).context("reading the one-time admin token")?).await?
+        }
+    };
+    write_private(kept.as_std_path(), token.as_bytes()).context("keeping the developer's token")?;
+    Ok(token)
 }
 
 fn names(nodes: &[ReadyNode]) -> String {

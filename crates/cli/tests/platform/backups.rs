@@ -57,6 +57,7 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     fleet.start_server();
     let refused = client.whoami().await.expect_err("every token of the time before has ended");
     assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
+    fleet.exchange_one_time_admin().await;
     let client = fleet.client();
     let node = client.get_node("gpu-1").await.expect("shown");
     assert_eq!(

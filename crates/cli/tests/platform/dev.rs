@@ -160,6 +160,42 @@ fn a_shared_store_without_a_key_or_without_its_database_is_named_and_its_passwor
 }
 
 #[test]
+fn shared_store_over_a_network_must_prove_itself_whatever_the_environment_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("key");
+    std::fs::write(&key, [1; 32]).expect("written");
+    let asked = |verb: &[&str], url: &str, environment: &[(&str, &str)]| {
+        let mut command = Command::new(GPUAAS);
+        command.arg("server").args(verb).arg("--data-dir").arg(folder.path().join("data"));
+        command.env("GPUAAS_SEALING_KEY_FILE", &key).env("GPUAAS_STORE_URL", url);
+        for name in ["PGSSLMODE", "PGHOST", "PGHOSTADDR"] {
+            command.env_remove(name);
+        }
+        let output = command.envs(environment.iter().copied()).output().expect("gpuaas runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    const PLAIN: &str = "postgres://u:hunter2@192.0.2.7/gpuaas";
+    for (url, environment, is_taken) in [
+        (PLAIN, &[][..], false),
+        (PLAIN, &[("PGSSLMODE", "verify-full")], true),
+        (PLAIN, &[("PGSSLMODE", "require")], false),
+        (PLAIN, &[("PGSSLMODE", "perhaps")], false),
+        ("postgres://u:hunter2@192.0.2.7/gpuaas?sslmode=verify-full", &[("PGSSLMODE", "disable")], true),
+        ("postgres://u:hunter2@/gpuaas", &[("PGHOST", "192.0.2.7")], false),
+        ("postgres://u:hunter2@/gpuaas", &[("PGHOSTADDR", "192.0.2.7"), ("PGHOST", "localhost")], false),
+        ("postgres:///gpuaas", &[("PGHOST", "/run/postgresql")], true),
+    ] {
+        let (status, said) = asked(&["check-config"], url, environment);
+        assert_eq!(status == Some(0), is_taken, "{url} {environment:?}: {said}");
+        assert_eq!(said.contains("database_unverified"), !is_taken, "{url} {environment:?}: {said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+    let (status, said) = asked(&["--listen", "127.0.0.1:0", "--channel-listen", "127.0.0.1:0"], PLAIN, &[]);
+    assert_eq!(status, Some(4), "{said}");
+    assert!(said.contains("--store-url-file") && said.contains("sslmode=verify-full"), "{said}");
+}
+
+#[test]
 fn check_config_says_which_settings_count_and_what_is_wrong_and_changes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("server.toml");

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::{
     addresses::AddressBlock,
+    first_admin::{exchanged, one_time_admin},
     small_disk::SmallDisk,
     world::{GPUAAS, PATIENCE, build_programs, eventually},
 };
@@ -34,6 +35,8 @@ pub(crate) struct Fleet {
     replicas: Vec<Replica>,
     inits: Vec<Option<Child>>,
     environment: Vec<(&'static str, String)>,
+    /// The token of the first administrator.
+    admin: String,
     /// By how many seconds the clocks of nodes that start now are off.
     pub(crate) clock_skew_seconds: i64,
 }
@@ -102,6 +105,7 @@ impl Fleet {
             disks,
             folder,
             environment,
+            admin: String::new(),
             clock_skew_seconds: 0,
             addresses: AddressBlock::take(),
             replicas: Vec::new(),
@@ -112,6 +116,7 @@ impl Fleet {
             fleet.replicas.push(Replica { name: format!("server-{number}"), address, process: None });
         }
         fleet.start_server();
+        fleet.exchange_one_time_admin().await;
         let client = fleet.client();
         for number in 1..=nodes {
             fleet.start_node(&client, number).await;
@@ -273,14 +278,14 @@ impl Fleet {
         self.client_of(0)
     }
 
-    /// The client of a replica's own admin.
+    /// The admin's client of a replica.
     pub(crate) fn client_of(&self, number: usize) -> Client {
-        self.client_as(number, number)
+        self.client_with(number, &self.admin)
     }
 
-    /// The client of a replica, with the token of the admin of another.
-    pub(crate) fn client_as(&self, number: usize, admin_of: usize) -> Client {
-        self.client_with(number, self.ready_of(admin_of)["token"].as_str().expect("a text"))
+    /// Becomes the first administrator by the one-time token in the data directory of the first replica.
+    pub(crate) async fn exchange_one_time_admin(&mut self) {
+        self.admin = exchanged(&self.client_with(0, &one_time_admin(&self.data_dir()))).await.expect("exchanged");
     }
 
     /// The client of a replica, with that token.
@@ -290,9 +295,12 @@ impl Fleet {
         Client::new(ready["url"].as_str().expect("a text"), &authority, token).expect("a client")
     }
 
-    /// What a replica told when it was ready.
+    /// What a replica told when it was ready, with the admin's token.
     fn ready_of(&self, number: usize) -> Value {
-        serde_json::from_slice(&std::fs::read(self.ready_file(number)).expect("ready")).expect("JSON")
+        let told = std::fs::read(self.ready_file(number)).expect("ready");
+        let mut ready: Value = serde_json::from_slice(&told).expect("JSON");
+        ready["token"] = self.admin.clone().into();
+        ready
     }
 
     /// Events that the stand-in itself counted on a node, for example `start`.

@@ -11,6 +11,7 @@ mod clocks;
 mod dev;
 mod disk_full;
 mod distribution_faults;
+mod first_admin;
 mod fleet;
 mod forged_rows;
 mod health;

@@ -75,7 +75,7 @@ async fn an_operation_of_one_replica_reaches_nodes_through_another() {
 async fn equal_requests_under_one_key_at_two_replicas_are_done_once() {
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let fleet = Fleet::start_on(0, 2, Some(server.fresh_database().await)).await;
-    let clients = [0, 1].map(|number| fleet.client_as(number, 0).with_idempotency_key("k-1"));
+    let clients = [0, 1].map(|number| fleet.client_of(number).with_idempotency_key("k-1"));
     let ask = CreateToken { name: "robot".into(), role: "platform-admin".into(), project: None, ttl_seconds: Some(60) };
     let (one, other) = tokio::join!(clients[0].create_token(&ask), clients[1].create_token(&ask));
     let made: Vec<_> = [one, other].into_iter().flatten().map(|made| made.token.id).collect();

@@ -115,6 +115,7 @@ pub async fn create_token(
         created_at: now,
         expires_at: Some(now.plus(Duration::from_secs(ttl))),
         revoked_at: None,
+        is_bootstrap: false,
     };
     refuse_one_too_many(&mut tx, token.project, now).await?;
     tx.insert_token(&token).await?;

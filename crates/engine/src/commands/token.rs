@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use gpuaas_model::{AuditAction, Code, EventKind, Permission, ProjectId, Role, Timestamp, TokenId};
-use gpuaas_store::{Reader, StoreError, TokenRecord};
+use gpuaas_store::{Reader, StoreError, TokenRecord, Tx};
 use gpuaas_trust::{ApiToken, SecretText};
 use serde_json::json;
 
 use super::audit;
-use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
+use crate::{caller::Caller, engine::Engine, error::CommandError, port::Ports, record::platform_event};
 
 /// What every token's text begins with.
 pub const PREFIX: &str = "gpuaas";
@@ -56,7 +56,19 @@ pub async fn create(
     if let Some(project) = new.project {
         caller.must_see(project, "project", project)?;
     }
-    let ports = engine.ports();
+    let (token, secret) = fresh(engine.ports(), new);
+    let mut tx = engine.store().begin().await?;
+    if let Some(project) = token.project {
+        tx.project(project).await?;
+    }
+    refuse_one_too_many(&mut tx, token.project, token.created_at).await?;
+    keep(&mut tx, caller, &token).await?;
+    tx.commit().await?;
+    Ok((token, secret))
+}
+
+/// A token that lies nowhere yet, with its text.
+pub(super) fn fresh(ports: &Ports, new: NewToken) -> (TokenRecord, SecretText) {
     let secret = ApiToken::generate(PREFIX, &*ports.entropy);
     let now = ports.clock.now();
     let token = TokenRecord {
@@ -69,19 +81,18 @@ pub async fn create(
         service_account: None,
         expires_at: Some(now.plus(Duration::from_secs(new.ttl_seconds.unwrap_or(TTL_SECONDS)))),
         revoked_at: None,
+        is_bootstrap: false,
     };
-    let mut tx = engine.store().begin().await?;
-    if let Some(project) = token.project {
-        tx.project(project).await?;
-    }
-    refuse_one_too_many(&mut tx, token.project, now).await?;
-    tx.insert_token(&token).await?;
+    (token, secret.text)
+}
+
+/// Adds a token with its event and audit record.
+pub(super) async fn keep(tx: &mut Tx, caller: &Caller, token: &TokenRecord) -> Result<(), StoreError> {
+    tx.insert_token(token).await?;
     let data = json!({ "name": token.name, "role": token.role });
     let (id, correlation) = (token.id.to_string(), Some(caller.correlation));
-    platform_event(&mut tx, EventKind::TokenCreated, "token", id, correlation, data.clone()).await?;
-    audit(&mut tx, caller, AuditAction::TokenCreate, format!("token/{}", token.id), token.project, data).await?;
-    tx.commit().await?;
-    Ok((token, secret.text))
+    platform_event(tx, EventKind::TokenCreated, "token", id, correlation, data.clone()).await?;
+    audit(tx, caller, AuditAction::TokenCreate, format!("token/{}", token.id), token.project, data).await
 }
 
 /// Withdraws a token. Withdrawing twice is withdrawing once.
@@ -130,7 +141,7 @@ pub(crate) async fn purge(engine: &Engine) -> Result<(), StoreError> {
     tx.commit().await
 }
 
-fn check(new: &NewToken) -> Result<(), CommandError> {
+pub(super) fn check(new: &NewToken) -> Result<(), CommandError> {
     if new.name.trim().is_empty() || new.name.len() > NAME_BYTES_MAX || new.name.chars().any(char::is_control) {
         let detail = format!("a token's name has 1 to {NAME_BYTES_MAX} printable characters");
         return Err(CommandError::new(Code::FieldInvalid, detail).about("name"));

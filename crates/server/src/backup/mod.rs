@@ -5,9 +5,9 @@
 //! PostgreSQL and the other way round.
 //!
 //! What was withdrawn since the backup was made is good again among its rows. So a restore ends every token, signing key and node identity that it
-//! brings back, and says what a person has to make anew.
+//! brings back, makes a one-time admin token, and says what a person has to make anew.
 //!
-//! Deliberately absent: who was alive.
+//! Deliberately absent: the text of a one-time admin token, and who was alive.
 
 mod restore;
 mod write;

@@ -16,7 +16,14 @@ use tokio_util::io::ReaderStream;
 use zeroize::Zeroizing;
 
 use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, ROWS, SEALING_KEY, audit};
-use crate::{bootstrap, data_dir::DataDir, error::ServerError, options::ServerOptions, ports};
+use crate::{
+    bootstrap,
+    data_dir::DataDir,
+    error::ServerError,
+    first_admin::{self, Occasion, OneTimeAdmin},
+    options::ServerOptions,
+    ports,
+};
 
 /// Longest member beside rows and artifacts, in bytes.
 const SMALL_BYTES_MAX: u64 = 64 * 1_024;
@@ -35,6 +42,8 @@ pub struct Restored {
     pub backup: Manifest,
     /// What has to be made anew.
     pub ended: Ended,
+    /// The one-time token by which somebody becomes administrator again.
+    pub admin: OneTimeAdmin,
 }
 
 /// Reads `from` into the empty store that `options` name, and ends the rights and identities that come with it. No process may use the data
@@ -49,7 +58,12 @@ pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Restored, S
         Ok(manifest) => {
             // The key is tried at once: a wrong one would be found when the control plane is needed.
             let key = data.sealing_key(options, &*ports.entropy)?;
-            ended(&store, &key, &ports).await.map(|ended| Restored { backup: manifest, ended })
+            let opened = async {
+                let ended = ended(&store, &key, &ports).await?;
+                let admin = first_admin::one_time_admin(&store, data.path(), &ports, Occasion::Restore).await?;
+                Ok(Restored { backup: manifest, ended, admin })
+            };
+            opened.await
         }
         Err(error) => Err(error.into()),
     };

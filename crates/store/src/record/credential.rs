@@ -25,6 +25,9 @@ pub struct TokenRecord {
     pub expires_at: Option<Timestamp>,
     /// When it was withdrawn.
     pub revoked_at: Option<Timestamp>,
+    /// Whether it can be exchanged once for a platform admin's token and do nothing else. Exchanged, it is withdrawn.
+    #[serde(default)]
+    pub is_bootstrap: bool,
 }
 
 impl TokenRecord {

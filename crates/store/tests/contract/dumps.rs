@@ -21,6 +21,7 @@ fn token() -> TokenRecord {
         created_at: NOW,
         expires_at: None,
         revoked_at: None,
+        is_bootstrap: false,
     }
 }
 

@@ -19,6 +19,7 @@ fn token(role: Role) -> TokenRecord {
         created_at: NOW,
         expires_at: None,
         revoked_at: None,
+        is_bootstrap: false,
     }
 }
 

@@ -79,6 +79,7 @@ pub(crate) async fn tokens_are_counted_while_they_are_good_and_removed_once_they
         created_at: NOW,
         expires_at,
         revoked_at: None,
+        is_bootstrap: false,
     };
     let (short, withdrawn, for_ever) = (token(Some(at(10))), token(Some(at(1_000))), token(None));
     let mut tx = store.begin().await.unwrap();
@@ -140,6 +141,7 @@ pub(crate) async fn the_tokens_of_a_service_account_go_with_it_and_others_stay(w
         created_at: NOW,
         expires_at: None,
         revoked_at: None,
+        is_bootstrap: false,
     };
     let (held, other) = (token(Some(account.id)), token(None));
     let mut tx = store.begin().await.unwrap();

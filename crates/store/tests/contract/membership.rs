@@ -154,12 +154,12 @@ pub(crate) async fn a_connection_holds_the_newest_key_set_that_it_took_and_one_t
     tx.put_session(&older).await.unwrap();
     tx.put_session(&newer).await.unwrap();
     for (connection, version, held) in [(newer.connection, 3, 3), (newer.connection, 2, 3), (older.connection, 7, 3)] {
-        tx.set_session_keys(node, connection, version).await.unwrap();
+        tx.set_session_keys(node, connection, version, NOW).await.unwrap();
         let session = tx.session(node).await.unwrap().expect("it is connected");
         assert_eq!((session.connection, session.key_set_version), (newer.connection, held), "after {version}");
     }
     tx.end_session(node, newer.connection).await.unwrap();
-    tx.set_session_keys(node, newer.connection, 9).await.unwrap();
+    tx.set_session_keys(node, newer.connection, 9, NOW).await.unwrap();
     assert_eq!(tx.session(node).await.unwrap(), None, "it is not begun again");
     tx.commit().await.unwrap();
 }

@@ -56,6 +56,7 @@ pub(crate) async fn rows_of_before_say_in_columns_what_their_documents_do(world:
         created_at: NOW,
         expires_at: Some(NOW.plus(Duration::from_secs(60))),
         revoked_at: None,
+        is_bootstrap: false,
     };
     let of = |expires_at, revoked_at| TokenRecord {
         id: TokenId::from_uuid(given::uuid()),
@@ -89,6 +90,18 @@ pub(crate) async fn rows_of_before_say_in_columns_what_their_documents_do(world:
         good.push(reader.good_tokens(None, NOW.plus(Duration::from_secs(seconds))).await.unwrap());
     }
     assert_eq!(good, [2, 2, 1]);
+}
+
+pub(crate) async fn store_of_before_has_had_its_first_administrator_and_a_fresh_one_has_not(world: World) {
+    let store = world.open().await;
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(tx.setting("bootstrap.done").await.unwrap(), None);
+    tx.put_setting_if_absent("control-plane.id", b"cp-1").await.unwrap();
+    tx.commit().await.unwrap();
+    store.close().await;
+    world.sql("delete from schema_versions where version = 6").await.unwrap();
+    let store = world.open().await;
+    assert_eq!(store.read().await.unwrap().setting("bootstrap.done").await.unwrap(), Some(b"cp-1".to_vec()));
 }
 
 pub(crate) async fn many_may_open_a_fresh_store_at_once(world: World) {

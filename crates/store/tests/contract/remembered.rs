@@ -124,6 +124,7 @@ pub(crate) async fn a_token_is_found_by_its_digest_and_withdrawn_once(world: Wor
         created_at: NOW,
         expires_at: None,
         revoked_at: None,
+        is_bootstrap: false,
     };
     let mut tx = store.begin().await.unwrap();
     tx.insert_token(&token).await.unwrap();

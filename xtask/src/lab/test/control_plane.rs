@@ -9,16 +9,16 @@
 
 use std::{
     fs::{self, OpenOptions},
-    io,
+    io::{self, Write},
     net::Ipv4Addr,
-    os::unix::net::UnixDatagram,
+    os::unix::{fs::OpenOptionsExt, net::UnixDatagram},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail, ensure};
 use camino::{Utf8Path, Utf8PathBuf};
-use gpuaas_api_types::Project;
+use gpuaas_api_types::{CreatedToken, Project};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -35,6 +35,8 @@ use crate::{
 
 /// The project of everything.
 pub(crate) const PROJECT: &str = "lab";
+/// The administrator's token, in the control plane's folder.
+pub(super) const ADMIN_TOKEN: &str = "lab.token";
 /// Longest start.
 const START_MAX: Duration = Duration::from_secs(60);
 /// How often a start looks whether the process is still there.
@@ -50,6 +52,8 @@ pub(crate) struct ControlPlane {
     site: Site,
     folder: Utf8PathBuf,
     evidence: Utf8PathBuf,
+    /// The administrator's, once there is one.
+    token: Option<String>,
 }
 
 impl ControlPlane {
@@ -72,10 +76,25 @@ impl ControlPlane {
             site,
             folder,
             evidence: given.evidence().to_owned(),
+            token: None,
         };
         control_plane.again()?;
+        control_plane.exchange_one_time_admin()?;
         control_plane.gpuaas::<Project>(&["project", "create", PROJECT])?;
         Ok(control_plane)
+    }
+
+    /// Becomes its first administrator by the one-time token in its data directory.
+    fn exchange_one_time_admin(&mut self) -> anyhow::Result<()> {
+        let one_time = self.folder.join("data/admin.token");
+        let words = ["bootstrap", "--name", "lab", "--token-file", one_time.as_str()];
+        let token = self.gpuaas::<CreatedToken>(&words)?.secret;
+        // For whoever looks at a lab that is left running.
+        let mut file =
+            OpenOptions::new().create_new(true).write(true).mode(0o600).open(self.folder.join(ADMIN_TOKEN))?;
+        file.write_all(token.as_bytes())?;
+        self.token = Some(token);
+        Ok(())
     }
 
     /// Starts it on the rows that it had; returns when it serves.
@@ -166,6 +185,7 @@ impl ControlPlane {
             .args(words)
             .args(["--output", "json"])
             .env("GPUAAS_READY_FILE", self.ready_file())
+            .envs(self.token.as_ref().map(|token| ("GPUAAS_TOKEN", token)))
             // Who calls it by a name of its own need not be able to reach it by that.
             .env("GPUAAS_SERVER", self.site.address(self.gateway))
             .env("GPUAAS_PROJECT", PROJECT);

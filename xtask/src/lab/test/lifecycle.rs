@@ -3,11 +3,14 @@
 //!
 //! Deliberately absent: archives, which machines without dpkg take; what is refused (the fault list); workloads.
 
-use std::time::{Duration, Instant};
+use std::{
+    cell::OnceCell,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, bail, ensure};
 use camino::{Utf8Path, Utf8PathBuf};
-use gpuaas_api_types::{Node as Shown, RegisteredNode};
+use gpuaas_api_types::{CreatedToken, Node as Shown, RegisteredNode};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -36,7 +39,7 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     let look = |node: &Node| Left::look(node, &LEFT_OUT);
     let (host_before, machine_before) = (look(host)?, look(machine)?);
 
-    let server = Server { node: host };
+    let server = Server { node: host, token: OnceCell::new() };
     check("the control plane's package is installed, and serves", || {
         install(host, first, SERVER)?;
         server.is_configured()
@@ -96,7 +99,7 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     })?;
     check("a removed control plane keeps its rows and keys, a purged one nothing", || {
         host.says(&["dpkg", "--remove", SERVER])?;
-        host.says(&["test", "-s", "/var/lib/gpuaas/admin.token", "-a", "-s", "/etc/gpuaas/server.toml"])?;
+        host.says(&["test", "-s", "/var/lib/gpuaas/sealing.key", "-a", "-s", "/etc/gpuaas/server.toml"])?;
         host.says(&["dpkg", "--purge", SERVER])?;
         look(host)?.is(&host_before, host)
     })
@@ -163,6 +166,8 @@ fn changes_nothing(machine: &Node, line: &str, look: &dyn Fn(&Node) -> anyhow::R
 /// A control plane on a machine of its own.
 struct Server<'a> {
     node: &'a Node,
+    /// Its administrator's, once there is one.
+    token: OnceCell<String>,
 }
 
 impl Server<'_> {
@@ -178,14 +183,22 @@ impl Server<'_> {
         self.node.says(&["systemctl", "restart", SERVER])?;
         let user = self.node.says(&["ps", "-o", "user=", "-C", "gpuaas"])?;
         ensure!(user == "gpuaas", "it runs as {user:?}");
+        let one_time = "/var/lib/gpuaas/admin.token";
+        let made: CreatedToken = self.gpuaas(&["bootstrap", "--name", "lab", "--token-file", one_time])?;
+        ensure!(self.token.set(made.secret).is_ok(), "it has an administrator already");
+        ensure!(
+            self.node.says(&["ls", "/var/lib/gpuaas"])?.lines().all(|name| name != "admin.token"),
+            "{one_time} stays"
+        );
         self.gpuaas::<serde_json::Value>(&["whoami"]).map(drop)
     }
 
     /// A command of `gpuaas` where the control plane runs, as its first admin.
     fn gpuaas<T: DeserializeOwned>(&self, words: &[&str]) -> anyhow::Result<T> {
-        let script = "GPUAAS_TOKEN=$(cat /var/lib/gpuaas/admin.token) GPUAAS_CA_FILE=/var/lib/gpuaas/ca.pem GPUAAS_SERVER=$0 \
-                      exec gpuaas \"$@\" --output json";
-        let said = self.node.says(&[&["sh", "-c", script, &self.url()][..], words].concat())?;
+        let script = "GPUAAS_SERVER=$0 GPUAAS_TOKEN=$1; export GPUAAS_SERVER GPUAAS_TOKEN; shift; \
+                      GPUAAS_CA_FILE=/var/lib/gpuaas/ca.pem exec gpuaas \"$@\" --output json";
+        let token = self.token.get().map_or("", String::as_str);
+        let said = self.node.says(&[&["sh", "-c", script, &self.url(), token][..], words].concat())?;
         serde_json::from_str(&said).with_context(|| format!("gpuaas {}: {said}", words.join(" ")))
     }
 

@@ -193,7 +193,12 @@ fn between_inventories(act: &Act, prepared: &Prepared, keep: bool) -> anyhow::Re
     let outcome = act.play(prepared);
     if keep && outcome.is_err() {
         eprintln!("  the lab is left up: `cargo xtask lab shell NODE`, `cargo xtask lab down`");
-        eprintln!("  its control plane, if it has one: export GPUAAS_READY_FILE={}/ready.json", place::control_plane());
+        let folder = place::control_plane();
+        eprintln!(
+            "  its control plane, if it has one: export GPUAAS_READY_FILE={folder}/ready.json \
+             GPUAAS_TOKEN=$(cat {folder}/{})",
+            control_plane::ADMIN_TOKEN
+        );
         return outcome.map(|_| 0);
     }
     let ended = down::run();

@@ -72,7 +72,7 @@ async fn it_does_so_too_when_another_replica_than_the_one_that_holds_them_is_tol
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let fleet = Fleet::start_on(0, 2, Some(server.fresh_database().await)).await;
     let node = Node::enrolled(&fleet.client_of(0), "gpu-1").await;
-    loses_everything(&node, &fleet.client_as(1, 0)).await;
+    loses_everything(&node, &fleet.client_of(1)).await;
 }
 
 /// So many hours before now.

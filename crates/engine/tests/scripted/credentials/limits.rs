@@ -23,6 +23,7 @@ fn record(number: u128, project: Option<ProjectId>, expires_at: Timestamp) -> To
         created_at: Timestamp::from_millis(0),
         expires_at: Some(expires_at),
         revoked_at: None,
+        is_bootstrap: false,
     }
 }
 

@@ -1,0 +1,33 @@
+//! Where the one-time token of the first administrator is exchanged. No other token is taken here, and that token nowhere else.
+
+use axum::{
+    Extension, Json,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+};
+use gpuaas_api_types::{Bootstrap, CreatedToken};
+use gpuaas_engine::commands::bootstrap::{NewAdmin, exchange};
+
+use crate::{auth, body::Body, convert, peer::PeerAddress, problem::ApiProblem, state::ApiState};
+
+/// Exchanges the one-time token of the first administrator for a platform admin's token, whose secret is in the answer and nowhere else.
+#[utoipa::path(
+    post, path = "/api/v1/bootstrap", tag = "access", security(("token" = [])), request_body = Bootstrap,
+    extensions(
+        ("x-permission" = json!("none: the one-time token is the credential")), ("x-cli" = json!("bootstrap")), ("x-audit" = json!("admin.bootstrap")), ("x-event" = json!("token.created")),
+        ("x-errors" = json!(["bootstrap_spent", "forbidden", "field_invalid", "not_found"]))
+    ),
+    responses((status = 201, body = CreatedToken))
+)]
+pub(crate) async fn bootstrap(
+    State(state): State<ApiState>,
+    from: Option<Extension<PeerAddress>>,
+    headers: HeaderMap,
+    Body(ask): Body<Bootstrap>,
+) -> Result<(StatusCode, Json<CreatedToken>), ApiProblem> {
+    let caller = auth::one_time_caller(&headers, from.map(|Extension(from)| from), &state).await?;
+    let new = NewAdmin { name: ask.name, ttl_seconds: ask.ttl_seconds };
+    let (record, secret) = exchange(&state.engine, &caller, new).await?;
+    let created = CreatedToken { token: convert::token(record), secret: secret.expose().to_owned() };
+    Ok((StatusCode::CREATED, Json(created)))
+}

@@ -1,0 +1,42 @@
+//! `gpuaas bootstrap`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+
+use crate::{
+    cli::{Format, Target},
+    commands::context,
+    connection, output,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct Bootstrap {
+    /// The file with the one-time token, admin.token in the control plane's data directory; - reads standard input
+    #[arg(long, value_name = "FILE")]
+    token_file: PathBuf,
+    /// What the audit calls you
+    #[arg(long)]
+    name: String,
+    /// Life of your token, for example 24h; 30 days when absent, a year at most
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    ttl: Option<Duration>,
+    /// Keep your token in this context instead of printing it
+    #[arg(long, value_name = "CONTEXT")]
+    save: Option<String>,
+}
+
+pub(crate) async fn run(target: &Target, asked: Bootstrap) -> anyhow::Result<()> {
+    let one_time = context::token_in(&asked.token_file)?;
+    let client = connection::client_by(target, &one_time)?;
+    let ask = gpuaas_api_types::Bootstrap { name: asked.name, ttl_seconds: asked.ttl.map(|ttl| ttl.as_secs()) };
+    let created = client.bootstrap(&ask).await?;
+    if let Some(name) = asked.save {
+        return context::keep(target, name, created.secret);
+    }
+    if target.output == Format::Table {
+        let until = created.token.expires_at.clone().unwrap_or_default();
+        eprintln!("You are {}, a platform admin, until {until}. Your token is shown this once:", created.token.name);
+    }
+    output::one(target.output, &created, |created| created.secret.clone(), &created.token.id)
+}

@@ -1,0 +1,142 @@
+//! The one-time token of the first administrator: it is exchanged once, within [`LIFE`], for a platform admin's token, and does nothing else.
+//!
+//! Guarantees: at most one of them is good at a time; of two exchanges at once one succeeds; what is exchanged is withdrawn in the same transaction.
+//!
+//! Deliberately absent: where its text lies and when one may be made (`server`).
+
+use std::time::Duration;
+
+use gpuaas_model::{
+    ActorType, AuditAction, AuditResult, Code, CorrelationId, EventKind, Principal, Role, Timestamp, TokenId,
+};
+use gpuaas_store::{NewAudit, StoreError, TokenRecord, Tx};
+use gpuaas_trust::{ApiToken, SecretText};
+use serde_json::{Value, json};
+
+use super::{
+    audit,
+    token::{self, NewToken, PREFIX},
+};
+use crate::{caller::Caller, engine::Engine, error::CommandError, port::Ports, record::platform_event};
+
+/// Life of a one-time token: long enough to install a control plane and log in, too short for a copy in a disk image or a log to be worth anything.
+/// Whoever comes later makes another on the machine.
+pub const LIFE: Duration = Duration::from_secs(3_600);
+/// What the audit calls its holder.
+const HOLDER: &str = "bootstrap";
+/// How somebody comes by another one.
+const RECOVER: &str = "make another on the control plane's machine: gpuaas server recover-admin";
+
+/// What the first administrator's own token is to be.
+#[derive(Clone, Debug)]
+pub struct NewAdmin {
+    /// What the audit calls its holder.
+    pub name: String,
+    /// Its life; that of any token when absent.
+    pub ttl_seconds: Option<u64>,
+}
+
+/// A one-time token that lies nowhere yet, with its text. [`insert`] makes it good.
+pub fn generate(ports: &Ports) -> (TokenRecord, SecretText) {
+    let secret = ApiToken::generate(PREFIX, &*ports.entropy);
+    let now = ports.clock.now();
+    let token = TokenRecord {
+        id: TokenId::generate(&*ports.clock, &*ports.entropy),
+        name: HOLDER.to_owned(),
+        sha256: secret.sha256,
+        role: Role::PlatformAdmin,
+        project: None,
+        service_account: None,
+        created_at: now,
+        expires_at: Some(now.plus(LIFE)),
+        revoked_at: None,
+        is_bootstrap: true,
+    };
+    (token, secret.text)
+}
+
+/// Adds a one-time token with its event and audit record, and withdraws those of before.
+pub async fn insert(
+    tx: &mut Tx,
+    token: &TokenRecord,
+    actor: &str,
+    action: AuditAction,
+    metadata: Value,
+) -> Result<(), StoreError> {
+    for earlier in tx.tokens(None).await? {
+        if earlier.is_bootstrap && earlier.revoked_at.is_none() {
+            withdraw(tx, earlier.id, token, None).await?;
+        }
+    }
+    tx.insert_token(token).await?;
+    let data = json!({ "name": token.name, "role": token.role });
+    platform_event(tx, EventKind::TokenCreated, "token", token.id.to_string(), None, data).await?;
+    tx.append_audit(&NewAudit {
+        actor: actor.to_owned(),
+        actor_type: ActorType::ControlPlane,
+        action,
+        target: format!("token/{}", token.id),
+        project: None,
+        result: AuditResult::Accepted,
+        correlation: None,
+        metadata,
+    })
+    .await?;
+    Ok(())
+}
+
+/// Exchanges a one-time token, the caller's, for a platform admin's. The text of that is returned here and never again.
+pub async fn exchange(
+    engine: &Engine,
+    caller: &Caller,
+    new: NewAdmin,
+) -> Result<(TokenRecord, SecretText), CommandError> {
+    let new = NewToken { name: new.name, role: Role::PlatformAdmin, project: None, ttl_seconds: new.ttl_seconds };
+    token::check(&new)?;
+    let (made, secret) = token::fresh(engine.ports(), new);
+    // Nobody else writes until this ends: of two exchanges the second finds the token withdrawn.
+    let mut tx = engine.store().begin().await?;
+    let spent = tx.token(caller.principal.token).await?;
+    usable(&spent, made.created_at)?;
+    // However many tokens there are: whoever recovers a control plane must get in.
+    token::keep(&mut tx, caller, &made).await?;
+    withdraw(&mut tx, spent.id, &made, Some(caller.correlation)).await?;
+    let data = json!({ "name": made.name, "token": made.id, "expires_at": made.expires_at.map(|at| at.to_string()) });
+    audit(&mut tx, caller, AuditAction::AdminBootstrap, format!("token/{}", spent.id), None, data).await?;
+    tx.commit().await?;
+    Ok((made, secret))
+}
+
+/// Whose one-time token it is: nobody's in particular yet.
+///
+/// Refuses a token that is none, was exchanged or withdrawn, or has expired.
+pub fn holder(token: &TokenRecord, now: Timestamp) -> Result<Principal, CommandError> {
+    usable(token, now)?;
+    Ok(Principal { token: token.id, name: token.name.clone(), role: token.role, project: None, service_account: None })
+}
+
+fn usable(token: &TokenRecord, now: Timestamp) -> Result<(), CommandError> {
+    if !token.is_bootstrap {
+        let detail = "this is not a one-time token: it is not exchanged for another";
+        return Err(CommandError::new(Code::Forbidden, detail).then("make a token: gpuaas token create"));
+    }
+    if token.revoked_at.is_some() {
+        let detail = "this one-time token was exchanged before, or a newer one took its place";
+        return Err(CommandError::new(Code::BootstrapSpent, detail).then(RECOVER));
+    }
+    if token.expires_at.is_none_or(|at| at <= now) {
+        return Err(CommandError::new(Code::Unauthenticated, "this one-time token has expired").then(RECOVER));
+    }
+    Ok(())
+}
+
+/// Withdraws a one-time token in favour of another token.
+async fn withdraw(
+    tx: &mut Tx,
+    id: TokenId,
+    in_favour_of: &TokenRecord,
+    correlation: Option<CorrelationId>,
+) -> Result<(), StoreError> {
+    tx.revoke_token(id, in_favour_of.created_at).await?;
+    platform_event(tx, EventKind::TokenRevoked, "token", id.to_string(), correlation, json!({})).await
+}

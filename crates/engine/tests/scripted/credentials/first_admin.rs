@@ -1,0 +1,80 @@
+//! The one-time token of the first administrator: once, in time, and whatever else there is.
+
+use gpuaas_engine::{
+    Caller,
+    commands::{
+        bootstrap::{self, NewAdmin},
+        token::{self, NewToken},
+    },
+};
+use gpuaas_model::{AuditAction, Code, Coded, Role};
+use gpuaas_store::TokenRecord;
+use serde_json::json;
+
+use crate::world::{World, admin};
+
+/// Keeps a one-time token as it is; returns who holds it.
+async fn holder(world: &World, change: impl FnOnce(&mut TokenRecord)) -> Caller {
+    let (mut token, _) = bootstrap::generate(world.engine.ports());
+    let now = world.engine.ports().clock.now();
+    let principal = bootstrap::holder(&token, now).expect("it is fresh");
+    change(&mut token);
+    let mut tx = world.store().begin().await.unwrap();
+    bootstrap::insert(&mut tx, &token, "control-plane", AuditAction::TokenCreate, json!({})).await.unwrap();
+    tx.commit().await.unwrap();
+    Caller { principal, ..admin() }
+}
+
+async fn exchange(world: &World, caller: &Caller) -> Result<TokenRecord, Code> {
+    let new = NewAdmin { name: "ann".to_owned(), ttl_seconds: Some(60) };
+    bootstrap::exchange(&world.engine, caller, new).await.map(|(made, _)| made).map_err(|refused| refused.code())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_exchanges_at_once_one_succeeds() {
+    let world = World::new().await;
+    let caller = holder(&world, |_| {}).await;
+    let (one, other) = tokio::join!(exchange(&world, &caller), exchange(&world, &caller));
+    let mut ended = [one.map(|made| made.role), other.map(|made| made.role)];
+    ended.sort_by_key(Result::is_err);
+    assert_eq!(ended, [Ok(Role::PlatformAdmin), Err(Code::BootstrapSpent)]);
+    assert_eq!(exchange(&world, &caller).await.unwrap_err(), Code::BootstrapSpent);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_one_time_token_and_ordinary_token_are_not_exchanged() {
+    let world = World::new().await;
+    let now = world.engine.ports().clock.now();
+    let caller = holder(&world, |token| token.expires_at = Some(now)).await;
+    assert_eq!(exchange(&world, &caller).await.unwrap_err(), Code::Unauthenticated);
+    let caller = holder(&world, |token| token.expires_at = None).await;
+    assert_eq!(exchange(&world, &caller).await.unwrap_err(), Code::Unauthenticated);
+    let caller = holder(&world, |token| token.is_bootstrap = false).await;
+    assert_eq!(exchange(&world, &caller).await.unwrap_err(), Code::Forbidden);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn life_that_is_asked_for_is_bounded_and_refusals_spend_nothing() {
+    let world = World::new().await;
+    let caller = holder(&world, |_| {}).await;
+    let year = 365 * 24 * 3_600;
+    for (name, ttl_seconds) in [("ann", Some(year + 1)), ("ann", Some(0)), ("", None), ("service-account/ci", None)] {
+        let new = NewAdmin { name: name.to_owned(), ttl_seconds };
+        let refused = bootstrap::exchange(&world.engine, &caller, new).await.expect_err(name);
+        assert_eq!(refused.code(), Code::FieldInvalid, "{name:?} {ttl_seconds:?}");
+    }
+    let made = exchange(&world, &caller).await.expect("it was not spent");
+    assert!(!made.is_bootstrap && made.expires_at.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn newer_one_time_token_ends_those_of_before_and_leaves_ordinary_ones() {
+    let world = World::new().await;
+    let ask = NewToken { name: "robot".to_owned(), role: Role::PlatformAdmin, project: None, ttl_seconds: Some(60) };
+    let (ordinary, _) = token::create(&world.engine, &admin(), ask).await.expect("made");
+    let (before, newer) = (holder(&world, |_| {}).await, holder(&world, |_| {}).await);
+    assert_eq!(exchange(&world, &before).await.unwrap_err(), Code::BootstrapSpent);
+    exchange(&world, &newer).await.expect("the newest counts");
+    let kept = world.store().read().await.unwrap().token(ordinary.id).await.unwrap();
+    assert_eq!(kept.revoked_at, None);
+}

@@ -1,0 +1,250 @@
+//! The one-time token by which a control plane gets its first administrator: made at the first start of all, later on this machine alone.
+//!
+//! Guarantees: that the first start made one is a row, in the same transaction as the token; neither a lost file nor lost rows of tokens make a start
+//! make another. A file whose token was exchanged, withdrawn or has expired is removed.
+//!
+//! Deliberately absent: the exchange (`engine::commands::bootstrap`).
+
+use std::{
+    io::ErrorKind,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use gpuaas_engine::{commands::bootstrap, port::Ports};
+use gpuaas_model::{AuditAction, Timestamp};
+use gpuaas_store::{Change, Store, StoreError, TokenRecord};
+use gpuaas_trust::SecretText;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::{
+    bootstrap::keys,
+    data_dir::{self, write_private_for},
+    error::ServerError,
+    options::ServerOptions,
+    ports,
+};
+
+/// Where the text of a one-time token lies, in the data directory.
+const FILE: &str = "admin.token";
+/// The setting that says that this control plane has had its first administrator. Its value is the id of the token that was made for it.
+const DONE: &str = "bootstrap.done";
+/// What the audit calls somebody on this machine.
+const LOCAL: &str = "control-plane/local";
+
+/// Longest name of a user that the environment tells, in bytes: Linux has none longer.
+const USER_BYTES_MAX: usize = 32;
+
+/// A one-time token that can be exchanged for a platform admin's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OneTimeAdmin {
+    /// The file (0600) that holds it.
+    pub token_file: PathBuf,
+    /// Until when, RFC 3339.
+    pub expires_at: String,
+}
+
+/// Why a one-time token is made, as the audit tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occasion {
+    /// Nobody has ever been administrator here.
+    FirstStart,
+    /// Somebody on this machine asked for it.
+    Recovery,
+    /// A backup was restored, and no token of before counts.
+    Restore,
+}
+
+/// Makes a one-time token for a platform admin and writes it into `admin.token` of the data directory `folder` (0600, of the folder's owner). Every
+/// one-time token of before is withdrawn, and no later start makes one by itself. Audited.
+///
+/// The file is written first: a row without its text would be a token that nobody can exchange. It may be called while a control plane serves from
+/// the same store.
+pub(crate) async fn one_time_admin(
+    store: &Store,
+    folder: &Path,
+    ports: &Ports,
+    occasion: Occasion,
+) -> Result<OneTimeAdmin, ServerError> {
+    let (token, text) = bootstrap::generate(ports);
+    let made = write(folder, &token, &text)?;
+    let mut tx = store.begin().await?;
+    tx.put_setting_if_absent(DONE, token.id.to_string().as_bytes()).await?;
+    let (actor, action, metadata) = occasion.told(&made);
+    bootstrap::insert(&mut tx, &token, actor, action, metadata).await?;
+    tx.commit().await?;
+    Ok(made)
+}
+
+/// Makes the first one-time token, if this control plane has never made one; removes the file of one that is good no more. Returns the file of one
+/// that can be exchanged now.
+pub(crate) async fn at_start(store: &Store, folder: &Path, ports: &Ports) -> Result<Option<PathBuf>, ServerError> {
+    if store.read().await?.setting(DONE).await?.is_none() {
+        let (token, text) = bootstrap::generate(ports);
+        let made = write(folder, &token, &text)?;
+        let mut tx = store.begin().await?;
+        let id = token.id.to_string();
+        // Another replica may have been quicker.
+        if tx.put_setting_if_absent(DONE, id.as_bytes()).await? == id.as_bytes() {
+            let (actor, action, metadata) = Occasion::FirstStart.told(&made);
+            bootstrap::insert(&mut tx, &token, actor, action, metadata).await?;
+            tx.commit().await?;
+            return Ok(Some(made.token_file));
+        }
+    }
+    match standing(store, folder, ports.clock.now()).await? {
+        Standing::Good(file) => Ok(Some(file)),
+        Standing::Absent => Ok(None),
+        Standing::Unknown | Standing::Ended => {
+            remove(folder);
+            Ok(None)
+        }
+    }
+}
+
+/// Removes the file as soon as its token is withdrawn, at whichever replica.
+pub(crate) async fn remove_when_spent(store: Store, folder: PathBuf, ports: Ports) {
+    let mut changes = store.changes();
+    loop {
+        match changes.recv().await {
+            Ok(Change::Token(_) | Change::Missed) | Err(RecvError::Lagged(_)) => {}
+            Ok(_) => continue,
+            Err(RecvError::Closed) => return,
+        }
+        // One that is unknown may be another's that is being made now. What cannot be read now is read at the next start.
+        if matches!(standing(&store, &folder, ports.clock.now()).await, Ok(Standing::Ended)) {
+            remove(&folder);
+        }
+    }
+}
+
+/// Makes a one-time token for whoever may read the data directory with its sealing key, also while the control plane runs.
+pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, ServerError> {
+    let ports = ports::system();
+    let sealing_key = data_dir::present_sealing_key(options)?;
+    let store = Store::open(&options.store(), ports.clock.clone()).await?;
+    let made = async {
+        // The key opens what the store keeps secret, or this is somebody else's store.
+        keys(&store, &sealing_key, &ports).await?;
+        one_time_admin(&store, &options.data_dir, &ports, Occasion::Recovery).await
+    };
+    let made = made.await;
+    store.close().await;
+    made
+}
+
+/// What becomes of the file.
+enum Standing {
+    /// There is none.
+    Absent,
+    /// Its token can be exchanged.
+    Good(PathBuf),
+    /// Its token was exchanged, withdrawn or has expired, or is no one-time token.
+    Ended,
+    /// The store does not know its token.
+    Unknown,
+}
+
+async fn standing(store: &Store, folder: &Path, now: Timestamp) -> Result<Standing, StoreError> {
+    let file = folder.join(FILE);
+    let Ok(text) = std::fs::read_to_string(&file) else { return Ok(Standing::Absent) };
+    let sha256 = SecretText::new(text.trim().to_owned()).sha256();
+    Ok(match store.read().await?.token_by_sha256(&sha256).await? {
+        None => Standing::Unknown,
+        Some(token) if bootstrap::holder(&token, now).is_ok() => Standing::Good(file),
+        Some(_) => Standing::Ended,
+    })
+}
+
+fn write(folder: &Path, token: &TokenRecord, text: &SecretText) -> Result<OneTimeAdmin, ServerError> {
+    let keeping = |source| ServerError::Io { what: "keeping the one-time admin token", source };
+    // Whoever makes it may be root, and the control plane another user.
+    let owner = std::fs::metadata(folder).map_err(keeping)?;
+    let token_file = folder.join(FILE);
+    write_private_for((owner.uid(), owner.gid()), &token_file, text.expose().as_bytes()).map_err(keeping)?;
+    let expires_at = token.expires_at.map(|at| at.to_string()).unwrap_or_default();
+    Ok(OneTimeAdmin { token_file, expires_at })
+}
+
+fn remove(folder: &Path) {
+    let file = folder.join(FILE);
+    match std::fs::remove_file(&file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            tracing::warn!(file = %file.display(), %error, "a one-time admin token that is good no more could not be removed");
+        }
+        Ok(()) | Err(_) => {}
+    }
+}
+
+impl Occasion {
+    /// Actor, action and metadata of its audit record.
+    fn told(self, made: &OneTimeAdmin) -> (&'static str, AuditAction, Value) {
+        let expires_at = &made.expires_at;
+        match self {
+            Self::FirstStart => {
+                let told = json!({ "occasion": "first_start", "expires_at": expires_at });
+                ("control-plane", AuditAction::TokenCreate, told)
+            }
+            Self::Recovery => {
+                let uid = nix::unistd::getuid();
+                let user = nix::unistd::User::from_uid(uid).ok().flatten().map(|user| user.name);
+                // Of somebody who became root, as sudo tells it.
+                let sudo_user = std::env::var("SUDO_USER").ok().filter(|name| name.len() <= USER_BYTES_MAX);
+                let told = json!({
+                    "occasion": "recovery", "expires_at": expires_at, "uid": uid.as_raw(), "os_user": user,
+                    "sudo_user": sudo_user,
+                });
+                (LOCAL, AuditAction::AdminRecover, told)
+            }
+            Self::Restore => {
+                (LOCAL, AuditAction::AdminRecover, json!({ "occasion": "restore", "expires_at": expires_at }))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::fs::PermissionsExt, time::Duration};
+
+    use gpuaas_store::StoreOptions;
+
+    use super::*;
+
+    async fn store_in(folder: &Path, ports: &Ports) -> Store {
+        let options = StoreOptions { url: format!("sqlite://{}", folder.join("store.db").display()) };
+        let store = Store::open(&options, ports.clock.clone()).await.unwrap();
+        keys(&store, &[7; 32], ports).await.unwrap();
+        store
+    }
+
+    #[tokio::test]
+    async fn first_start_makes_a_one_time_token_and_no_later_one_does_whatever_was_lost() {
+        let (folder, ports) = (tempfile::tempdir().unwrap(), ports::system());
+        let store = store_in(folder.path(), &ports).await;
+        let start = async || at_start(&store, folder.path(), &ports).await.unwrap();
+        let file = start().await.expect("the first start makes one");
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let text = std::fs::read(&file).unwrap();
+        assert_eq!(start().await, Some(file.clone()), "it waits to be exchanged");
+        assert_eq!(std::fs::read(&file).unwrap(), text, "it is the same");
+
+        std::fs::rename(&file, folder.path().join("lost")).unwrap();
+        assert_eq!(start().await, None, "its file was lost");
+        std::fs::rename(folder.path().join("lost"), &file).unwrap();
+        let mut tx = store.begin().await.unwrap();
+        let token = tx.tokens(None).await.unwrap().remove(0);
+        tx.revoke_token(token.id, ports.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(start().await, None, "it was withdrawn");
+        assert!(!file.exists(), "the file of a withdrawn token stays");
+
+        let mut tx = store.begin().await.unwrap();
+        assert_eq!(tx.purge_tokens(ports.clock.now().plus(Duration::from_secs(60))).await.unwrap(), 1);
+        tx.commit().await.unwrap();
+        assert_eq!(start().await, None, "its row was lost");
+        assert!(!file.exists());
+    }
+}
