@@ -45,7 +45,7 @@ pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) ->
         Some(ServerVerb::RecoverAdmin) => {
             let made = gpuaas_server::recover_admin(&options).await?;
             let said = |made: &OneTimeAdmin| {
-                let next = exchange_command(&options, &made.token_file);
+                let next = exchange_command(&options, &configured_url(&options), &made.token_file);
                 format!(
                     "A one-time admin token is in {} until {}. Exchange it for your own:\n\n{next}",
                     made.token_file.display(),
@@ -93,9 +93,13 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
     })
 }
 
+/// Where the API will be, as far as the configuration says it.
+fn configured_url(options: &ServerOptions) -> String {
+    options.public_url.clone().unwrap_or_else(|| format!("https://{}", options.listen))
+}
+
 /// What somebody types who gets a token of its own for a one-time token.
-fn exchange_command(options: &ServerOptions, token_file: &Path) -> String {
-    let url = options.public_url.clone().unwrap_or_else(|| format!("https://{}", options.listen));
+fn exchange_command(options: &ServerOptions, url: &str, token_file: &Path) -> String {
     let ca_file = options.data_dir.join(CA_FILE);
     let (token_file, ca_file) = (token_file.display(), ca_file.display());
     format!("gpuaas bootstrap --url {url} --ca-file {ca_file} --token-file {token_file} --name YOUR-NAME")
@@ -136,7 +140,7 @@ fn told(options: &ServerOptions, restored: &Restored, file: &Path) -> String {
         made_at = backup.made_at,
         tokens = ended.tokens,
         expires_at = admin.expires_at,
-        exchange = exchange_command(options, &admin.token_file),
+        exchange = exchange_command(options, &configured_url(options), &admin.token_file),
     );
     if !ended.nodes.is_empty() {
         let held_by = |node: &EndedNode| match node.held_by {
@@ -170,7 +174,7 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
     write_private(&ca_file, control_plane.authority_pem.as_bytes()).context("writing the authority's certificate")?;
     eprintln!("control plane   {}   {store}   ready in {} ms", control_plane.url, started.elapsed().as_millis());
     if let Some(token_file) = &control_plane.one_time_admin {
-        eprintln!("first admin     {}", exchange_command(options, token_file));
+        eprintln!("first admin     {}", exchange_command(options, &control_plane.url, token_file));
     }
     if let Some(path) = &asked.ready_file {
         let ready = ReadyFile {
