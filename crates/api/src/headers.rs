@@ -38,7 +38,8 @@ fn check(request: &Request) -> Result<(), ApiProblem> {
     if let Some(repeated) = SINGLE.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
         return Err(refuse(repeated, format!("{repeated} is sent more than once"), "send it once"));
     }
-    let refuse_host = |detail: &str| Err(refuse(&header::HOST, detail.to_owned(), "send the name of the control plane"));
+    let refuse_host =
+        |detail: &str| Err(refuse(&header::HOST, detail.to_owned(), "send the name of the control plane"));
     let (host, authority) = (headers.get(header::HOST), request.uri().authority());
     match request.version() {
         Version::HTTP_09 | Version::HTTP_10 => Ok(()),

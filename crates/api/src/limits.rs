@@ -290,7 +290,10 @@ mod tests {
         });
         (0..4).for_each(|_| limits.count_address(address(1), Offered::Token).expect("within the burst"));
         limits.looked_up(Some(address(1)), "0", true);
-        assert!(limits.count_address(address(1), Offered::Token).is_err(), "a known one gives nothing back: it was not counted");
+        assert!(
+            limits.count_address(address(1), Offered::Token).is_err(),
+            "a known one gives nothing back: it was not counted"
+        );
     }
 
     #[test]

@@ -34,9 +34,7 @@ impl PeerAddress {
 fn holder(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => {
-            Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - IPV6_NETWORK_BITS))).into()
-        }
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - IPV6_NETWORK_BITS))).into(),
     }
 }
 

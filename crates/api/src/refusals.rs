@@ -35,8 +35,7 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
     let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
     let action = route.and_then(|route| action_of(request.method(), &route, request.uri().query()));
     let Some(action) = action else { return next.run(request).await };
-    let (headers, from, target) =
-        (request.headers().clone(), peer::sender(&request), target_of(request.uri().path()));
+    let (headers, from, target) = (request.headers().clone(), peer::sender(&request), target_of(request.uri().path()));
     let response = next.run(request).await;
     if let Some(&Refused(code)) = response.extensions().get::<Refused>()
         && response.status().is_client_error()

@@ -4,6 +4,7 @@ use gpuaas_model::{ProjectId, Timestamp, TokenId};
 
 use crate::{
     error::StoreError,
+    page::Page,
     query::{Value, document, get_count, text, text_or_empty},
     record::TokenRecord,
     store::{Change, Reader, Tx},
@@ -75,9 +76,9 @@ impl Reader {
         self.find("select doc from tokens where sha256 = $1", vec![text(sha256)]).await
     }
 
-    /// Every token, or those of one project.
-    pub async fn tokens(&mut self, project: Option<ProjectId>) -> Result<Vec<TokenRecord>, StoreError> {
-        let sql = "select doc from tokens where ($1 = '' or project_id = $1) order by id";
-        self.list(sql, vec![text_or_empty(project)]).await
+    /// Tokens of all, or of one project, oldest first.
+    pub async fn tokens(&mut self, project: Option<ProjectId>, page: &Page) -> Result<Vec<TokenRecord>, StoreError> {
+        let sql = "select doc from tokens where ($1 = '' or project_id = $1) and id > $2 order by id limit $3";
+        self.list(sql, vec![text_or_empty(project), page.after(), page.limit()]).await
     }
 }

@@ -26,11 +26,14 @@ async fn metrics_are_for_tokens_that_may_read_them_and_the_least_of_them_reads_n
         let token = client.create_token(&ask).await.expect("made").secret;
         let answer = metrics(&platform, &token).await;
         match role.allows(Permission::MetricsRead) {
-            true => assert!(answer.body.as_str().is_some_and(|text| text.contains("gpuaas_nodes")), "{role}: {answer:?}"),
+            true => {
+                assert!(answer.body.as_str().is_some_and(|text| text.contains("gpuaas_nodes")), "{role}: {answer:?}")
+            }
             false => assert_eq!((answer.status, answer.code()), (403, "forbidden"), "{role}: {answer:?}"),
         }
         if *role == Role::PlatformMetrics {
-            let refused = platform.client_with(&token).list_nodes(None, None).await.expect_err("it is for metrics alone");
+            let refused =
+                platform.client_with(&token).list_nodes(None, None).await.expect_err("it is for metrics alone");
             assert_eq!(refused.exit() as u8, 6);
         }
     }
