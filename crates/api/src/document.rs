@@ -221,4 +221,27 @@ mod tests {
         }
         assert!(bodies >= 9, "{bodies}");
     }
+
+    #[test]
+    fn every_list_is_taken_in_pages() {
+        /// Lists that something else keeps short: the catalog is compiled in, and keys are made by hand, one at a time.
+        const SHORT: [&str; 2] = ["list_apps", "list_signing_keys"];
+        let document = whole();
+        let is_list = |operation: &Value| {
+            let schema = operation.pointer("/responses/200/content/application~1json/schema/$ref");
+            schema.and_then(Value::as_str).is_some_and(|schema| schema.starts_with("#/components/schemas/List_"))
+        };
+        let mut lists = 0;
+        for (method, path, operation) in operations(&document).into_iter().filter(|(.., of)| is_list(of)) {
+            let takes = |name: &str| {
+                let parameters = operation["parameters"].as_array().into_iter().flatten();
+                parameters.into_iter().any(|of| of["in"] == "query" && of["name"] == name)
+            };
+            let is_short = SHORT.iter().any(|short| operation["operationId"] == *short);
+            let is_paged = takes("limit") && (takes("cursor") || takes("after"));
+            assert!(is_paged || is_short, "{method} {path} has no pages");
+            lists += 1;
+        }
+        assert!(lists >= 15, "{lists}");
+    }
 }

@@ -13,7 +13,7 @@ use axum::{
 };
 use gpuaas_engine::Caller;
 use gpuaas_model::{Code, Connectivity, Health, Lifecycle, Permission};
-use gpuaas_store::{NodeFilter, StoreError};
+use gpuaas_store::StoreError;
 use metrics::{counter, gauge, histogram, with_local_recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
@@ -114,12 +114,12 @@ pub(crate) async fn expose(
 
 async fn counted(state: &ApiState) -> Result<(), StoreError> {
     let mut reader = state.engine.store().read().await?;
-    let nodes = reader.nodes(&NodeFilter::default()).await?;
+    let nodes = reader.node_counts().await?;
     let workloads = reader.workload_counts(None).await?;
-    let open = reader.open_operations().await?.len();
+    let open = reader.open_operation_count().await?;
     with_local_recorder(&*state.metrics.recorder, || {
         for &connectivity in Connectivity::ALL {
-            let count = nodes.iter().filter(|node| node.connectivity == connectivity).count();
+            let count = nodes.get(&connectivity).copied().unwrap_or(0);
             gauge!(NODES, "connectivity" => connectivity.as_str()).set(count as f64);
         }
         for (&lifecycle, &health) in Lifecycle::ALL.iter().flat_map(|of| Health::ALL.iter().map(move |is| (of, is))) {

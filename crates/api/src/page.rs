@@ -48,11 +48,47 @@ impl PageParams {
         Page { after: self.cursor.clone(), limit: self.limit }
     }
 
+    /// The page of a list that is at hand whole, and where the next one begins. `id` tells what a cursor names.
+    pub(crate) fn of_whole<T>(&self, items: Vec<T>, id: impl Fn(&T) -> String) -> (Vec<T>, Option<String>) {
+        let limit = self.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX) as usize;
+        let begin = self.cursor.as_ref().map_or(0, |cursor| {
+            let named = items.iter().position(|item| id(item) == *cursor).map(|at| at + 1);
+            named.unwrap_or_else(|| items.iter().position(|item| id(item) > *cursor).unwrap_or(items.len()))
+        });
+        let page: Vec<T> = items.into_iter().skip(begin).take(limit).collect();
+        let next_cursor = self.next_cursor(&page, id);
+        (page, next_cursor)
+    }
+
     /// Where the next page begins, if this one is full.
     pub(crate) fn next_cursor<T>(&self, items: &[T], id: impl Fn(&T) -> String) -> Option<String> {
         let limit = self.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX);
         let full = u32::try_from(items.len()).is_ok_and(|length| length >= limit);
         items.last().filter(|_| full).map(id)
+    }
+}
+
+/// Which part of a list of a project's.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProjectPageParams {
+    /// The project, by name or id; the caller's own when absent.
+    pub(crate) project: Option<String>,
+    /// `next_cursor` of the page before.
+    #[serde(default, deserialize_with = "crate::page::cursor")]
+    #[param(value_type = Option<String>)]
+    cursor: Option<String>,
+    /// At most so many, up to 1,000.
+    #[serde(default, deserialize_with = "crate::page::limit")]
+    #[param(value_type = Option<u32>)]
+    limit: Option<u32>,
+}
+
+impl ProjectPageParams {
+    /// Which part.
+    pub(crate) fn part(&self) -> PageParams {
+        PageParams { cursor: self.cursor.clone(), limit: self.limit }
     }
 }
 
@@ -116,4 +152,30 @@ pub(crate) fn sets(query: &str, flag: &str) -> bool {
 pub(crate) fn seconds_ago(now: Timestamp, seconds: u64) -> Timestamp {
     let milliseconds = i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
     Timestamp::from_millis(now.as_millis().saturating_sub(milliseconds).max(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_a_whole_list_hold_each_item_once_and_a_foreign_id_is_a_position() {
+        let whole = || ["b", "d", "f", "h", "j"].map(str::to_owned).to_vec();
+        let part = |cursor: Option<&str>| {
+            let params = PageParams { cursor: cursor.map(str::to_owned), limit: Some(2) };
+            params.of_whole(whole(), Clone::clone)
+        };
+        let (mut seen, mut cursor) = (Vec::new(), None);
+        loop {
+            let (items, next) = part(cursor.as_deref());
+            seen.extend(items);
+            cursor = next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, whole());
+        assert_eq!(part(Some("e")).0, ["f", "h"]);
+        assert_eq!(part(Some("x")), (Vec::new(), None));
+    }
 }

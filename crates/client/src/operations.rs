@@ -7,6 +7,7 @@ use gpuaas_api_types::{
     PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, ServiceAccount, SigningKey, Started,
     Task, Token, WhoAmI, Workload, WorkloadDetail,
 };
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::{error::ClientError, transport::Client};
@@ -35,6 +36,20 @@ fn workload_path(project: Option<String>, workload: &str, verb: &str) -> String 
 }
 
 impl Client {
+    /// Every page of a list, as one.
+    async fn whole<T: DeserializeOwned>(&self, path: &str, parameters: &[(&str, Option<String>)]) -> Answer<List<T>> {
+        let (mut items, mut cursor) = (Vec::new(), None);
+        loop {
+            let query = query(&[parameters, &[("cursor", cursor)]].concat());
+            let page: List<T> = self.get(&format!("{path}{query}")).await?;
+            items.extend(page.items);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(List::new(items, None));
+            }
+        }
+    }
+
     /// Who the token's holder is.
     pub async fn whoami(&self) -> Answer<WhoAmI> {
         self.get("/api/v1/whoami").await
@@ -42,12 +57,12 @@ impl Client {
 
     /// The processes of the control plane.
     pub async fn list_replicas(&self) -> Answer<List<Replica>> {
-        self.get("/api/v1/replicas").await
+        self.whole("/api/v1/replicas", &[]).await
     }
 
     /// Projects that the caller sees.
     pub async fn list_projects(&self) -> Answer<List<Project>> {
-        self.get("/api/v1/projects").await
+        self.whole("/api/v1/projects", &[]).await
     }
 
     /// Makes a project.
@@ -57,7 +72,7 @@ impl Client {
 
     /// Every token, without secrets.
     pub async fn list_tokens(&self) -> Answer<List<Token>> {
-        self.get("/api/v1/tokens").await
+        self.whole("/api/v1/tokens", &[]).await
     }
 
     /// Exchanges this client's one-time token for a platform admin's.
@@ -77,7 +92,7 @@ impl Client {
 
     /// Service accounts of a project.
     pub async fn list_service_accounts(&self, project: Option<String>) -> Answer<List<ServiceAccount>> {
-        self.get(&format!("/api/v1/service-accounts{}", query(&[("project", project)]))).await
+        self.whole("/api/v1/service-accounts", &[("project", project)]).await
     }
 
     /// Makes a service account.
@@ -221,13 +236,12 @@ impl Client {
 
     /// Every allocation of the project as a place for the app.
     pub async fn placement_options(&self, project: Option<String>, slug: &str) -> Answer<List<PlacementOption>> {
-        let query = query(&[("project", project)]);
-        self.get(&format!("/api/v1/apps/{}/placement-options{query}", escaped(slug))).await
+        self.whole(&format!("/api/v1/apps/{}/placement-options", escaped(slug)), &[("project", project)]).await
     }
 
     /// Imported files.
     pub async fn list_artifacts(&self) -> Answer<List<Artifact>> {
-        self.get("/api/v1/artifacts").await
+        self.whole("/api/v1/artifacts", &[]).await
     }
 
     /// Imports a release.
@@ -268,7 +282,7 @@ impl Client {
 
     /// A workload's members.
     pub async fn list_members(&self, project: Option<String>, workload: &str) -> Answer<List<Member>> {
-        self.get(&workload_path(project, workload, "/members")).await
+        self.whole(&format!("/api/v1/workloads/{}/members", escaped(workload)), &[("project", project)]).await
     }
 
     /// What adding members would do. Touches nothing.

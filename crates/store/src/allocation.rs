@@ -101,6 +101,17 @@ impl Reader {
         self.list(sql, values).await
     }
 
+    /// Allocations by which a project holds nodes, oldest first.
+    pub async fn held_allocations(
+        &mut self,
+        project: ProjectId,
+        page: &Page,
+    ) -> Result<Vec<AllocationRecord>, StoreError> {
+        let sql = "select doc from allocations where project_id = $1 and state not in ('released', 'failed') and id > $2 \
+                   order by id limit $3";
+        self.list(sql, vec![text(project), page.after(), page.limit()]).await
+    }
+
     /// The workload with a member on the allocation.
     pub async fn allocation_user(&mut self, id: AllocationId) -> Result<Option<(WorkloadId, Name)>, StoreError> {
         let sql = "select workload_id from members where allocation_id = $1 and state <> 'removed'";

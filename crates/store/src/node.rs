@@ -1,11 +1,13 @@
 //! Nodes.
 
+use std::collections::BTreeMap;
+
 use gpuaas_model::{Connectivity, NodeId, NodeState};
 
 use crate::{
     error::StoreError,
     page::Page,
-    query::{document, int, text, text_or_empty},
+    query::{document, get_count, get_parsed, int, text, text_or_empty},
     record::NodeRecord,
     store::{Change, Reader, Tx},
 };
@@ -85,5 +87,11 @@ impl Reader {
             filter.page.limit(),
         ];
         self.list(sql, values).await
+    }
+
+    /// How many nodes there are, by connectivity.
+    pub async fn node_counts(&mut self) -> Result<BTreeMap<Connectivity, u64>, StoreError> {
+        let rows = self.rows("select connectivity, count(*) as n from nodes group by connectivity", Vec::new()).await?;
+        rows.iter().map(|row| Ok((get_parsed(row, "connectivity")?, get_count(row, "n")?))).collect()
     }
 }

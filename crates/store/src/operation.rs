@@ -5,7 +5,7 @@ use gpuaas_model::{OperationId, OperationState, ProjectId, WorkloadId};
 use crate::{
     error::StoreError,
     page::Page,
-    query::{Value, document, text, text_or_empty},
+    query::{Value, document, get_count, text, text_or_empty},
     record::{OperationRecord, StepRecord},
     store::{Change, Reader, Tx},
 };
@@ -97,6 +97,12 @@ impl Reader {
     /// Operations that have not ended, oldest first.
     pub async fn open_operations(&mut self) -> Result<Vec<OperationRecord>, StoreError> {
         self.list("select doc from operations where is_open = 1 order by id", Vec::new()).await
+    }
+
+    /// How many operations have not ended.
+    pub async fn open_operation_count(&mut self) -> Result<u64, StoreError> {
+        let row = self.row("select count(*) as n from operations where is_open = 1", Vec::new()).await?;
+        row.map_or(Ok(0), |row| get_count(&row, "n"))
     }
 
     /// Operations, oldest first.

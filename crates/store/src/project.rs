@@ -4,7 +4,8 @@ use gpuaas_model::ProjectId;
 
 use crate::{
     error::StoreError,
-    query::{document, text},
+    page::Page,
+    query::{document, text, text_or_empty},
     record::ProjectRecord,
     store::{Reader, Tx},
 };
@@ -33,8 +34,9 @@ impl Reader {
         self.find("select doc from projects where name = $1", vec![text(name)]).await
     }
 
-    /// Every project, oldest first.
-    pub async fn projects(&mut self) -> Result<Vec<ProjectRecord>, StoreError> {
-        self.list("select doc from projects order by id", Vec::new()).await
+    /// Projects, or the one of that id, oldest first.
+    pub async fn projects(&mut self, id: Option<ProjectId>, page: &Page) -> Result<Vec<ProjectRecord>, StoreError> {
+        let sql = "select doc from projects where ($1 = '' or id = $1) and id > $2 order by id limit $3";
+        self.list(sql, vec![text_or_empty(id), page.after(), page.limit()]).await
     }
 }

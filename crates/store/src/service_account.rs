@@ -4,6 +4,7 @@ use gpuaas_model::{Name, ProjectId, Timestamp};
 
 use crate::{
     error::StoreError,
+    page::Page,
     query::{Value, document, text},
     record::{ServiceAccountRecord, TokenRecord},
     store::{Reader, Tx},
@@ -54,9 +55,14 @@ impl Reader {
         found.ok_or_else(|| StoreError::not_found("service account", name))
     }
 
-    /// The living service accounts of a project.
-    pub async fn service_accounts(&mut self, project: ProjectId) -> Result<Vec<ServiceAccountRecord>, StoreError> {
-        let sql = "select doc from service_accounts where project_id = $1 and deleted_at = 0 order by name";
-        self.list(sql, vec![text(project)]).await
+    /// The living service accounts of a project, oldest first.
+    pub async fn service_accounts(
+        &mut self,
+        project: ProjectId,
+        page: &Page,
+    ) -> Result<Vec<ServiceAccountRecord>, StoreError> {
+        let sql = "select doc from service_accounts where project_id = $1 and deleted_at = 0 and id > $2 \
+                   order by id limit $3";
+        self.list(sql, vec![text(project), page.after(), page.limit()]).await
     }
 }

@@ -8,8 +8,13 @@ use gpuaas_api_types::{App, List, PlacementOption, ProblemReason};
 use gpuaas_engine::{AppEntry, CommandError, commands::placement};
 use gpuaas_store::{Reader, StoreError};
 
-use super::workloads::ProjectParams;
-use crate::{auth::Authenticated, convert, lookup, page::Params, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth::Authenticated,
+    convert, lookup,
+    page::{Params, ProjectPageParams},
+    problem::ApiProblem,
+    state::ApiState,
+};
 
 /// The catalog.
 #[utoipa::path(
@@ -53,7 +58,7 @@ pub(crate) async fn get_app(
 /// Every allocation of the project as a place for the app: the unusable ones too, each with all of its reasons.
 #[utoipa::path(
     get, path = "/api/v1/apps/{slug}/placement-options", tag = "apps", security(("token" = [])),
-    params(("slug" = String, Path), ProjectParams),
+    params(("slug" = String, Path), ProjectPageParams),
     extensions(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("app placement-options")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
@@ -64,14 +69,16 @@ pub(crate) async fn placement_options(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(slug): Path<String>,
-    Params(params): Params<ProjectParams>,
+    Params(params): Params<ProjectPageParams>,
 ) -> Result<Json<List<PlacementOption>>, ApiProblem> {
     let project = {
         let mut reader = state.engine.store().read().await?;
         lookup::caller_project(&mut reader, &caller, params.project.as_deref()).await?
     };
-    let options = placement::options(&state.engine, &caller, project, &slug).await?;
-    Ok(Json(List::new(options.into_iter().map(option).collect(), None)))
+    let page = params.part();
+    let options = placement::options(&state.engine, &caller, project, &slug, &page.page()).await?;
+    let next_cursor = page.next_cursor(&options, |option| option.allocation.id.to_string());
+    Ok(Json(List::new(options.into_iter().map(option).collect(), next_cursor)))
 }
 
 fn option(option: placement::PlacementOption) -> PlacementOption {

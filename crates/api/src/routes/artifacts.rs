@@ -10,13 +10,19 @@ use gpuaas_engine::{
 use gpuaas_model::{Code, Coded, Permission};
 use gpuaas_store::ArtifactRecord;
 
-use crate::{auth::Authenticated, body::Body, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth::Authenticated,
+    body::Body,
+    page::{PageParams, Params},
+    problem::ApiProblem,
+    state::ApiState,
+};
 
 /// Longest signature that a request brings along; minisign's have 300 bytes.
 const SIGNATURE_BYTES_MAX: usize = 4_096;
 
 /// Imported files.
-#[utoipa::path(get, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), extensions(
+#[utoipa::path(get, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), params(PageParams), extensions(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("artifact list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
@@ -24,9 +30,11 @@ const SIGNATURE_BYTES_MAX: usize = 4_096;
 pub(crate) async fn list_artifacts(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
+    Params(page): Params<PageParams>,
 ) -> Result<Json<List<Artifact>>, ApiProblem> {
-    let artifacts = state.engine.store().read().await?.artifacts(None, None).await?;
-    Ok(Json(List::new(artifacts.into_iter().map(|artifact| shown(artifact, &caller)).collect(), None)))
+    let artifacts = state.engine.store().read().await?.artifact_page(&page.page()).await?;
+    let next_cursor = page.next_cursor(&artifacts, |artifact| artifact.id.to_string());
+    Ok(Json(List::new(artifacts.into_iter().map(|artifact| shown(artifact, &caller)).collect(), next_cursor)))
 }
 
 /// Imports a release, verified against its sum file, and that by a digest or by a trusted signature, or nothing of it.

@@ -9,17 +9,23 @@ use axum::{
 use gpuaas_api_types::{AddMembers, List, Member, Started};
 use gpuaas_engine::commands::workload;
 use gpuaas_model::WorkloadId;
-use gpuaas_store::Reader;
+use gpuaas_store::{MemberRecord, Reader};
 
-use super::workloads::{DryRunParams, ProjectParams, find, preview, started};
+use super::workloads::{DryRunParams, find, preview, started};
 use crate::{
-    auth::Authenticated, body::Body, etag::IfMatch, page::Params, problem::ApiProblem, shown, state::ApiState,
+    auth::Authenticated,
+    body::Body,
+    etag::IfMatch,
+    page::{Params, ProjectPageParams},
+    problem::ApiProblem,
+    shown,
+    state::ApiState,
 };
 
 /// A workload's members, removed ones included.
 #[utoipa::path(
     get, path = "/api/v1/workloads/{workload}/members", tag = "workloads", security(("token" = [])),
-    params(("workload" = String, Path, description = "name or id"), ProjectParams),
+    params(("workload" = String, Path, description = "name or id"), ProjectPageParams),
     extensions(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("workload members")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found"]))
@@ -30,10 +36,12 @@ pub(crate) async fn list_members(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
-    Params(params): Params<ProjectParams>,
+    Params(params): Params<ProjectPageParams>,
 ) -> Result<Json<List<Member>>, ApiProblem> {
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
-    Ok(Json(List::new(members(&mut state.engine.store().read().await?, id).await?, None)))
+    let mut reader = state.engine.store().read().await?;
+    let (page, next_cursor) = params.part().of_whole(reader.members_of(id).await?, |member| member.id.to_string());
+    Ok(Json(List::new(named(&mut reader, page).await?, next_cursor)))
 }
 
 /// Adds members to a running workload. With `dry_run`, answers 200 with what would be done.
@@ -68,8 +76,14 @@ pub(crate) async fn add_members(
 }
 
 pub(super) async fn members(reader: &mut Reader, id: WorkloadId) -> Result<Vec<Member>, ApiProblem> {
+    let members = reader.members_of(id).await?;
+    named(reader, members).await
+}
+
+/// Members with the names of their nodes.
+async fn named(reader: &mut Reader, records: Vec<MemberRecord>) -> Result<Vec<Member>, ApiProblem> {
     let mut members = Vec::new();
-    for member in reader.members_of(id).await? {
+    for member in records {
         let node = reader.node(member.node).await?;
         members.push(shown::member(member, &node.name));
     }

@@ -5,10 +5,17 @@ use gpuaas_api_types::{CreateProject, List, Project};
 use gpuaas_engine::commands::project;
 use gpuaas_model::{Code, Name};
 
-use crate::{auth::Authenticated, body::Body, convert, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth::Authenticated,
+    body::Body,
+    convert,
+    page::{PageParams, Params},
+    problem::ApiProblem,
+    state::ApiState,
+};
 
 /// Projects that the caller sees.
-#[utoipa::path(get, path = "/api/v1/projects", tag = "projects", security(("token" = [])), extensions(
+#[utoipa::path(get, path = "/api/v1/projects", tag = "projects", security(("token" = [])), params(PageParams), extensions(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("project list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
@@ -16,11 +23,11 @@ use crate::{auth::Authenticated, body::Body, convert, problem::ApiProblem, state
 pub(crate) async fn list_projects(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
+    Params(page): Params<PageParams>,
 ) -> Result<Json<List<Project>>, ApiProblem> {
-    let projects = state.engine.store().read().await?.projects().await?;
-    let items =
-        projects.into_iter().filter(|project| caller.principal.sees(project.id)).map(convert::project).collect();
-    Ok(Json(List::new(items, None)))
+    let projects = state.engine.store().read().await?.projects(caller.principal.project, &page.page()).await?;
+    let next_cursor = page.next_cursor(&projects, |project| project.id.to_string());
+    Ok(Json(List::new(projects.into_iter().map(convert::project).collect(), next_cursor)))
 }
 
 /// Makes a project.

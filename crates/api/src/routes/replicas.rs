@@ -4,10 +4,15 @@ use axum::{Json, extract::State};
 use gpuaas_api_types::{List, Replica};
 use gpuaas_store::{ReplicaLife, StoreError};
 
-use crate::{auth::Authenticated, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth::Authenticated,
+    page::{PageParams, Params},
+    problem::ApiProblem,
+    state::ApiState,
+};
 
 /// Replicas of the control plane, oldest first, with what each holds.
-#[utoipa::path(get, path = "/api/v1/replicas", tag = "replicas", security(("token" = [])), extensions(
+#[utoipa::path(get, path = "/api/v1/replicas", tag = "replicas", security(("token" = [])), params(PageParams), extensions(
         ("x-permission" = json!("platform.read")), ("x-cli" = json!("replica list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
@@ -15,12 +20,15 @@ use crate::{auth::Authenticated, problem::ApiProblem, state::ApiState};
 pub(crate) async fn list_replicas(
     State(state): State<ApiState>,
     Authenticated(_caller): Authenticated,
+    Params(page): Params<PageParams>,
 ) -> Result<Json<List<Replica>>, ApiProblem> {
+    let lives = state.engine.store().read().await?.replicas().await?;
+    let (lives, next_cursor) = page.of_whole(lives, |life| life.replica.id.to_string());
     let mut items = Vec::new();
-    for life in state.engine.store().read().await?.replicas().await? {
+    for life in lives {
         items.push(shown(&state, life).await?);
     }
-    Ok(Json(List::new(items, None)))
+    Ok(Json(List::new(items, next_cursor)))
 }
 
 async fn shown(state: &ApiState, ReplicaLife { replica, left }: ReplicaLife) -> Result<Replica, StoreError> {

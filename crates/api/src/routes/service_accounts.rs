@@ -11,7 +11,14 @@ use gpuaas_model::{Code, Name, ProjectId};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::{auth::Authenticated, body::Body, convert, lookup, page::Params, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth::Authenticated,
+    body::Body,
+    convert, lookup,
+    page::{Params, ProjectPageParams},
+    problem::ApiProblem,
+    state::ApiState,
+};
 
 /// Whose.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -32,7 +39,7 @@ fn named(name: &str) -> Result<Name, ApiProblem> {
 
 /// Service accounts of a project.
 #[utoipa::path(
-    get, path = "/api/v1/service-accounts", tag = "access", security(("token" = [])), params(ServiceAccountParams),
+    get, path = "/api/v1/service-accounts", tag = "access", security(("token" = [])), params(ProjectPageParams),
     extensions(
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["not_found", "query_invalid"]))
@@ -42,11 +49,13 @@ fn named(name: &str) -> Result<Name, ApiProblem> {
 pub(crate) async fn list_service_accounts(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
-    Params(params): Params<ServiceAccountParams>,
+    Params(params): Params<ProjectPageParams>,
 ) -> Result<Json<List<ServiceAccount>>, ApiProblem> {
     let project = project(&state, &caller, params.project.as_deref()).await?;
-    let accounts = service_account::list(&state.engine, &caller, project).await?;
-    Ok(Json(List::new(accounts.into_iter().map(convert::service_account).collect(), None)))
+    let page = params.part();
+    let accounts = service_account::list(&state.engine, &caller, project, &page.page()).await?;
+    let next_cursor = page.next_cursor(&accounts, |account| account.id.to_string());
+    Ok(Json(List::new(accounts.into_iter().map(convert::service_account).collect(), next_cursor)))
 }
 
 /// Makes a service account: a program that acts for a project.

@@ -12,10 +12,17 @@ use gpuaas_engine::{
 };
 use gpuaas_model::{Code, TokenId};
 
-use crate::{auth::Authenticated, body::Body, convert, lookup, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth::Authenticated,
+    body::Body,
+    convert, lookup,
+    page::{PageParams, Params},
+    problem::ApiProblem,
+    state::ApiState,
+};
 
 /// Tokens of the caller's project, or of all, without secrets.
-#[utoipa::path(get, path = "/api/v1/tokens", tag = "access", security(("token" = [])), extensions(
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "access", security(("token" = [])), params(PageParams), extensions(
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("token list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
@@ -23,9 +30,11 @@ use crate::{auth::Authenticated, body::Body, convert, lookup, problem::ApiProble
 pub(crate) async fn list_tokens(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
+    Params(page): Params<PageParams>,
 ) -> Result<Json<List<Token>>, ApiProblem> {
-    let tokens = state.engine.store().read().await?.tokens(caller.principal.project).await?;
-    Ok(Json(List::new(tokens.into_iter().map(convert::token).collect(), None)))
+    let tokens = state.engine.store().read().await?.tokens(caller.principal.project, &page.page()).await?;
+    let next_cursor = page.next_cursor(&tokens, |token| token.id.to_string());
+    Ok(Json(List::new(tokens.into_iter().map(convert::token).collect(), next_cursor)))
 }
 
 /// Makes a token; its secret is in the answer and nowhere else.

@@ -140,6 +140,8 @@ pub async fn issue_enrollment(
         )
         .then(format!("reset it first, after its machine was reimaged: gpuaas node reset {}", node.name)));
     }
+    // Written although nothing of it differs: whoever has seen the node before this string has not seen it as it is.
+    let node = tx.update_node(&node).await?;
     let string = issue(engine, caller, &mut tx, &node, (forced, None)).await?;
     tx.commit().await?;
     Ok((node, string))

@@ -5,7 +5,7 @@ use gpuaas_planner::{
     App, NodeView,
     placement::{Candidate, Placed, unusable},
 };
-use gpuaas_store::{AllocationFilter, AllocationRecord, MemberRecord, NodeRecord, Reader, StoreError};
+use gpuaas_store::{AllocationRecord, MemberRecord, NodeRecord, Page, Reader, StoreError};
 use serde_json::Value;
 
 use crate::{caller::Caller, engine::Engine, error::CommandError};
@@ -21,22 +21,19 @@ pub struct PlacementOption {
     pub reasons: Vec<Reason>,
 }
 
-/// Every allocation by which `project` holds a node, as places for `app`.
+/// The allocations by which `project` holds nodes, as places for `app`, oldest first.
 pub async fn options(
     engine: &Engine,
     caller: &Caller,
     project: ProjectId,
     app: &str,
+    page: &Page,
 ) -> Result<Vec<PlacementOption>, CommandError> {
     caller.must_see(project, "project", project)?;
     let entry = engine.catalog().app(app).ok_or_else(|| CommandError::not_found("app", app))?;
     let mut reader = engine.store().read().await?;
-    let filter = AllocationFilter { project: Some(project), ..AllocationFilter::default() };
     let mut options = Vec::new();
-    for allocation in reader.allocations(&filter).await? {
-        if !allocation.state.holds_node() {
-            continue;
-        }
+    for allocation in reader.held_allocations(project, page).await? {
         let (candidate, node) = candidate(&mut reader, &allocation).await?;
         let reasons = unusable("allocation_id", &candidate, entry.app.manifest());
         options.push(PlacementOption { allocation, node, reasons });

@@ -76,13 +76,13 @@ pub async fn reimage(
     seen: &Seen,
 ) -> Result<NodeRecord, CommandError> {
     caller.must(Permission::NodesWrite)?;
+    let mut tx = engine.store().begin().await?;
+    let node = tx.node(id).await?;
+    seen.must_hold(&node.name, &node)?;
     let hook = engine.reimage_hook().cloned().ok_or_else(|| {
         CommandError::new(Code::ReimageHookMissing, "this control plane has no reimage hook")
             .then("configure one (reimage-hook), or reimage the machine by hand: gpuaas node reset NODE")
     })?;
-    let mut tx = engine.store().begin().await?;
-    let node = tx.node(id).await?;
-    seen.must_hold(&node.name, &node)?;
     let node = put_back(&mut tx, caller, node).await?;
     let value = one_time_value(engine);
     let string = issue(engine, caller, &mut tx, &node, (None, Some(value.sha256))).await?;
@@ -97,7 +97,8 @@ pub async fn reimage(
 /// The node at its beginning: one that a tenant has left, or one that was put back for the hook before.
 async fn put_back(tx: &mut Tx, caller: &Caller, mut node: NodeRecord) -> Result<NodeRecord, CommandError> {
     match node.state {
-        NodeState::Registered if node.left_by_tenant.is_some() => return Ok(node),
+        // Written although nothing of it differs: its newest string and value are others from now on.
+        NodeState::Registered if node.left_by_tenant.is_some() => return Ok(tx.update_node(&node).await?),
         NodeState::NeedsReimage => {}
         state => {
             return Err(CommandError::new(Code::StateConflict, format!("{} is {state}", node.name))

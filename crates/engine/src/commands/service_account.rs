@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_model::{AuditAction, Code, EventKind, Name, Permission, ProjectId, Role, ServiceAccountId, TokenId};
-use gpuaas_store::{ServiceAccountRecord, StoreError, TokenRecord};
+use gpuaas_store::{Page, ServiceAccountRecord, TokenRecord};
 use gpuaas_trust::{ApiToken, SecretText};
 use serde_json::json;
 
@@ -43,7 +43,7 @@ pub async fn create(
     let account = ServiceAccountRecord { id, project, name, role, created_at: ports.clock.now(), deleted_at: None };
     let mut tx = engine.store().begin().await?;
     tx.project(project).await?;
-    if tx.service_accounts(project).await?.len() >= ACCOUNTS_MAX {
+    if tx.service_accounts(project, &Page::default()).await?.len() >= ACCOUNTS_MAX {
         let detail = format!("the project has {ACCOUNTS_MAX} service accounts, and may not have more");
         return Err(CommandError::new(Code::LimitReached, detail).then(
             "delete some that are not needed: `gpuaas service-account list`, `gpuaas service-account delete NAME`",
@@ -127,14 +127,14 @@ pub async fn create_token(
     Ok((token, secret.text))
 }
 
-/// The service accounts of a project, by name.
+/// The service accounts of a project, oldest first.
 pub async fn list(
     engine: &Engine,
     caller: &Caller,
     project: ProjectId,
+    page: &Page,
 ) -> Result<Vec<ServiceAccountRecord>, CommandError> {
     caller.must(Permission::TokensWrite)?;
     caller.must_see(project, "project", project)?;
-    let accounts: Result<_, StoreError> = async { engine.store().read().await?.service_accounts(project).await }.await;
-    Ok(accounts?)
+    Ok(engine.store().read().await?.service_accounts(project, page).await?)
 }

@@ -9,7 +9,7 @@ use gpuaas_model::{
     ProjectId, StepState,
 };
 use gpuaas_planner::{StepSpec, WorkloadView};
-use gpuaas_store::{AllocationRecord, TaskFilter};
+use gpuaas_store::{AllocationRecord, Page, TaskFilter};
 use uuid::Uuid;
 
 use crate::{
@@ -138,7 +138,7 @@ async fn placement_options_leave_failed_allocations_out() {
     failed.state = AllocationState::Failed;
     tx.update_allocation(&failed).await.unwrap();
     tx.commit().await.unwrap();
-    let options = placement::options(&site.world.engine, &admin(), site.project, KIT).await.unwrap();
+    let options = placement::options(&site.world.engine, &admin(), site.project, KIT, &Page::default()).await.unwrap();
     let offered: Vec<AllocationId> = options.iter().map(|option| option.allocation.id).collect();
     assert_eq!(offered, [site.allocations[1]]);
 }

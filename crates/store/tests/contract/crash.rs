@@ -3,7 +3,7 @@
 use std::{task::Poll, time::Duration};
 
 use gpuaas_model::StreamName;
-use gpuaas_store::StoreError;
+use gpuaas_store::{Page, StoreError};
 
 use super::{
     given,
@@ -18,7 +18,7 @@ pub(crate) async fn a_change_dropped_before_its_commit_leaves_nothing(world: Wor
     tx.append_audit(&given::audit("project/ada")).await.unwrap();
     drop(tx);
     let again = world.open().await;
-    assert_eq!(again.read().await.unwrap().projects().await.unwrap(), []);
+    assert_eq!(again.read().await.unwrap().projects(None, &Page::default()).await.unwrap(), []);
     for table in ["projects", "events", "audit", "streams"] {
         assert_eq!(world.number(&format!("select count(*) from {table}")).await, 0, "{table}");
     }
@@ -56,7 +56,7 @@ pub(crate) async fn a_change_with_a_failed_statement_does_not_commit(world: Worl
     let failed = tx.insert_enrollment(&given::enrollment(&node)).await;
     assert!(matches!(failed, Err(StoreError::Database(_))), "its node is nowhere: {failed:?}");
     tx.commit().await.expect_err("part of a change is no change");
-    assert_eq!(store.read().await.unwrap().projects().await.unwrap(), []);
+    assert_eq!(store.read().await.unwrap().projects(None, &Page::default()).await.unwrap(), []);
     assert!(changes.try_recv().is_err());
 }
 

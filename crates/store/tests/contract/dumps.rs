@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_model::{ReplicaId, Role, StreamName, TokenId};
-use gpuaas_store::{DumpError, Store, TokenRecord};
+use gpuaas_store::{DumpError, Page, Store, TokenRecord};
 
 use super::{
     given,
@@ -57,7 +57,10 @@ pub(crate) async fn what_is_dumped_comes_back_whole_and_on_the_other_database_to
         let (mut one, mut other) = (store.read().await.unwrap(), restored.read().await.unwrap());
         let filter = gpuaas_store::NodeFilter::default();
         assert_eq!(one.nodes(&filter).await.unwrap(), other.nodes(&filter).await.unwrap());
-        assert_eq!(one.projects().await.unwrap(), other.projects().await.unwrap());
+        assert_eq!(
+            one.projects(None, &Page::default()).await.unwrap(),
+            other.projects(None, &Page::default()).await.unwrap()
+        );
         assert_eq!(other.setting("authority.key").await.unwrap(), Some(vec![0, 255, 10, 34]));
         let audit = gpuaas_store::AuditFilter::default();
         assert_eq!(one.audits(&audit).await.unwrap(), other.audits(&audit).await.unwrap());

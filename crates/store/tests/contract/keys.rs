@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_model::{KeyState, ProjectId, Role, ServiceAccountId, TaskState, TokenId};
-use gpuaas_store::{ServiceAccountRecord, SigningKeyRecord, Store, StoreError, StoredSigningKey, TokenRecord};
+use gpuaas_store::{Page, ServiceAccountRecord, SigningKeyRecord, Store, StoreError, StoredSigningKey, TokenRecord};
 
 use super::{
     given,
@@ -96,7 +96,7 @@ pub(crate) async fn tokens_are_counted_while_they_are_good_and_removed_once_they
         assert_eq!(tx.has_tokens_to_purge(at(moment)).await.unwrap(), gone > 0, "{moment}");
         assert_eq!(tx.purge_tokens(at(moment)).await.unwrap(), gone, "{moment}");
     }
-    assert_eq!(tx.tokens(Some(project.id)).await.unwrap(), [for_ever]);
+    assert_eq!(tx.tokens(Some(project.id), &Page::default()).await.unwrap(), [for_ever]);
 }
 
 fn account(project: ProjectId, name: &str) -> ServiceAccountRecord {
@@ -123,7 +123,7 @@ pub(crate) async fn a_service_account_has_its_name_alone_until_it_is_deleted(wor
     tx.insert_service_account(&second).await.unwrap();
     for own in [second, theirs] {
         assert_eq!(tx.service_account_by_name(own.project, &own.name).await.unwrap(), own);
-        assert_eq!(tx.service_accounts(own.project).await.unwrap(), [own]);
+        assert_eq!(tx.service_accounts(own.project, &Page::default()).await.unwrap(), [own]);
     }
 }
 

@@ -63,6 +63,9 @@ pub(crate) async fn nodes_are_filtered_by_state_and_connectivity(world: World) {
     assert_eq!(reader.nodes(&gone).await.unwrap(), [retired]);
     let neither = NodeFilter { connectivity: Some(Connectivity::Stale), ..gone };
     assert_eq!(reader.nodes(&neither).await.unwrap(), []);
+    let counts = reader.node_counts().await.unwrap();
+    assert_eq!(counts.get(&Connectivity::Unreachable), Some(&1));
+    assert_eq!(counts.values().sum::<u64>(), 3);
 }
 
 pub(crate) async fn allocations_are_filtered_by_project_state_and_node(world: World) {
@@ -79,7 +82,13 @@ pub(crate) async fn allocations_are_filtered_by_project_state_and_node(world: Wo
     assert_eq!(reader.allocations(&releasing).await.unwrap(), [two.clone()]);
     let of_node = AllocationFilter { node: Some(node.id), ..AllocationFilter::default() };
     assert_eq!(reader.allocations(&of_node).await.unwrap(), [two.clone()]);
-    assert_eq!(reader.allocations_of_ids(&[two.id, one.id]).await.unwrap(), [two, one]);
+    assert_eq!(reader.allocations_of_ids(&[two.id, one.id]).await.unwrap(), [two.clone(), one.clone()]);
+    assert_eq!(reader.held_allocations(two.project, &Page::default()).await.unwrap(), [two]);
+    let mut tx = store.begin().await.unwrap();
+    tx.update_allocation(&AllocationRecord { state: AllocationState::Released, ..one }).await.unwrap();
+    assert_eq!(tx.held_allocations(project.id, &Page::default()).await.unwrap(), [], "a released one holds nothing");
+    let all = AllocationState::ALL.iter().filter(|state| !state.holds_node()).map(|state| state.as_str());
+    assert!(all.eq(["released", "failed"]), "what the statement leaves out");
 }
 
 pub(crate) async fn workloads_are_filtered_and_counted(world: World) {
@@ -117,6 +126,7 @@ pub(crate) async fn operations_are_filtered_and_the_open_ones_found(world: World
     tx.commit().await.unwrap();
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.open_operations().await.unwrap(), [open.clone()]);
+    assert_eq!(reader.open_operation_count().await.unwrap(), 1);
     let of_project = OperationFilter { project: Some(ada.id), ..OperationFilter::default() };
     assert_eq!(reader.operations(&of_project).await.unwrap(), [ended.clone()]);
     let of_workload = OperationFilter { workload: Some(serve.id), ..OperationFilter::default() };

@@ -1,7 +1,7 @@
 //! Names are taken once.
 
 use gpuaas_model::{ArtifactId, Lifecycle, VerifiedBy};
-use gpuaas_store::{ArtifactRecord, StoreError};
+use gpuaas_store::{ArtifactRecord, Page, StoreError};
 
 use super::{
     given,
@@ -21,7 +21,7 @@ pub(crate) async fn a_project_name_is_taken_once(world: World) {
     tx.insert_project(&given::project("ada")).await.unwrap();
     is_taken(tx.insert_project(&given::project("ada")).await, "project", "ada");
     tx.commit().await.expect("a refusal leaves the change usable");
-    assert_eq!(store.read().await.unwrap().projects().await.unwrap().len(), 1);
+    assert_eq!(store.read().await.unwrap().projects(None, &Page::default()).await.unwrap().len(), 1);
     assert!(world.sql("insert into projects (id, name, doc) values ('x', 'ada', '{}')").await.is_err());
 }
 

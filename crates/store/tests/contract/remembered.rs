@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_model::{AccessGrantId, Role, SecretId, TokenId, WorkloadId};
-use gpuaas_store::{AccessGrantRecord, IdempotencyRecord, SecretRecord, StoreError, TokenRecord};
+use gpuaas_store::{AccessGrantRecord, IdempotencyRecord, Page, SecretRecord, StoreError, TokenRecord};
 
 use super::{
     given,
@@ -135,7 +135,7 @@ pub(crate) async fn a_token_is_found_by_its_digest_and_withdrawn_once(world: Wor
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.token_by_sha256(&token.sha256).await.unwrap(), Some(revoked.clone()));
     assert_eq!(reader.token_by_sha256(&given::digest()).await.unwrap(), None);
-    assert_eq!(reader.tokens(None).await.unwrap(), [revoked]);
+    assert_eq!(reader.tokens(None, &Page::default()).await.unwrap(), [revoked]);
 }
 
 pub(crate) async fn a_withdrawn_grant_keeps_its_first_moment(world: World) {

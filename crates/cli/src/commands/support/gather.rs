@@ -25,12 +25,12 @@ enum Pages {
 
 /// The lists that make up a bundle.
 const LISTS: [(&str, Pages); 12] = [
-    ("replicas", Pages::One),
-    ("projects", Pages::One),
+    ("replicas", Pages::Ids),
+    ("projects", Pages::Ids),
     ("nodes", Pages::Ids),
     ("allocations", Pages::Ids),
     ("apps", Pages::One),
-    ("artifacts", Pages::One),
+    ("artifacts", Pages::Ids),
     ("workloads", Pages::Ids),
     ("operations", Pages::Ids),
     ("tasks", Pages::Ids),

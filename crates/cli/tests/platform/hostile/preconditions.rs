@@ -5,7 +5,11 @@ use http::Method;
 use serde_json::Value;
 
 use super::{JSON, Target, must_be_documented};
-use crate::{operations::operations, raw::Answer};
+use crate::{
+    operations::{NOBODYS_ID, operations},
+    raw::{Answer, bearer, send},
+    world::Platform,
+};
 
 const NODE: &str = "/api/v1/nodes/gpu-01";
 const ENROLLMENT: &str = "/api/v1/nodes/gpu-01/enrollment";
@@ -82,10 +86,12 @@ async fn a_mutation_under_a_tag_happens_only_while_the_object_is_as_it_was_seen(
         assert_eq!((answer.status, answer.code()), (400, "query_invalid"), "{bad}: {answer:?}");
     }
     assert_eq!(target.holds().await, before, "nothing was done");
-    for held in [present.clone(), "*".to_owned(), format!("\"other\", {present}")] {
-        let answer = target.send(&Method::POST, ENROLLMENT, &[JSON, ("if-match", &held)], "{}").await;
-        assert_eq!(answer.status, 201, "{held}: {answer:?}");
-    }
+    let issue = async |held: &str| target.send(&Method::POST, ENROLLMENT, &[JSON, ("if-match", held)], "{}").await;
+    assert_eq!(issue(&present).await.status, 201);
+    must_have_failed(&issue(&present).await, "another string was issued since");
+    assert_eq!(issue("*").await.status, 201);
+    let present = tag(&target, NODE).await;
+    assert_eq!(issue(&format!("\"other\", {present}")).await.status, 201);
     let nobody = target.send(&Method::POST, "/api/v1/nodes/nobody/reset", &[JSON, ("if-match", "*")], "{}").await;
     assert_eq!(nobody.status, 404);
 }
@@ -146,4 +152,33 @@ async fn the_command_line_shows_tags_and_asks_under_them() {
     assert_eq!(ended(&["allocation", "release", &target.allocation, "--if-match", &allocation]), Some(0));
     assert_eq!(ended(&["allocation", "release", &target.allocation, "--if-match", &allocation]), Some(5));
     assert_eq!(target.platform.json(&["allocation", "show", &target.allocation])["state"], "released");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_operation_that_compares_refuses_a_tag_of_another_moment() {
+    let platform = Platform::with_release(1, &[]).await;
+    let client = platform.client();
+    let registered = RegisterNode { name: "gpu-01".to_owned(), ..RegisterNode::default() };
+    client.register_node(&registered).await.expect("registered");
+    let workload =
+        client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted").workload.id;
+    let (token, allocation) = (bearer(&platform), platform.allocation(1).await);
+    let mut tried = 0;
+    for operation in operations().iter().filter(|operation| operation.compares) {
+        assert!(operation.mutates(), "{} changes nothing", operation.name);
+        let path = operation.path(|part| match part {
+            "node" => "gpu-01".to_owned(),
+            "workload" => workload.clone(),
+            "id" if operation.template.starts_with("/api/v1/allocations") => allocation.clone(),
+            other => panic!("{}: what is compared by its {other}?", operation.name),
+        });
+        let body = operation.body.as_ref().map(|_| Value::Object(operation.sound_body()).to_string());
+        let stale = format!("\"{NOBODYS_ID}.1-0123456789abcdef\"");
+        let headers = [JSON, ("authorization", token.as_str()), ("if-match", stale.as_str())];
+        let answer = send(&platform, operation.method.clone(), &path, &headers, body.unwrap_or_default()).await;
+        must_have_failed(&answer, &operation.name);
+        must_be_documented(&answer, operation, "If-Match");
+        tried += 1;
+    }
+    assert!(tried >= 7, "{tried}");
 }

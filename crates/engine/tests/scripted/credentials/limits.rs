@@ -7,7 +7,7 @@ use gpuaas_engine::{
     commands::{project, service_account, token},
 };
 use gpuaas_model::{AuditAction, Code, Coded, EventKind, ProjectId, Role, StreamName, Timestamp, TokenId};
-use gpuaas_store::TokenRecord;
+use gpuaas_store::{Page, TokenRecord};
 use uuid::Uuid;
 
 use crate::world::{World, admin, eventually};
@@ -107,7 +107,7 @@ async fn tokens_that_ended_a_week_ago_are_removed_by_the_sweep_and_younger_ones_
     let running = world.engine.clone();
     tokio::spawn(async move { running.run().await });
     let kept = async || {
-        let tokens = world.store().read().await.unwrap().tokens(None).await.unwrap();
+        let tokens = world.store().read().await.unwrap().tokens(None, &Page::default()).await.unwrap();
         tokens.into_iter().map(|token| token.name).collect::<Vec<_>>()
     };
     eventually("the old token stays", async || kept().await.len() < 3).await;

@@ -5,7 +5,7 @@ use gpuaas_engine::{
     commands::{access, logs, placement, project, service_account, token, workload},
 };
 use gpuaas_model::{Code, Coded, Health, Lifecycle, Principal, Progress, ProjectId, Recovery, Role, WorkloadId};
-use gpuaas_store::WorkloadRecord;
+use gpuaas_store::{Page, WorkloadRecord};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -70,11 +70,11 @@ async fn another_project_is_absent_to_every_command_that_names_one() {
     is_absent("a token of a project", ours, token::create(engine, &stranger, new).await);
     let robot = service_account::create(engine, &stranger, ours, "cd".parse().unwrap(), Role::Viewer).await;
     is_absent("a project's new account", ours, robot);
-    is_absent("a project's accounts", ours, service_account::list(engine, &stranger, ours).await);
+    is_absent("a project's accounts", ours, service_account::list(engine, &stranger, ours, &Page::default()).await);
     let made = service_account::create_token(engine, &stranger, ours, &ci(), None).await;
     is_absent("a token of a project's account", ours, made);
     is_absent("a project's account", ours, service_account::delete(engine, &stranger, ours, &ci()).await);
-    is_absent("a project's nodes", ours, placement::options(engine, &stranger, ours, "rke2").await);
+    is_absent("a project's nodes", ours, placement::options(engine, &stranger, ours, "rke2", &Page::default()).await);
     let ask = || workload::Deploy {
         project: ours,
         app: "rke2".to_owned(),
