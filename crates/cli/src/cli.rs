@@ -4,6 +4,7 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpuaas_server::{Network, TrustedKey};
+use gpuaas_trust::OldestTls;
 
 use crate::commands;
 
@@ -191,6 +192,9 @@ pub(crate) struct Server {
     /// How other replicas name this one (host:port), where that differs from where it listens for them
     #[arg(long, env = "GPUAAS_REPLICA_ADDRESS", hide_env_values = true, value_name = "ADDRESS")]
     pub(crate) replica_address: Option<String>,
+    /// The oldest TLS that clients of the API may speak, 1.2 or 1.3; nodes and replicas speak 1.3
+    #[arg(long, env = "GPUAAS_TLS_MIN_VERSION", hide_env_values = true, value_name = "VERSION", default_value = "1.3")]
+    pub(crate) tls_min_version: OldestTls,
     /// How clients and nodes name the API, where that differs from where it listens
     #[arg(long, env = "GPUAAS_PUBLIC_URL", hide_env_values = true, value_name = "URL", value_parser = crate::public_url::parse)]
     pub(crate) public_url: Option<String>,

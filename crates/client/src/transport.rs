@@ -48,7 +48,7 @@ impl Client {
         roots.add(authority).map_err(|error| ClientError::Setting(error.to_string()))?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| ClientError::Setting(error.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();

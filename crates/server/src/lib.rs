@@ -94,7 +94,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let (names, now) = (options.names(&url), ports.clock.now());
     let api_key = bootstrap::api_key(&store, &keys).await?;
     let chain = keys.authority().issue_server_for(&api_key, &names, now).map_err(issuing)?;
-    let api_tls = Arc::new(api_server_config(chain, api_key.to_der()).map_err(trust)?);
+    let api_tls = Arc::new(api_server_config(chain, api_key.to_der(), options.tls_min_version).map_err(trust)?);
     let (chain, key) = keys.authority().issue_server(&names, now).map_err(issuing)?;
     let channel_tls = Arc::new(channel_server_config(chain, key, keys.authority().certificate()).map_err(trust)?);
     let authority_pem = keys.authority().certificate_pem().to_owned();

@@ -11,7 +11,7 @@ use gpuaas_app_rke2::Deadlines;
 use gpuaas_artifacts::{ArtifactStore, Network, Reach, SYSTEM_CA_BUNDLE, Sources, TrustedKey, Users, Verification};
 use gpuaas_channel::ProxyProtocol;
 use gpuaas_store::StoreOptions;
-use gpuaas_trust::SecretText;
+use gpuaas_trust::{OldestTls, SecretText};
 
 use crate::{data_dir, error::ServerError};
 
@@ -36,6 +36,8 @@ pub struct ServerOptions {
     pub replica_listen: SocketAddr,
     /// How other replicas name it, `host:port`, where that differs from the address it listens on.
     pub replica_address: Option<String>,
+    /// The oldest TLS that clients of the API may speak.
+    pub tls_min_version: OldestTls,
     /// How clients and nodes name the API, where that differs from the address it listens on.
     pub public_url: Option<String>,
     /// `postgres://…` of a store that replicas share; SQLite in the data directory when absent.
@@ -78,6 +80,7 @@ impl ServerOptions {
             channel_listen: at(CHANNEL_PORT),
             replica_listen: at(REPLICA_PORT),
             replica_address: None,
+            tls_min_version: OldestTls::default(),
             public_url: None,
             store_url: None,
             sealing_key_file: None,

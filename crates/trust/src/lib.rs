@@ -32,7 +32,7 @@ pub use renewal::{RENEWAL_GRACE, Standing, is_renewable, standing};
 pub use seal::{RecordKey, SealError, SealingKey};
 pub use statement::TaskStatement;
 pub use tls::{
-    ALPN_FETCH, ALPN_NODE, ALPN_REPLICA, PinnedAuthority, TlsError, api_server_config, channel_server_config,
-    client_config, node_client_config, pinned_client_config, replica_server_config,
+    ALPN_FETCH, ALPN_NODE, ALPN_REPLICA, OldestTls, PinnedAuthority, TlsError, api_server_config,
+    channel_server_config, client_config, node_client_config, pinned_client_config, replica_server_config,
 };
 pub use token::{ApiToken, SecretText};

@@ -1,15 +1,17 @@
-//! TLS as each listener and dialer needs it. TLS 1.3 and 1.2 by one provider; no system roots anywhere: only our own authority counts.
+//! TLS as each listener and dialer needs it: version 1.3 by one provider, and for the API's clients 1.2 where a setting allows it. No system roots
+//! anywhere: only our own authority counts.
 
-use std::sync::Arc;
+use std::{str::FromStr, sync::Arc};
 
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+    ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme, SupportedProtocolVersion,
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::CryptoProvider,
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    version::{TLS12, TLS13},
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
 
@@ -25,6 +27,42 @@ pub const ALPN_FETCH: &[u8] = b"gpuaas-fetch/1";
 
 /// Between replicas of the control plane.
 pub const ALPN_REPLICA: &[u8] = b"gpuaas-replica/1";
+
+/// What we speak among ourselves.
+const ONLY_1_3: &[&SupportedProtocolVersion] = &[&TLS13];
+/// What the API's clients may speak at most.
+const SINCE_1_2: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+
+/// The oldest TLS that the API's clients may speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OldestTls {
+    /// 1.2, for clients that know nothing newer.
+    V1_2,
+    /// 1.3.
+    #[default]
+    V1_3,
+}
+
+impl OldestTls {
+    const fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
+        match self {
+            Self::V1_2 => SINCE_1_2,
+            Self::V1_3 => ONLY_1_3,
+        }
+    }
+}
+
+impl FromStr for OldestTls {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "1.2" => Ok(Self::V1_2),
+            "1.3" => Ok(Self::V1_3),
+            _ => Err(format!("{text:?} is neither 1.2 nor 1.3")),
+        }
+    }
+}
 
 /// TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -44,9 +82,13 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 /// The API's listener: no client certificate is asked for.
-pub fn api_server_config(chain: Chain, key: PrivateKeyDer<'static>) -> Result<ServerConfig, TlsError> {
+pub fn api_server_config(
+    chain: Chain,
+    key: PrivateKeyDer<'static>,
+    oldest: OldestTls,
+) -> Result<ServerConfig, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(oldest.versions())
         .map_err(|error| TlsError::of(&error))?
         .with_no_client_auth()
         .with_single_cert(chain, key)
@@ -93,7 +135,7 @@ fn mutual_server_config(
     protocols: &[&[u8]],
 ) -> Result<ServerConfig, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(ONLY_1_3)
         .map_err(|error| TlsError::of(&error))?
         .with_client_cert_verifier(clients)
         .with_single_cert(chain, key)
@@ -106,7 +148,7 @@ fn mutual_server_config(
 pub fn client_config(authority_pem: &[u8]) -> Result<ClientConfig, TlsError> {
     let authority = CertificateDer::from_pem_slice(authority_pem).map_err(|error| TlsError::of(&error))?;
     Ok(ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(ONLY_1_3)
         .map_err(|error| TlsError::of(&error))?
         .with_root_certificates(roots(&authority)?)
         .with_no_client_auth())
@@ -120,7 +162,7 @@ pub fn node_client_config(
     alpn: &[u8],
 ) -> Result<ClientConfig, TlsError> {
     let mut config = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(ONLY_1_3)
         .map_err(|error| TlsError::of(&error))?
         .with_root_certificates(roots(authority)?)
         .with_client_auth_cert(chain, key)
@@ -132,7 +174,7 @@ pub fn node_client_config(
 /// A client that knows only the digest of the authority's certificate: for enrollment.
 pub fn pinned_client_config(ca_sha256: &str) -> Result<ClientConfig, TlsError> {
     Ok(ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(ONLY_1_3)
         .map_err(|error| TlsError::of(&error))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(PinnedAuthority::new(ca_sha256)))
@@ -211,6 +253,89 @@ mod tests {
     use crate::authority::Authority;
 
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+    /// What comes of a handshake in memory, as the version that both agreed on.
+    fn shaken(client: ClientConfig, server: ServerConfig) -> Result<rustls::ProtocolVersion, rustls::Error> {
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let mut client = rustls::ClientConnection::new(Arc::new(client), name).unwrap();
+        let mut server = rustls::ServerConnection::new(Arc::new(server)).unwrap();
+        while client.is_handshaking() || server.is_handshaking() {
+            let mut flight = Vec::new();
+            client.write_tls(&mut flight).unwrap();
+            server.read_tls(&mut flight.as_slice()).unwrap();
+            server.process_new_packets()?;
+            let mut flight = Vec::new();
+            server.write_tls(&mut flight).unwrap();
+            client.read_tls(&mut flight.as_slice()).unwrap();
+            client.process_new_packets()?;
+        }
+        Ok(server.protocol_version().unwrap())
+    }
+
+    /// Trusts everybody whom `authority` vouches for, shows a certificate of its own, and speaks these versions alone.
+    fn speaks(authority: &Authority, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
+        let (chain, key) = authority.issue_server(&["127.0.0.1".into()], now()).unwrap();
+        let mut config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_root_certificates(roots(authority.certificate()).unwrap())
+            .with_client_auth_cert(chain, key)
+            .unwrap();
+        config.alpn_protocols = [ALPN_NODE, ALPN_REPLICA, b"h2"].map(<[u8]>::to_vec).to_vec();
+        config
+    }
+
+    /// The handshakes go by the machine's clock.
+    fn now() -> Timestamp {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap())
+    }
+
+    #[test]
+    fn clients_of_tls_1_2_are_refused_except_by_an_api_that_allows_them() {
+        let authority = Authority::generate("cp-1", now()).unwrap();
+        let issue = || authority.issue_server(&["127.0.0.1".into()], now()).unwrap();
+        let api = |oldest| {
+            let (chain, key) = issue();
+            api_server_config(chain, key, oldest).unwrap()
+        };
+        let channel = || {
+            let (chain, key) = issue();
+            channel_server_config(chain, key, authority.certificate()).unwrap()
+        };
+        let replica = || {
+            let (chain, key) = issue();
+            replica_server_config(chain, key, authority.certificate()).unwrap()
+        };
+        let (old, both) = (|| speaks(&authority, &[&TLS12]), || speaks(&authority, &[&TLS12, &TLS13]));
+        for (name, server) in [("api", api(OldestTls::default())), ("channel", channel()), ("replica", replica())] {
+            let ended = shaken(old(), server);
+            assert!(matches!(ended, Err(rustls::Error::PeerIncompatible(_))), "{name}: {ended:?}");
+        }
+        assert_eq!(shaken(old(), api(OldestTls::V1_2)), Ok(rustls::ProtocolVersion::TLSv1_2));
+        for server in [api(OldestTls::V1_2), api(OldestTls::V1_3)] {
+            assert_eq!(shaken(both(), server), Ok(rustls::ProtocolVersion::TLSv1_3));
+        }
+    }
+
+    #[test]
+    fn our_own_clients_speak_to_nobody_in_tls_1_2() {
+        let authority = Authority::generate("cp-1", now()).unwrap();
+        let issue = || authority.issue_server(&["127.0.0.1".into()], now()).unwrap();
+        let (chain, key) = issue();
+        let clients = [
+            client_config(authority.certificate_pem().as_bytes()).unwrap(),
+            pinned_client_config(&authority.digest()).unwrap(),
+            node_client_config(authority.certificate(), chain, key, b"h2").unwrap(),
+        ];
+        for client in clients {
+            let (chain, key) = issue();
+            let server = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS12]).unwrap();
+            let server = server.with_no_client_auth().with_single_cert(chain, key).unwrap();
+            let ended = shaken(client, server);
+            assert!(matches!(ended, Err(rustls::Error::PeerIncompatible(_))), "{ended:?}");
+        }
+    }
 
     fn verdict(pin: &str, chain: &[CertificateDer<'_>], name: &str) -> bool {
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_millis(NOW.as_millis().unsigned_abs()));

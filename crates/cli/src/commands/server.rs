@@ -68,6 +68,7 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
         channel_listen: asked.channel_listen,
         replica_listen: asked.replica_listen,
         replica_address: asked.replica_address,
+        tls_min_version: asked.tls_min_version,
         public_url: asked.public_url,
         sealing_key_file: asked.sealing_key_file,
         artifacts_dir: asked.artifacts_dir,

@@ -2,6 +2,12 @@
 
 use std::{path::Path, process::Command};
 
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{self, ClientConfig, RootCertStore},
+};
+
 use crate::world::{GPUAAS, Platform, until};
 
 #[test]
@@ -181,8 +187,8 @@ fn shared_store_over_a_network_must_prove_itself_whatever_the_environment_says()
         (PLAIN, &[("PGSSLMODE", "require")], false),
         (PLAIN, &[("PGSSLMODE", "perhaps")], false),
         ("postgres://u:hunter2@192.0.2.7/gpuaas?sslmode=verify-full", &[("PGSSLMODE", "disable")], true),
-        ("postgres://u:hunter2@/gpuaas", &[("PGHOST", "192.0.2.7")], false),
-        ("postgres://u:hunter2@/gpuaas", &[("PGHOSTADDR", "192.0.2.7"), ("PGHOST", "localhost")], false),
+        ("postgres:///gpuaas?user=u&password=hunter2", &[("PGHOST", "192.0.2.7")], false),
+        ("postgres:///gpuaas?user=u&password=hunter2", &[("PGHOSTADDR", "192.0.2.7"), ("PGHOST", "localhost")], false),
         ("postgres:///gpuaas", &[("PGHOST", "/run/postgresql")], true),
     ] {
         let (status, said) = asked(&["check-config"], url, environment);
@@ -222,4 +228,26 @@ fn check_config_says_which_settings_count_and_what_is_wrong_and_changes_nothing(
     assert!(said.contains("data_dir_not_writable") && said.contains("/nonexistent"), "everything at once: {said}");
     let (status, _, said) = check("lissten = \"x\"\n".to_owned());
     assert!(status == Some(2) && said.contains("lissten is no setting"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_of_tls_1_2_is_let_in_where_a_setting_allows_it() {
+    for (minimum, is_let_in) in [(None, false), (Some(("GPUAAS_TLS_MIN_VERSION", "1.2")), true)] {
+        let settings: Vec<_> = minimum.into_iter().collect();
+        // A node comes in either way: the channel speaks 1.3 alone.
+        let platform = tokio::task::block_in_place(|| Platform::start_with(1, &settings));
+        let ready = platform.ready();
+        let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
+        let authority = CertificateDer::from_pem_slice(&authority).expect("a certificate");
+        let mut roots = RootCertStore::empty();
+        roots.add(authority).expect("a root");
+        let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS12]);
+        let tls = tls.expect("versions").with_root_certificates(roots).with_no_client_auth();
+        let address = ready["url"].as_str().and_then(|url| url.strip_prefix("https://")).expect("a URL");
+        let stream = tokio::net::TcpStream::connect(address).await.expect("connected");
+        let name = ServerName::try_from("127.0.0.1").expect("a name");
+        let ended = TlsConnector::from(std::sync::Arc::new(tls)).connect(name, stream).await;
+        assert_eq!(ended.is_ok(), is_let_in, "{minimum:?}: {:?}", ended.err());
+    }
 }
