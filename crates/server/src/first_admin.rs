@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(start().await, None, "its file was lost");
         std::fs::rename(folder.path().join("lost"), &file).unwrap();
         let mut tx = store.begin().await.unwrap();
-        let token = tx.tokens(None).await.unwrap().remove(0);
+        let token = tx.all_tokens().await.unwrap().remove(0);
         tx.revoke_token(token.id, ports.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(start().await, None, "it was withdrawn");

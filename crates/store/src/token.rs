@@ -49,8 +49,7 @@ impl Tx {
     /// Withdraws every token, and removes rows that are none. Returns how many were good.
     pub async fn end_tokens(&mut self, at: Timestamp) -> Result<u64, StoreError> {
         let mut ended = 0;
-        let rows = self.rows("select id, doc, code from tokens", Vec::new()).await?;
-        for token in self.genuine_tokens(rows)? {
+        for token in self.all_tokens().await? {
             let was_good = token.revoked_at.is_none() && token.expires_at.is_none_or(|end| end > at);
             self.revoke_token(token.id, at).await?;
             ended += u64::from(was_good);
@@ -103,9 +102,16 @@ impl Reader {
         Ok(Some(token))
     }
 
+    /// Every token there is: for whoever ends some of them.
+    pub async fn all_tokens(&mut self) -> Result<Vec<TokenRecord>, StoreError> {
+        let rows = self.rows("select id, doc, code from tokens order by id", Vec::new()).await?;
+        self.genuine_tokens(rows)
+    }
+
     /// Tokens of all, or of one project, oldest first.
     pub async fn tokens(&mut self, project: Option<ProjectId>, page: &Page) -> Result<Vec<TokenRecord>, StoreError> {
-        let sql = "select id, doc, code from tokens where ($1 = '' or project_id = $1) and id > $2 order by id limit $3";
+        let sql =
+            "select id, doc, code from tokens where ($1 = '' or project_id = $1) and id > $2 order by id limit $3";
         let rows = self.rows(sql, vec![text_or_empty(project), page.after(), page.limit()]).await?;
         self.genuine_tokens(rows)
     }

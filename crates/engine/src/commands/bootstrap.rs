@@ -63,7 +63,7 @@ pub async fn insert(
     action: AuditAction,
     metadata: Value,
 ) -> Result<(), StoreError> {
-    for earlier in tx.tokens(None).await? {
+    for earlier in tx.all_tokens().await? {
         if earlier.is_bootstrap && earlier.revoked_at.is_none() {
             withdraw(tx, earlier.id, token, None).await?;
         }

@@ -61,7 +61,7 @@ pub(crate) async fn a_token_that_somebody_else_wrote_changed_or_moved_is_absent_
     assert!(absent(&viewer.sha256).await, "another role");
     assert!(matches!(store.read().await.unwrap().token(viewer.id).await, Err(StoreError::NotFound { .. })));
     assert!(!absent(&admin.sha256).await, "the platform's own");
-    assert!(!store.read().await.unwrap().tokens(None).await.unwrap().contains(&viewer));
+    assert!(!store.read().await.unwrap().all_tokens().await.unwrap().contains(&viewer));
 
     assert_eq!(told.try_recv().unwrap(), ForgedRow { table: "tokens", id: "new".into() });
     assert!(store.forged_rows_refused() >= 4, "{}", store.forged_rows_refused());
