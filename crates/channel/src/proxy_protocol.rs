@@ -74,10 +74,15 @@ impl ProxyProtocol {
         Self { networks: networks.into(), headerless: Arc::new(Semaphore::new(HEADERLESS_MAX)) }
     }
 
+    /// Whether connections from that address begin with a header.
+    pub fn speak_for(&self, from: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(&from.to_canonical()))
+    }
+
     /// Reads the header of a connection where it must have one. `from` is the address that the kernel gives.
     pub async fn peer(&self, stream: &mut (impl AsyncRead + Unpin), from: IpAddr) -> Result<Peer, ProxyError> {
         let from = from.to_canonical();
-        if !self.networks.iter().any(|network| network.contains(&from)) {
+        if !self.speak_for(from) {
             return Ok(Peer { address: from, is_proxied: false });
         }
         let _counted = self.headerless.try_acquire().map_err(|_| ProxyError::TooMany)?;

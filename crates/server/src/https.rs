@@ -3,7 +3,7 @@
 use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
-use gpuaas_api::{NoShare, PeerAddress, Shares, SharesMax, Standing};
+use gpuaas_api::{NoShare, PeerAddress, Share, Shares, SharesMax, Standing};
 use gpuaas_channel::{Idle, Peer, ProxyError, ProxyProtocol};
 use gpuaas_model::PeerSite;
 use hyper::{
@@ -105,8 +105,11 @@ impl Api {
                 }
             };
             let (api, stop) = (self.clone(), stop.clone());
+            // Counted in the order in which they came; those of a balancer when their header is read.
+            let names_itself = !self.proxies.speak_for(from.ip());
+            let share = names_itself.then(|| self.shares.take(PeerSite::of(from.ip())));
             served.spawn(async move {
-                match api.hold(stream, from.ip(), &stop).await {
+                match api.hold(stream, from.ip(), share, &stop).await {
                     Ok(()) => {}
                     Err(error @ (Broken::Proxy(_) | Broken::NoShare(_) | Broken::Displaced)) => {
                         tracing::warn!(%from, %error, "a connection was dropped");
@@ -123,12 +126,18 @@ impl Api {
     }
 
     /// Serves a connection until it ends, or its share is taken back.
-    async fn hold(self, mut stream: TcpStream, from: IpAddr, stop: &CancellationToken) -> Result<(), Broken> {
+    async fn hold(
+        self,
+        mut stream: TcpStream,
+        from: IpAddr,
+        share: Option<Result<Share, NoShare>>,
+        stop: &CancellationToken,
+    ) -> Result<(), Broken> {
         let peer = tokio::select! {
             () = stop.cancelled() => return Ok(()),
             peer = self.proxies.peer(&mut stream, from) => peer?,
         };
-        let share = self.shares.take(PeerSite::of(peer.address))?;
+        let share = share.unwrap_or_else(|| self.shares.take(PeerSite::of(peer.address)))?;
         tokio::select! {
             () = share.displaced().cancelled() => Err(Broken::Displaced),
             ended = self.converse(stream, peer, share.standing(), stop) => ended,
