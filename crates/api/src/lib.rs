@@ -8,6 +8,7 @@
 mod auth;
 mod body;
 mod body_budget;
+mod certificates_end;
 mod convert;
 mod correlation;
 mod document;
@@ -36,6 +37,7 @@ mod streams;
 mod unread;
 mod watched;
 
+pub use certificates_end::CertificatesEnd;
 pub use document::document;
 pub use install::{Install, SUMS_FILE};
 pub use journals::Journals;

@@ -24,6 +24,7 @@ const SECONDS: &str = "gpuaas_http_request_seconds";
 const NODES: &str = "gpuaas_nodes";
 const WORKLOADS: &str = "gpuaas_workloads";
 const OPERATIONS: &str = "gpuaas_operations_open";
+const CERTIFICATES: &str = "gpuaas_certificates_end_timestamp_seconds";
 const FORGED: &str = "gpuaas_forged_rows_refused_total";
 /// Upper bounds of the duration histogram, in seconds, around the 0.5 s that an answer may take.
 const BUCKETS_SECONDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
@@ -44,6 +45,7 @@ impl Metrics {
             .expect("BUCKETS_SECONDS is not empty, which is all that is asked of it");
         let recorder = builder.build_recorder();
         with_local_recorder(&recorder, || {
+            metrics::describe_gauge!(CERTIFICATES, "When the certificates of the control plane's listeners end.");
             metrics::describe_counter!(REQUESTS, "Answered requests by route, method and status.");
             metrics::describe_histogram!(SECONDS, "Time to the head of the answer, by route and method.");
             metrics::describe_gauge!(NODES, "Nodes by connectivity.");
@@ -127,6 +129,7 @@ async fn counted(state: &ApiState) -> Result<(), StoreError> {
             gauge!(WORKLOADS, "lifecycle" => lifecycle.as_str(), "health" => health.as_str()).set(count as f64);
         }
         gauge!(OPERATIONS).set(open as f64);
+        gauge!(CERTIFICATES).set(state.certificates.get().as_millis() as f64 / 1_000.0);
         counter!(FORGED).absolute(state.engine.store().forged_rows_refused());
     });
     Ok(())

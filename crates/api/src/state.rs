@@ -7,6 +7,7 @@ use gpuaas_engine::Engine;
 
 use crate::{
     body_budget::BodyBudgets,
+    certificates_end::CertificatesEnd,
     downloads::DOWNLOADS_MAX,
     idempotency::UnderWay,
     install::Install,
@@ -28,6 +29,7 @@ pub struct ApiState {
     pub(crate) journals: Arc<dyn Journals>,
     pub(crate) install: Arc<Install>,
     pub(crate) metrics: Metrics,
+    pub(crate) certificates: Arc<CertificatesEnd>,
     /// Whether they are shown without a token to this very machine.
     pub(crate) metrics_over_loopback: bool,
     pub(crate) under_way: Arc<UnderWay>,
@@ -51,6 +53,8 @@ pub struct ApiOptions {
     pub install: Install,
     /// Whether `/metrics` is answered without a token to this very machine.
     pub metrics_over_loopback: bool,
+    /// When the certificates of the listeners end.
+    pub certificates: Arc<CertificatesEnd>,
 }
 
 impl ApiState {
@@ -67,6 +71,7 @@ impl ApiState {
             install: Arc::new(options.install),
             metrics_over_loopback: options.metrics_over_loopback,
             metrics: Metrics::new(),
+            certificates: options.certificates,
             under_way: Arc::default(),
             limits,
             bodies: BodyBudgets::new(),

@@ -5,7 +5,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use gpuaas_model::{Clock, EnrolledNode, NodeId, ReplicaId, SecretId, Timestamp};
 use gpuaas_trust::{
-    ALPN_REPLICA, Authority, NodeIdentity, NodeKey, ReplicaIdentity, node_client_config, replica_server_config,
+    ALPN_REPLICA, Authority, NodeIdentity, NodeKey, ReplicaIdentity, ShownCertificate, node_client_config,
+    replica_server_config,
 };
 use gpuaas_wire::{session::Hello, task::UnitReport};
 use rustls::ClientConfig;
@@ -103,7 +104,8 @@ const NODE: NodeId = NodeId::from_uuid(Uuid::from_u128(77));
 /// A replica, number 1, that holds no node, and where it will listen.
 async fn replica(authority: &Authority) -> (PeerService, SocketAddr) {
     let (chain, key) = authority.issue_replica(&identity(1), now()).unwrap();
-    let tls = Arc::new(replica_server_config(chain, key, authority.certificate()).unwrap());
+    let tls =
+        Arc::new(replica_server_config(ShownCertificate::new(chain, key).unwrap(), authority.certificate()).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let clock = Arc::new(MachineClock);

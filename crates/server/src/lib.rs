@@ -6,6 +6,7 @@ mod answers;
 mod backend;
 mod backup;
 mod bootstrap;
+mod certificates;
 mod data_dir;
 mod error;
 mod first_admin;
@@ -45,6 +46,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     backend::Backend,
+    certificates::Certificates,
     data_dir::DataDir,
     journals::ChannelJournals,
     reach::{ChannelNodes, ChannelTunnels, LateChannel},
@@ -89,22 +91,24 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
         tracing::warn!(?ended, "a restore had broken off; what it brought back was ended, and has to be made anew");
     }
     let one_time_admin = first_admin::at_start(&store, data.path(), &ports).await?;
-    let trust = |error: gpuaas_trust::TlsError| ServerError::Trust(error.to_string());
-    let issuing = |error: gpuaas_trust::AuthorityError| ServerError::Trust(error.to_string());
-    let (names, now) = (options.names(&url), ports.clock.now());
+    let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
+    let identity = ReplicaIdentity { control_plane: keys.control_plane().to_owned(), replica };
     let api_key = bootstrap::api_key(&store, &keys).await?;
-    let chain = keys.authority().issue_server_for(&api_key, &names, now).map_err(issuing)?;
-    let api_tls = Arc::new(api_server_config(chain, api_key.to_der(), options.tls_min_version).map_err(trust)?);
-    let (chain, key) = keys.authority().issue_server(&names, now).map_err(issuing)?;
-    let channel_tls = Arc::new(channel_server_config(chain, key, keys.authority().certificate()).map_err(trust)?);
+    let api_pin = api_key.pin();
+    let certificates =
+        Certificates::issue(keys.authority(), api_key, options.names(&url), identity.clone(), ports.clock.now());
+    let certificates = Arc::new(certificates.map_err(|error| trust(&error))?);
+    let api_tls = api_server_config(certificates.api.clone(), options.tls_min_version);
+    let api_tls = Arc::new(api_tls.map_err(|error| trust(&error))?);
+    let channel_tls = channel_server_config(certificates.channel.clone(), keys.authority().certificate());
+    let channel_tls = Arc::new(channel_tls.map_err(|error| trust(&error))?);
     let authority_pem = keys.authority().certificate_pem().to_owned();
 
     let late = Arc::new(LateChannel::default());
     let channel_listener = bind("the node channel", options.channel_listen).await?;
     let channel_address = shown(&channel_listener, options.channel_listen);
-    let identity = ReplicaIdentity { control_plane: keys.control_plane().to_owned(), replica };
     let peers = match store.is_shared() {
-        true => Some(replicas::Listening::open(options, &keys, &identity, &ports).await?),
+        true => Some(replicas::Listening::open(options, &keys, &certificates).await?),
         false => None,
     };
     let engine = Engine::new(EngineParts {
@@ -145,11 +149,18 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     if options.allow_unverified_releases {
         tracing::warn!("allow-unverified-releases is set: a release is imported although nothing verifies it");
     }
-    let install = Install { api_pin: api_key.pin(), packages: options.packages_dir.clone() };
-    let api = ApiOptions { paces: options.paces, install, metrics_over_loopback: options.metrics_over_loopback };
+    let install = Install { api_pin, packages: options.packages_dir.clone() };
+    let api = ApiOptions {
+        paces: options.paces,
+        install,
+        metrics_over_loopback: options.metrics_over_loopback,
+        certificates: certificates.end.clone(),
+    };
     let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)), api);
     let api = https::Api::new(api_tls, gpuaas_api::router(state.clone()), options.proxies());
     running.spawn(api.serve(api_listener, stop.clone()));
+    let (kept, stopped) = (certificates.keep(engine.clone()), stop.clone());
+    running.spawn(async move { stopped.run_until_cancelled(kept).await.unwrap_or_default() });
     running.spawn(drive(engine, stop.clone()));
     let removing = first_admin::remove_when_spent(store.clone(), data.path().to_owned(), ports);
     running.spawn(stop.clone().run_until_cancelled_owned(removing).map(drop));

@@ -23,8 +23,8 @@ use crate::{
 
 /// Life of a node's certificate; renewed by the agent at two thirds of it.
 pub const NODE_CERTIFICATE_LIFE: Duration = Duration::from_secs(24 * 3_600);
-/// Life of a certificate of the control plane's own listeners: made anew at every start.
-const SERVER_CERTIFICATE_LIFE: Duration = Duration::from_secs(90 * 24 * 3_600);
+/// Life of a certificate of the control plane's own listeners: issued at every start and again at two thirds of it.
+pub const SERVER_CERTIFICATE_LIFE: Duration = Duration::from_secs(90 * 24 * 3_600);
 /// Life of the authority itself.
 const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 /// Certificates begin this long before they are made, for clocks that are slow.

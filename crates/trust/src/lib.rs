@@ -16,12 +16,14 @@ mod identity;
 mod key_set;
 mod renewal;
 mod seal;
+mod shown;
 mod statement;
 mod tls;
 mod token;
 
 pub use authority::{
-    Authority, AuthorityError, NODE_CERTIFICATE_LIFE, NodeKey, ServerKey, certified_key_sha256, requested_key_sha256,
+    Authority, AuthorityError, NODE_CERTIFICATE_LIFE, NodeKey, SERVER_CERTIFICATE_LIFE, ServerKey,
+    certified_key_sha256, requested_key_sha256,
 };
 pub use digest::{Sha256Writer, same_bytes, sha256_hex};
 pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};
@@ -30,9 +32,11 @@ pub use identity::{IdentityError, NodeIdentity, ReplicaIdentity, expires_at};
 pub use key_set::{KeySetError, SignedKeySet, SigningKeySet, TaskKey};
 pub use renewal::{RENEWAL_GRACE, Standing, is_renewable, standing};
 pub use seal::{RecordKey, SealError, SealingKey};
+pub use shown::ShownCertificate;
 pub use statement::TaskStatement;
 pub use tls::{
     ALPN_FETCH, ALPN_NODE, ALPN_REPLICA, OldestTls, PinnedAuthority, TlsError, api_server_config,
-    channel_server_config, client_config, node_client_config, pinned_client_config, replica_server_config,
+    channel_server_config, client_config, node_client_config, pinned_client_config, replica_client_config,
+    replica_server_config,
 };
 pub use token::{ApiToken, SecretText};

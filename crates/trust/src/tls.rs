@@ -18,6 +18,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem:
 use crate::{
     digest::{same_bytes, sha256_hex},
     renewal::RenewableClients,
+    shown::ShownCertificate,
 };
 
 /// The node channel, roles reversed: the control plane is the HTTP/2 client.
@@ -77,22 +78,17 @@ impl TlsError {
 
 type Chain = Vec<CertificateDer<'static>>;
 
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
 /// The API's listener: no client certificate is asked for.
-pub fn api_server_config(
-    chain: Chain,
-    key: PrivateKeyDer<'static>,
-    oldest: OldestTls,
-) -> Result<ServerConfig, TlsError> {
+pub fn api_server_config(shown: Arc<ShownCertificate>, oldest: OldestTls) -> Result<ServerConfig, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(oldest.versions())
         .map_err(|error| TlsError::of(&error))?
         .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(|error| TlsError::of(&error))?;
+        .with_cert_resolver(shown);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -100,11 +96,10 @@ pub fn api_server_config(
 /// The channel's listener: only who holds a certificate of `authority` gets past the handshake. One that has expired may still be renewed, so
 /// whoever accepts asks for its [`Standing`](crate::Standing).
 pub fn channel_server_config(
-    chain: Chain,
-    key: PrivateKeyDer<'static>,
+    shown: Arc<ShownCertificate>,
     authority: &CertificateDer<'static>,
 ) -> Result<ServerConfig, TlsError> {
-    mutual_server_config(chain, key, channel_clients(authority)?, &[ALPN_NODE, ALPN_FETCH])
+    mutual_server_config(shown, channel_clients(authority)?, &[ALPN_NODE, ALPN_FETCH])
 }
 
 /// Takes the certificates of `authority` alone, in their time or soon enough after it to be renewed.
@@ -114,11 +109,10 @@ pub(crate) fn channel_clients(authority: &CertificateDer<'static>) -> Result<Arc
 
 /// The replicas' listener: nodes hold certificates of the same authority, so whoever accepts still looks at the identity.
 pub fn replica_server_config(
-    chain: Chain,
-    key: PrivateKeyDer<'static>,
+    shown: Arc<ShownCertificate>,
     authority: &CertificateDer<'static>,
 ) -> Result<ServerConfig, TlsError> {
-    mutual_server_config(chain, key, clients_of(authority)?, &[ALPN_REPLICA])
+    mutual_server_config(shown, clients_of(authority)?, &[ALPN_REPLICA])
 }
 
 /// Takes the certificates of `authority` alone, in their time.
@@ -129,8 +123,7 @@ fn clients_of(authority: &CertificateDer<'static>) -> Result<Arc<dyn ClientCertV
 }
 
 fn mutual_server_config(
-    chain: Chain,
-    key: PrivateKeyDer<'static>,
+    shown: Arc<ShownCertificate>,
     clients: Arc<dyn ClientCertVerifier>,
     protocols: &[&[u8]],
 ) -> Result<ServerConfig, TlsError> {
@@ -138,8 +131,7 @@ fn mutual_server_config(
         .with_protocol_versions(ONLY_1_3)
         .map_err(|error| TlsError::of(&error))?
         .with_client_cert_verifier(clients)
-        .with_single_cert(chain, key)
-        .map_err(|error| TlsError::of(&error))?;
+        .with_cert_resolver(shown);
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)
 }
@@ -168,6 +160,20 @@ pub fn node_client_config(
         .with_client_auth_cert(chain, key)
         .map_err(|error| TlsError::of(&error))?;
     config.alpn_protocols = vec![alpn.to_vec()];
+    Ok(config)
+}
+
+/// A replica's side towards another one.
+pub fn replica_client_config(
+    authority: &CertificateDer<'static>,
+    shown: Arc<ShownCertificate>,
+) -> Result<ClientConfig, TlsError> {
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(ONLY_1_3)
+        .map_err(|error| TlsError::of(&error))?
+        .with_root_certificates(roots(authority)?)
+        .with_client_cert_resolver(shown);
+    config.alpn_protocols = vec![ALPN_REPLICA.to_vec()];
     Ok(config)
 }
 
@@ -297,15 +303,15 @@ mod tests {
         let issue = || authority.issue_server(&["127.0.0.1".into()], now()).unwrap();
         let api = |oldest| {
             let (chain, key) = issue();
-            api_server_config(chain, key, oldest).unwrap()
+            api_server_config(ShownCertificate::new(chain, key).unwrap(), oldest).unwrap()
         };
         let channel = || {
             let (chain, key) = issue();
-            channel_server_config(chain, key, authority.certificate()).unwrap()
+            channel_server_config(ShownCertificate::new(chain, key).unwrap(), authority.certificate()).unwrap()
         };
         let replica = || {
             let (chain, key) = issue();
-            replica_server_config(chain, key, authority.certificate()).unwrap()
+            replica_server_config(ShownCertificate::new(chain, key).unwrap(), authority.certificate()).unwrap()
         };
         let (old, both) = (|| speaks(&authority, &[&TLS12]), || speaks(&authority, &[&TLS12, &TLS13]));
         for (name, server) in [("api", api(OldestTls::default())), ("channel", channel()), ("replica", replica())] {

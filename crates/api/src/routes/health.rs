@@ -1,5 +1,7 @@
 //! Health, for load balancers and people, without a token; and metrics, for scrapers: the routes outside of the document.
 
+use std::fmt::Write;
+
 use axum::{
     Router,
     extract::{RawQuery, State},
@@ -7,7 +9,7 @@ use axum::{
     routing::get,
 };
 
-use crate::{metrics, state::ApiState};
+use crate::{certificates_end::Validity, metrics, state::ApiState};
 
 pub(super) fn router() -> Router<ApiState> {
     Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).route("/metrics", get(metrics::expose))
@@ -23,12 +25,25 @@ async fn readyz(State(state): State<ApiState>, RawQuery(query): RawQuery) -> (St
     let ready = state.ready.get(readiness(&state)).await;
     let verbose = query.is_some_and(|query| query.contains("verbose"));
     // What exactly is wrong is in the log: anybody may ask here.
-    let (passed, checks) = match ready {
-        Readiness::Ready if !verbose => return (StatusCode::OK, "ok".to_owned()),
-        Readiness::Ready => (true, "[+]store ok\n[+]room ok\n"),
-        Readiness::NoRoom => (false, "[+]store ok\n[-]room failed: the disk is full; reads are answered\n"),
-        Readiness::NoStore => (false, "[-]store failed\n"),
+    let (mut passed, mut checks) = match ready {
+        Readiness::Ready => (true, "[+]store ok\n[+]room ok\n".to_owned()),
+        Readiness::NoRoom => (false, "[+]store ok\n[-]room failed: the disk is full; reads are answered\n".to_owned()),
+        Readiness::NoStore => (false, "[-]store failed\n".to_owned()),
     };
+    let end = state.certificates.get();
+    match state.certificates.validity(state.engine.ports().clock.now()) {
+        Validity::Good => checks.push_str("[+]certificates ok\n"),
+        Validity::EndsSoon => {
+            let _ = writeln!(checks, "[!]certificates warn: they end at {end} and were not issued anew; see the log");
+        }
+        Validity::Over => {
+            passed = false;
+            let _ = writeln!(checks, "[-]certificates failed: they ended at {end}");
+        }
+    }
+    if passed && !verbose {
+        return (StatusCode::OK, "ok".to_owned());
+    }
     let (status, verdict) = match passed {
         true => (StatusCode::OK, "passed"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "failed"),

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use gpuaas_model::Timestamp;
-use gpuaas_trust::{Authority, OldestTls, api_server_config};
+use gpuaas_trust::{Authority, OldestTls, ShownCertificate, api_server_config};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -52,7 +52,9 @@ impl Stranger {
     /// Answers at any free port of the loopback, by a certificate of `shows`, until the test ends.
     pub(super) async fn listen(self, shows: &Authority) -> SocketAddr {
         let (chain, key) = shows.issue_server(&["127.0.0.1".to_owned()], now()).expect("a certificate");
-        let mut config = api_server_config(chain, key, OldestTls::default()).expect("a configuration");
+        let mut config =
+            api_server_config(ShownCertificate::new(chain, key).expect("a certificate"), OldestTls::default())
+                .expect("a configuration");
         // It speaks nothing newer.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));

@@ -1,0 +1,64 @@
+//! When the certificates of the control plane's own listeners end, for those who watch it.
+
+use std::{
+    sync::atomic::{AtomicI64, Ordering},
+    time::Duration,
+};
+
+use gpuaas_model::Timestamp;
+
+/// Less than this before their end somebody has to look: they should have been issued anew long ago.
+const LATE: Duration = Duration::from_secs(20 * 24 * 3_600);
+
+/// When the first of them ends.
+#[derive(Debug)]
+pub struct CertificatesEnd(AtomicI64);
+
+/// How certificates stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Validity {
+    Good,
+    /// They end soon, and were not issued anew.
+    EndsSoon,
+    Over,
+}
+
+impl CertificatesEnd {
+    /// Certificates that end then.
+    pub fn at(end: Timestamp) -> Self {
+        Self(AtomicI64::new(end.as_millis()))
+    }
+
+    /// From now on they end then.
+    pub fn set(&self, end: Timestamp) {
+        self.0.store(end.as_millis(), Ordering::Relaxed);
+    }
+
+    /// When they end.
+    pub fn get(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn validity(&self, now: Timestamp) -> Validity {
+        match self.get() {
+            end if end <= now => Validity::Over,
+            end if end <= now.plus(LATE) => Validity::EndsSoon,
+            _ => Validity::Good,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_that_were_not_issued_anew_are_told_before_they_end() {
+        let end = Timestamp::from_millis(100 * 24 * 3_600_000);
+        let certificates = CertificatesEnd::at(end);
+        let before = |days: i64| Timestamp::from_millis(end.as_millis() - days * 24 * 3_600_000);
+        assert_eq!(certificates.validity(before(30)), Validity::Good, "they are issued anew at this age");
+        assert_eq!(certificates.validity(before(20)), Validity::EndsSoon);
+        assert_eq!(certificates.validity(end), Validity::Over);
+    }
+}

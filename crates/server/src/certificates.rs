@@ -1,0 +1,169 @@
+//! The certificates of this process's own listeners: issued at start and again at two thirds of their life, without a restart.
+
+use std::{sync::Arc, time::Duration};
+
+use gpuaas_api::CertificatesEnd;
+use gpuaas_engine::Engine;
+use gpuaas_model::Timestamp;
+use gpuaas_trust::{
+    Authority, AuthorityError, ReplicaIdentity, SERVER_CERTIFICATE_LIFE, ServerKey, ShownCertificate, TlsError,
+};
+
+/// Certificates are issued anew after this much of their life.
+const RENEWED_AFTER: Duration = Duration::from_secs(SERVER_CERTIFICATE_LIFE.as_secs() * 2 / 3);
+/// The clock is looked at this often: it may be set, and a failed issue is tried again.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(3_600);
+
+/// Why a certificate is not issued or not shown.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificatesError {
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// What the listeners of this process show, and what they are issued for.
+pub(crate) struct Certificates {
+    /// Of the API, for the key that an operator's machines pin.
+    pub(crate) api: Arc<ShownCertificate>,
+    /// Of the node channel, for a fresh key each time.
+    pub(crate) channel: Arc<ShownCertificate>,
+    /// By which this replica is known to the others, as listener and as dialer; a fresh key each time.
+    pub(crate) replica: Arc<ShownCertificate>,
+    /// When the first of them ends.
+    pub(crate) end: Arc<CertificatesEnd>,
+    names: Vec<String>,
+    api_key: ServerKey,
+    identity: ReplicaIdentity,
+}
+
+impl Certificates {
+    /// Issues them for listeners at these names.
+    pub(crate) fn issue(
+        authority: &Authority,
+        api_key: ServerKey,
+        names: Vec<String>,
+        identity: ReplicaIdentity,
+        now: Timestamp,
+    ) -> Result<Self, CertificatesError> {
+        let (channel, channel_key) = authority.issue_server(&names, now)?;
+        let (replica, replica_key) = authority.issue_replica(&identity, now)?;
+        Ok(Self {
+            api: ShownCertificate::new(authority.issue_server_for(&api_key, &names, now)?, api_key.to_der())?,
+            channel: ShownCertificate::new(channel, channel_key)?,
+            replica: ShownCertificate::new(replica, replica_key)?,
+            end: Arc::new(CertificatesEnd::at(now.plus(SERVER_CERTIFICATE_LIFE))),
+            names,
+            api_key,
+            identity,
+        })
+    }
+
+    /// Issues all of them anew. What stands goes on; handshakes from now on show the new ones.
+    pub(crate) fn renew(&self, authority: &Authority, now: Timestamp) -> Result<(), CertificatesError> {
+        let (channel, channel_key) = authority.issue_server(&self.names, now)?;
+        let (replica, replica_key) = authority.issue_replica(&self.identity, now)?;
+        self.api.replace(authority.issue_server_for(&self.api_key, &self.names, now)?, self.api_key.to_der())?;
+        self.channel.replace(channel, channel_key)?;
+        self.replica.replace(replica, replica_key)?;
+        self.end.set(now.plus(SERVER_CERTIFICATE_LIFE));
+        Ok(())
+    }
+
+    /// Issues them anew whenever it is time.
+    pub(crate) async fn keep(self: Arc<Self>, engine: Arc<Engine>) {
+        let (clock, runtime) = (engine.ports().clock.clone(), engine.ports().runtime.clone());
+        loop {
+            if self.is_due(clock.now()) {
+                match self.renew(engine.keys().authority(), clock.now()) {
+                    Ok(()) => {
+                        tracing::info!(end = %self.end.get(), "the certificates of the listeners were issued anew")
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, end = %self.end.get(), "the certificates of the listeners could not be issued anew")
+                    }
+                }
+            }
+            runtime.sleep_until(clock.now().plus(LOOKED_AT_EVERY)).await;
+        }
+    }
+
+    fn is_due(&self, now: Timestamp) -> bool {
+        self.end.get() <= now.plus(SERVER_CERTIFICATE_LIFE - RENEWED_AFTER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_model::ReplicaId;
+    use gpuaas_trust::{OldestTls, api_server_config, client_config};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpStream},
+    };
+    use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
+
+    use super::*;
+
+    fn issued(authority: &Authority, now: Timestamp) -> Certificates {
+        let identity =
+            ReplicaIdentity { control_plane: "cp-1".into(), replica: ReplicaId::from_uuid(uuid::Uuid::from_u128(1)) };
+        let names = vec!["127.0.0.1".to_owned()];
+        Certificates::issue(authority, ServerKey::generate().unwrap(), names, identity, now).unwrap()
+    }
+
+    #[test]
+    fn certificates_are_issued_anew_at_two_thirds_of_their_life() {
+        let start = crate::ports::system().clock.now();
+        let authority = Authority::generate("cp-1", start).unwrap();
+        let certificates = issued(&authority, start);
+        let days = |days: u64| start.plus(Duration::from_secs(days * 24 * 3_600));
+        assert!(!certificates.is_due(days(59)));
+        assert!(certificates.is_due(days(60)));
+        let before = [&certificates.api, &certificates.channel, &certificates.replica].map(|shown| shown.chain());
+        certificates.renew(&authority, days(60)).unwrap();
+        let after = [&certificates.api, &certificates.channel, &certificates.replica].map(|shown| shown.chain());
+        assert!(before.iter().zip(&after).all(|(before, after)| before[0] != after[0]), "all are replaced");
+        assert!(!certificates.is_due(days(119)));
+        assert_eq!(certificates.end.get(), days(150));
+    }
+
+    #[tokio::test]
+    async fn connection_goes_on_while_the_next_one_is_shown_the_new_certificate() {
+        let start = crate::ports::system().clock.now();
+        let authority = Authority::generate("cp-1", start).unwrap();
+        let certificates = issued(&authority, start);
+        let config = api_server_config(certificates.api.clone(), OldestTls::default()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let mut stream = acceptor.accept(stream).await.unwrap();
+                tokio::spawn(async move {
+                    let (mut from, mut to) = tokio::io::split(&mut stream);
+                    let _ = tokio::io::copy(&mut from, &mut to).await;
+                });
+            }
+        });
+        let mut client = client_config(authority.certificate_pem().as_bytes()).unwrap();
+        client.resumption = rustls::client::Resumption::disabled();
+        let connector = TlsConnector::from(Arc::new(client));
+        let connect = async || -> TlsStream<TcpStream> {
+            let stream = TcpStream::connect(address).await.unwrap();
+            connector.connect("127.0.0.1".try_into().unwrap(), stream).await.unwrap()
+        };
+        let shown = |stream: &TlsStream<TcpStream>| stream.get_ref().1.peer_certificates().unwrap()[0].clone();
+
+        let mut standing = connect().await;
+        certificates.renew(&authority, start).unwrap();
+        standing.write_all(b"on").await.unwrap();
+        let mut echoed = [0; 2];
+        standing.read_exact(&mut echoed).await.unwrap();
+        assert_eq!(&echoed, b"on", "a connection that stands goes on");
+        let next = connect().await;
+        assert_ne!(shown(&standing), shown(&next));
+        assert_eq!(shown(&next), certificates.api.chain()[0]);
+    }
+}
