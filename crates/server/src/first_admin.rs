@@ -12,7 +12,7 @@ use std::{
 };
 
 use gpuaas_engine::{commands::bootstrap, port::Ports};
-use gpuaas_model::{AuditAction, Timestamp};
+use gpuaas_model::{AuditAction, Role, Timestamp};
 use gpuaas_store::{Change, Store, StoreError, TokenRecord};
 use gpuaas_trust::SecretText;
 use serde::Serialize;
@@ -184,7 +184,7 @@ impl Occasion {
         let expires_at = &made.expires_at;
         match self {
             Self::FirstStart => {
-                let told = json!({ "occasion": "first_start", "expires_at": expires_at });
+                let told = json!({ "occasion": "first_start", "role": Role::PlatformAdmin, "expires_at": expires_at });
                 ("control-plane", AuditAction::TokenCreate, told)
             }
             Self::Recovery => {

@@ -57,13 +57,14 @@ fn with_text(body: &Map<String, Value>, field: &str, value: &str) -> Vec<u8> {
 
 fn cases(operation: &Operation) -> Vec<Case> {
     let sound = operation.sound_body();
-    let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+    // Deeper than any parser follows, and short enough for every operation.
+    let deep = "[".repeat(5_000) + &"]".repeat(5_000);
     let mut cases = vec![
         Case { status: 413, code: "body_too_large", ..Case::invalid("10 MB", vec![b' '; 10 * 1_024 * 1_024]) },
         Case { status: 413, code: "body_too_large", ..Case::invalid("1 byte too long", vec![b' '; 1_024 * 1_024 + 1]) },
         Case::invalid("invalid UTF-8", b"{\"name\":\"\xff\xfe\"}".to_vec()),
-        Case::invalid("nested 10,000 deep", with_text(&sound, "deep", &deep)),
-        Case::invalid("open 10,000 deep", "{\"a\":".repeat(10_000)),
+        Case::invalid("nested 5,000 deep", with_text(&sound, "deep", &deep)),
+        Case::invalid("open 2,500 deep", "{\"a\":".repeat(2_500)),
         Case::invalid("a repeated key", r#"{"again":1,"again":2}"#),
         Case::invalid("half a document", "{\"name\":"),
         Case::invalid("two documents", "{}{}"),
