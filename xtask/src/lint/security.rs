@@ -82,7 +82,8 @@ mod tests {
     #[test]
     fn renamed_test_empty_cell_and_missing_table_are_found() {
         let tests = BTreeSet::from(["kept".to_owned(), "also_kept".to_owned()]);
-        let sound = format!("{HEAD}| 1 | a | api: `kept`; cli: `also_kept` |\n| 2 | b | no test yet |\n\n| x | `y` |\n");
+        let sound =
+            format!("{HEAD}| 1 | a | api: `kept`; cli: `also_kept` |\n| 2 | b | no test yet |\n\n| x | `y` |\n");
         assert_eq!(untested(&sound, &tests), Vec::<String>::new());
         let broken = format!("{HEAD}| 1 | `kept` | `kept`, `renamed` |\n| 2 | b | later |\n");
         assert_eq!(
