@@ -25,7 +25,7 @@ struct Menu {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Checks form: rustfmt, clippy, dependencies, layers, file sizes, purity, uncovered API operations.
+    /// Checks form: rustfmt, clippy, dependencies, layers, file sizes, purity, uncovered API operations, threats whose tests are gone.
     Lint,
     /// Builds (or finds, or downloads) the genuine Kubernetes components, and says where they are.
     Components(components::ComponentsChore),

@@ -4,6 +4,7 @@ mod layers;
 mod merges;
 mod purity;
 mod scripts;
+mod security;
 mod size;
 
 use anyhow::bail;
@@ -19,7 +20,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
 /// Runs those of our own code; a rule of the house reports all of its findings before the run fails.
 pub(crate) fn form() -> anyhow::Result<()> {
     shell::run("rustfmt", &mut shell::cargo(&["fmt", "--all", "--check"]))?;
-    let findings: Vec<String> = [layers::check()?, size::check()?, purity::check()?, merges::check()?].concat();
+    let findings: Vec<String> =
+        [layers::check()?, size::check()?, purity::check()?, merges::check()?, security::check()?].concat();
     for finding in &findings {
         eprintln!("error: {finding}");
     }

@@ -1,0 +1,107 @@
+//! Every threat in `docs/security.md` names tests that exist, or says that it has none yet.
+
+use std::collections::BTreeSet;
+
+use crate::shell;
+
+/// Where the threats are.
+const DOCUMENT: &str = "docs/security.md";
+/// What the last column of a table of threats is called.
+const COLUMN: &str = "Tests";
+/// What that column says of a threat that no test is for.
+const NONE_YET: &str = "no test yet";
+/// Behaviours and cases that a macro makes tests of: their functions carry no attribute.
+const LISTED: &[&str] = &["crates/store/tests/contract/", "crates/host-contract/src/"];
+
+/// Every name that is no test's, and every threat without a name.
+pub(super) fn check() -> anyhow::Result<Vec<String>> {
+    let mut tests = BTreeSet::new();
+    for file in shell::files()?.into_iter().filter(|file| file.ends_with(".rs")) {
+        let text = std::fs::read_to_string(shell::root().join(&file))?;
+        tests.extend(tests_of(&file, &text).map(str::to_owned));
+    }
+    Ok(untested(&std::fs::read_to_string(shell::root().join(DOCUMENT))?, &tests))
+}
+
+/// Names of the tests that a source declares.
+fn tests_of<'a>(file: &str, text: &'a str) -> impl Iterator<Item = &'a str> {
+    let is_listed = LISTED.iter().any(|folder| file.starts_with(folder));
+    let mut is_marked = false;
+    text.lines().map(str::trim_start).filter_map(move |line| {
+        is_marked |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+        let name = function(line)?;
+        (std::mem::take(&mut is_marked) || is_listed).then_some(name)
+    })
+}
+
+/// The function that begins on this line.
+fn function(line: &str) -> Option<&str> {
+    let (before, after) = line.split_once("fn ")?;
+    let is_declared = before.split_whitespace().all(|word| word == "async" || word.starts_with("pub"));
+    let end = after.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+    (is_declared && end > 0).then(|| &after[..end])
+}
+
+fn untested(document: &str, tests: &BTreeSet<String>) -> Vec<String> {
+    let (mut findings, mut threats, mut is_table) = (Vec::new(), 0, false);
+    for (line, number) in document.lines().zip(1..) {
+        let Some((_, last)) = line.strip_suffix(" |").and_then(|row| row.rsplit_once("| ")) else {
+            is_table = false;
+            continue;
+        };
+        if !is_table || last.starts_with("---") {
+            is_table |= last == COLUMN;
+            continue;
+        }
+        threats += 1;
+        // What stands between two backticks is every second piece.
+        let names: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
+        if names.is_empty() && last != NONE_YET {
+            findings.push(format!("security: {DOCUMENT}:{number} names no test and does not say {NONE_YET:?}"));
+        }
+        let unknown = names.into_iter().filter(|name| !tests.contains(*name));
+        findings.extend(unknown.map(|name| format!("security: {DOCUMENT}:{number} names {name}, which is no test")));
+    }
+    if threats == 0 {
+        findings.push(format!("security: {DOCUMENT} has no table whose last column is {COLUMN}"));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "| # | threat | Tests |\n| --- | --- | --- |\n";
+
+    #[test]
+    fn threats_of_this_workspace_name_tests_that_exist() {
+        assert_eq!(check().unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn renamed_test_empty_cell_and_missing_table_are_found() {
+        let tests = BTreeSet::from(["kept".to_owned(), "also_kept".to_owned()]);
+        let sound =
+            format!("{HEAD}| 1 | a | api: `kept`; cli: `also_kept` |\n| 2 | b | no test yet |\n\n| x | `y` |\n");
+        assert_eq!(untested(&sound, &tests), Vec::<String>::new());
+        let broken = format!("{HEAD}| 1 | `kept` | `kept`, `renamed` |\n| 2 | b | later |\n");
+        assert_eq!(
+            untested(&broken, &tests),
+            [
+                "security: docs/security.md:3 names renamed, which is no test",
+                "security: docs/security.md:4 names no test and does not say \"no test yet\"",
+            ]
+        );
+        assert_eq!(untested("no table\n", &tests).len(), 1);
+    }
+
+    #[test]
+    fn functions_are_tests_by_their_attribute_or_by_their_folder() {
+        let text = "#[tokio::test(flavor = \"multi_thread\")]\n#[allow(x)]\nasync fn one() {\n}\nfn helper() {}\n\
+                    // #[test]\n// fn noted() {}\n    #[test]\n    fn two() {}\npub(crate) async fn three(world: World) {}\n";
+        assert_eq!(tests_of("crates/api/src/a.rs", text).collect::<Vec<_>>(), ["one", "two"]);
+        let listed = tests_of("crates/store/tests/contract/a.rs", text).collect::<Vec<_>>();
+        assert_eq!(listed, ["one", "helper", "two", "three"]);
+    }
+}
