@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use futures::{StreamExt, future::BoxFuture, stream};
 use gpuaas_model::{
-    Code, EventKind, IllegalTransition, MemberId, NodeId, OperationState, StepId, StepState, TaskId, Timestamp,
+    Code, EventKind, IllegalTransition, Lifecycle, MemberId, NodeId, OperationState, StepId, StepState, TaskId,
+    Timestamp,
 };
 use gpuaas_planner::{App, Schedule, StepAction};
 use gpuaas_store::{LeaseRecord, MemberRecord, StepRecord, StoreError, Tx};
@@ -214,6 +215,10 @@ impl Driver {
         if stored != rows.of.workload {
             rows.of.workload = tx.update_workload(&rows.of.workload).await?;
             story.workload(tx, EventKind::WorkloadChanged, &rows.of.workload).await?;
+            if rows.of.workload.lifecycle == Lifecycle::Decommissioned {
+                // What they opened is gone.
+                tx.delete_secrets_of(rows.of.workload.id).await?;
+            }
         }
         Ok(())
     }

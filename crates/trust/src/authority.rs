@@ -75,11 +75,17 @@ impl Authority {
         Self::from_pem(&pem, &key_pem)
     }
 
-    /// The authority whose certificate and key were kept.
+    /// The authority whose certificate and key were kept. The certificate lies open and the key sealed: one that is not the key's own was put there by
+    /// somebody else.
     pub fn from_pem(certificate_pem: &str, key_pem: &str) -> Result<Self, AuthorityError> {
+        let material = |error: &dyn std::fmt::Display| AuthorityError::Material(error.to_string());
         let key = KeyPair::from_pem(key_pem)?;
-        let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes())
-            .map_err(|error| AuthorityError::Material(error.to_string()))?;
+        let certificate =
+            CertificateDer::from_pem_slice(certificate_pem.as_bytes()).map_err(|error| material(&error))?;
+        let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).map_err(|error| material(&error))?;
+        if parsed.public_key().raw != key.subject_public_key_info() {
+            return Err(AuthorityError::Material("the certificate is not that of the authority's key".to_owned()));
+        }
         let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
         Ok(Self { certificate, certificate_pem: certificate_pem.to_owned(), issuer })
     }
@@ -330,6 +336,13 @@ mod tests {
         let made = Authority::generate("cp-1", NOW).unwrap();
         let kept = Authority::from_pem(made.certificate_pem(), &made.key_pem()).unwrap();
         assert_eq!(made.digest(), kept.digest());
+    }
+
+    #[test]
+    fn certificate_of_another_key_makes_no_authority() {
+        let (own, other) = (Authority::generate("cp-1", NOW).unwrap(), Authority::generate("cp-1", NOW).unwrap());
+        let swapped = Authority::from_pem(other.certificate_pem(), &own.key_pem());
+        assert!(matches!(swapped, Err(AuthorityError::Material(_))));
     }
 
     #[test]

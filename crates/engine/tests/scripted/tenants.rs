@@ -5,11 +5,11 @@ use gpuaas_engine::{
     commands::{allocation, logs, node, placement, project, workload},
 };
 use gpuaas_model::{
-    AllocationId, AllocationState, Code, Coded, Connectivity, MemberEvent, MemberStateName, NodeState, OperationState,
-    ProjectId, StepState,
+    AllocationId, AllocationState, Code, Coded, Connectivity, Lifecycle, MemberEvent, MemberStateName, NodeState,
+    OperationState, ProjectId, SecretId, StepState,
 };
 use gpuaas_planner::{StepSpec, WorkloadView};
-use gpuaas_store::{AllocationRecord, Page, TaskFilter};
+use gpuaas_store::{AllocationRecord, Page, SecretRecord, TaskFilter};
 use uuid::Uuid;
 
 use crate::{
@@ -162,4 +162,28 @@ async fn illegal_transition_fails_its_step_with_its_own_code() {
         .await;
     let fault = ended.steps["ends"].fault.as_ref().map(|fault| fault.code.as_str());
     assert_eq!((ended.steps["ends"].state, fault), (StepState::Failed, Some("illegal_transition")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_of_a_workload_end_with_its_decommission() {
+    let site = Site::of(2).await;
+    let deployed = site.deployed(|of| vec![task("first", of, 0), needs(task("second", of, 1), &["first"])]).await;
+    let workload = deployed.workload.id;
+    let engine = &site.world.engine;
+    let id = SecretId::from_uuid(Uuid::from_u128(2_000));
+    let kept = SecretRecord {
+        id,
+        workload: Some(workload),
+        name: "join-token".to_owned(),
+        sha256: String::new(),
+        sealed: engine.keys().seal(id, b"what joins").unwrap(),
+        created_at: engine.ports().clock.now(),
+    };
+    let mut tx = site.world.store().begin().await.unwrap();
+    tx.put_secret(&kept).await.unwrap();
+    tx.commit().await.unwrap();
+    site.world.nodes.will_end([done(serde_json::json!({})), done(serde_json::json!({}))]);
+    let ended = site.decommissioned(workload, removal).await;
+    assert_eq!(ended.workload.lifecycle, Lifecycle::Decommissioned);
+    assert_eq!(site.world.store().read().await.unwrap().secrets_of(workload).await.unwrap(), []);
 }
