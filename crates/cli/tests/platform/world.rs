@@ -1,6 +1,7 @@
 //! A running `gpuaas dev`, and what tests ask of it.
 
 use std::{
+    io::Write as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::OnceLock,
@@ -311,6 +312,12 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(began.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Prints a figure past the test harness, which swallows what passing tests print.
+pub(crate) fn show(figure: &str) {
+    // A closed standard output is no reason to fail.
+    let _ = writeln!(std::io::stdout(), "    {figure}");
 }
 
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {

@@ -15,7 +15,7 @@ use super::JSON;
 use crate::{
     operations::NOBODYS_ID,
     raw::{connect, send},
-    world::{PATIENCE, Platform, eventually},
+    world::{PATIENCE, Platform, eventually, show},
 };
 
 /// Connections at once; one address may have 256.
@@ -68,7 +68,7 @@ async fn must_stay_small(platform: &Platform, what: &str, head: &str, expected: 
     let before = memory_mib(platform, "VmRSS");
     let statuses = all_at_once(platform, head).await;
     let most = memory_mib(platform, "VmHWM");
-    println!("    {CONNECTIONS} {what} of {BODY_BYTES} bytes: memory {before} MiB before, {most} MiB at most");
+    show(&format!("memory: {CONNECTIONS} {what} of {BODY_BYTES} bytes: {before} MiB before, {most} MiB at most"));
     assert!(statuses.iter().all(|status| expected.contains(status)), "{statuses:?}");
     assert!(most < before + GROWTH_MIB_MAX, "{what}: {before} MiB before, {most} MiB at most");
 }

@@ -17,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::{
     raw::{Answer, address_of, bearer, read_on, send, shake},
-    world::{Platform, eventually},
+    world::{Platform, eventually, show},
 };
 
 /// A client that takes nothing for this long is ended, and later ones by then as well.
@@ -96,7 +96,7 @@ async fn clients_that_never_read_are_ended_and_hold_little_until_then() {
     let folder = packages.path().to_str().expect("a text");
     let platform = Platform::start_with(0, &[("GPUAAS_PACKAGES_DIR", folder)]);
     let (ready, package) = (platform.ready(), format!("/install/packages/{PACKAGE}"));
-    println!("before: {}", memory(&ready));
+    show(&format!("memory: clients that never read, before: {}", memory(&ready)));
     let began = Instant::now();
     let mut unread = Vec::new();
     for last in 1..=ATTACKERS {
@@ -108,7 +108,7 @@ async fn clients_that_never_read_are_ended_and_hold_little_until_then() {
     // More downloads than there may be: some gave way already.
     let standing = connections_from(&ready, 201);
     assert!(standing >= 256, "{standing}");
-    println!("{standing} connections that read nothing: {}", memory(&ready));
+    show(&format!("memory: {standing} connections that read nothing: {}", memory(&ready)));
     let whoami = send(&platform, Method::GET, "/api/v1/whoami", &[("authorization", &bearer(&platform))], "").await;
     assert_eq!(whoami.status, 200, "{whoami:?}");
     let refused = read_from(&ready, loopback(201, 1), "/install.sh").await;
@@ -117,7 +117,7 @@ async fn clients_that_never_read_are_ended_and_hold_little_until_then() {
     let taken = read_from(&ready, loopback(202, 1), "/install.sh").await;
     assert_eq!(taken.status, 200, "another address is served although all downloads are taken: {taken:?}");
     eventually("clients that read nothing are served for ever", async || connections_from(&ready, 201) == 0).await;
-    println!("after {:?}: {}", began.elapsed(), memory(&ready));
+    show(&format!("memory: after {:?}: {}", began.elapsed(), memory(&ready)));
     assert!(began.elapsed() > STALLED_AFTER, "they had their time");
     drop(unread);
 }
