@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::http::Extensions;
-use gpuaas_model::{Code, Principal, ProjectId, TokenId};
+use gpuaas_model::{Code, PeerSite, Principal, ProjectId, TokenId};
 
 use crate::{peer::PeerAddress, problem::ApiProblem};
 
@@ -17,14 +17,11 @@ use crate::{peer::PeerAddress, problem::ApiProblem};
 pub(crate) const UNKNOWN_BODY_BYTES_MAX: usize = 16 * 1_024;
 /// Longest body of a known caller, in bytes.
 pub(crate) const KNOWN_BODY_BYTES_MAX: usize = 1_024 * 1_024;
-/// Bytes of all bodies of callers who are not known yet: two thousand enrollments at once.
+/// Bytes of all bodies of callers who are not known yet: two thousand enrollments at once. A quarter of it may be of one address, and beyond it each
+/// address may hold one body, 64 MiB of all the connections that there can be.
 const UNKNOWN_BYTES_MAX: usize = 8 * 1_024 * 1_024;
-/// Bytes of those from one address: five hundred machines behind it may enroll at once.
-const UNKNOWN_SHARE_BYTES_MAX: usize = UNKNOWN_BYTES_MAX / 4;
-/// Bytes of all bodies of known callers.
+/// Bytes of all bodies of known callers. A quarter of it may be of one project, or of one token of the platform.
 const KNOWN_BYTES_MAX: usize = 64 * 1_024 * 1_024;
-/// Bytes of those of one project, or of one token of the platform.
-const KNOWN_SHARE_BYTES_MAX: usize = KNOWN_BYTES_MAX / 4;
 /// Seconds after which a refused body is worth another try: bodies are held for moments.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
@@ -39,7 +36,7 @@ pub(crate) struct BodyBudgets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Holder {
     /// Somebody at that address, or at one that the listener did not tell.
-    Address(Option<PeerAddress>),
+    Address(Option<PeerSite>),
     Project(ProjectId),
     /// A token of the platform itself.
     Token(TokenId),
@@ -49,6 +46,8 @@ struct Budget {
     whose: &'static str,
     all_max: usize,
     share_max: usize,
+    /// So much is taken of every holder, whatever others hold.
+    floor: usize,
     held: Mutex<Held>,
 }
 
@@ -60,10 +59,12 @@ struct Held {
 
 impl BodyBudgets {
     pub(crate) fn new() -> Self {
-        let budget = |whose, all_max, share_max| Arc::new(Budget { whose, all_max, share_max, held: Mutex::default() });
+        let budget = |whose, all_max, floor| {
+            Arc::new(Budget { whose, all_max, share_max: all_max / 4, floor, held: Mutex::default() })
+        };
         Self {
-            unknown: budget("callers without a token", UNKNOWN_BYTES_MAX, UNKNOWN_SHARE_BYTES_MAX),
-            known: budget("known callers", KNOWN_BYTES_MAX, KNOWN_SHARE_BYTES_MAX),
+            unknown: budget("callers without a token", UNKNOWN_BYTES_MAX, UNKNOWN_BODY_BYTES_MAX),
+            known: budget("known callers", KNOWN_BYTES_MAX, 0),
         }
     }
 
@@ -75,7 +76,7 @@ impl BodyBudgets {
             Some(_) => (&self.known, KNOWN_BODY_BYTES_MAX),
             None => (&self.unknown, UNKNOWN_BODY_BYTES_MAX),
         };
-        let holder = holder.unwrap_or_else(|| Holder::Address(of.get().copied()));
+        let holder = holder.unwrap_or_else(|| Holder::Address(of.get::<PeerAddress>().map(|from| from.site())));
         Room { budget: budget.clone(), holder, bytes_max, taken: 0 }
     }
 }
@@ -101,7 +102,9 @@ impl Room {
         }
         let mut held = self.budget.held.lock().unwrap_or_else(PoisonError::into_inner);
         let of_holder = held.shares.get(&self.holder).copied().unwrap_or_default() + bytes;
-        if held.all + bytes > self.budget.all_max || of_holder > self.budget.share_max {
+        // One body of each is always taken, or a few would keep everybody else out. Connections bound how many there can be.
+        let is_first = of_holder <= self.budget.floor;
+        if (held.all + bytes > self.budget.all_max && !is_first) || of_holder > self.budget.share_max {
             let detail = format!("bodies of {} take all the memory that they may", self.budget.whose);
             let refused = ApiProblem::new(Code::RateLimited, detail);
             return Err(refused.then("send it again in a moment").after(RETRY_AFTER_SECONDS));
@@ -170,22 +173,30 @@ mod tests {
     fn strangers_share_one_budget_of_which_no_address_has_more_than_its_share() {
         let budgets = BodyBudgets::new();
         let first = filled(&budgets, &stranger(1));
-        assert_eq!(first.len(), UNKNOWN_SHARE_BYTES_MAX / UNKNOWN_BODY_BYTES_MAX);
+        assert_eq!(first.len(), (UNKNOWN_BYTES_MAX / 4) / UNKNOWN_BODY_BYTES_MAX);
         let others: Vec<_> = (2..=9).flat_map(|last| filled(&budgets, &stranger(last))).collect();
-        assert_eq!(first.len() + others.len(), UNKNOWN_BYTES_MAX / UNKNOWN_BODY_BYTES_MAX, "all together");
+        let beyond = 5;
+        assert_eq!(
+            first.len() + others.len(),
+            UNKNOWN_BYTES_MAX / UNKNOWN_BODY_BYTES_MAX + beyond,
+            "one body of each more"
+        );
+        let mut newcomer = budgets.room(&stranger(10));
+        newcomer.take(UNKNOWN_BODY_BYTES_MAX).expect("a few addresses keep nobody out");
         let refused = budgets.room(&stranger(10)).take(1).expect_err("nothing is left");
         assert_eq!(refused.cause().code(), Code::RateLimited);
+        drop(newcomer);
         assert!(budgets.room(&known(1, None)).take(KNOWN_BODY_BYTES_MAX).is_ok(), "a known caller has room");
         drop((first, others));
         assert!(budgets.unknown.held.lock().unwrap().shares.is_empty(), "nobody is remembered without a body");
-        assert_eq!(filled(&budgets, &stranger(10)).len(), UNKNOWN_SHARE_BYTES_MAX / UNKNOWN_BODY_BYTES_MAX);
+        assert_eq!(filled(&budgets, &stranger(10)).len(), (UNKNOWN_BYTES_MAX / 4) / UNKNOWN_BODY_BYTES_MAX);
     }
 
     #[test]
     fn all_tokens_of_a_project_have_one_share() {
         let budgets = BodyBudgets::new();
         let held: Vec<_> = (1..100).flat_map(|token| filled(&budgets, &known(token, Some(7)))).collect();
-        assert_eq!(held.len(), KNOWN_SHARE_BYTES_MAX / KNOWN_BODY_BYTES_MAX);
+        assert_eq!(held.len(), (KNOWN_BYTES_MAX / 4) / KNOWN_BODY_BYTES_MAX);
         assert!(budgets.room(&known(1, Some(8))).take(KNOWN_BODY_BYTES_MAX).is_ok(), "another project has its own");
     }
 

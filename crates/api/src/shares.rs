@@ -132,14 +132,13 @@ impl Shares {
 }
 
 impl Open {
-    /// Takes a share back from an address that holds more than `own`.
+    /// Takes a share back from an address that holds more than `own`. Those without a good token give way among themselves first, however many
+    /// addresses they have: only where there are none of them does an address of others.
     fn displace_for(&mut self, own: usize) -> Result<(), NoShare> {
-        let most = self.by_address.values().map(BTreeMap::len).max().unwrap_or(0);
-        let greediest = self.by_address.iter().filter(|(_, held)| held.len() == most);
-        let least = greediest.filter_map(|(from, held)| {
-            held.iter().map(|(number, holder)| (holder.standing.rank(), *number, *from)).min()
-        });
-        let (rank, number, from) = least.min().ok_or(NoShare::OfAll)?;
+        let (rank, number, from, most) = match self.of_greediest(|rank| !rank.is_authenticated) {
+            Some(stranger) => stranger,
+            None => self.of_greediest(|_| true).ok_or(NoShare::OfAll)?,
+        };
         // Between equals the newest stranger counts most: its other end most likely still waits, and has had no time to show who it is.
         let gives_way = most >= own + 2 || (most == own + 1 && rank == Rank::STRANGER);
         if !gives_way {
@@ -149,6 +148,17 @@ impl Open {
             holder.displaced.cancel();
         }
         Ok(())
+    }
+
+    /// Of the addresses with the most shares that count, the share that gives way first, and how many those addresses have.
+    fn of_greediest(&self, counts: impl Fn(Rank) -> bool) -> Option<(Rank, u64, PeerSite, usize)> {
+        let of_address = |(from, held): (&PeerSite, &BTreeMap<u64, Holder>)| {
+            let ranks = held.iter().map(|(number, holder)| (holder.standing.rank(), *number));
+            let counted: Vec<(Rank, u64)> = ranks.filter(|(rank, _)| counts(*rank)).collect();
+            counted.iter().min().map(|(rank, number)| (*rank, *number, *from, counted.len()))
+        };
+        let candidates = self.by_address.iter().filter_map(of_address);
+        candidates.max_by_key(|(rank, number, _, count)| (*count, std::cmp::Reverse((*rank, *number))))
     }
 
     fn remove(&mut self, from: PeerSite, number: u64) -> Option<Holder> {
@@ -254,14 +264,31 @@ mod tests {
         greediest[..2].iter().for_each(|share| share.standing().authenticate());
         let _begun = [0, 2].map(|at: usize| greediest[at].standing().begin());
         let mut gone = Vec::new();
-        let newcomers = (100..114).map(|from| {
+        let newcomers = (100..113).map(|from| {
             let share = shares.take(address(from)).expect("the greediest gives way");
             gone.extend(displaced(&greediest).into_iter().find(|at| !gone.contains(at)));
             share
         });
         let newcomers: Vec<Share> = newcomers.collect();
         assert!(displaced(&newcomers).is_empty());
-        assert_eq!(gone, (3..16).chain([2]).collect::<Vec<_>>(), "strangers: idle ones by age, then the busy one");
+        assert_eq!(gone, (3..16).collect::<Vec<_>>(), "strangers, idle ones first, by age");
+        let idle = shares.take(address(113)).expect("a stranger gives way");
+        assert!(displaced(&greediest).len() == 13, "of those with one each an idle one before the busy one");
+        drop(idle);
+    }
+
+    #[test]
+    fn strangers_of_many_addresses_push_out_nobody_with_a_good_token() {
+        let shares = Shares::new(MAX);
+        let office = take_of(&shares, 1, 12);
+        office.iter().for_each(|share| share.standing().authenticate());
+        let mut strangers = Vec::new();
+        for round in 0..4 {
+            for from in 10..40 {
+                strangers.extend(shares.take(address(from)).ok().inspect(|_| assert!(round < 4)));
+            }
+        }
+        assert_eq!(displaced(&office), Vec::<usize>::new());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::{
 
 use gpuaas_engine::{commands::bootstrap, port::Ports};
 use gpuaas_model::{AuditAction, Role, Timestamp};
-use gpuaas_store::{Change, Store, StoreError, TokenRecord};
+use gpuaas_store::{AuditFilter, Change, Store, StoreError, TokenRecord};
 use gpuaas_trust::SecretText;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ pub(crate) async fn one_time_admin(
 /// Makes the first one-time token, if this control plane has never made one; removes the file of one that is good no more. Returns the file of one
 /// that can be exchanged now.
 pub(crate) async fn at_start(store: &Store, folder: &Path, ports: &Ports) -> Result<Option<PathBuf>, ServerError> {
-    if store.read().await?.setting(DONE).await?.is_none() {
+    if is_first_start(store).await? {
         let (token, text) = bootstrap::generate(ports);
         let made = write(folder, &token, &text)?;
         let mut tx = store.begin().await?;
@@ -102,6 +102,16 @@ pub(crate) async fn at_start(store: &Store, folder: &Path, ports: &Ports) -> Res
             Ok(None)
         }
     }
+}
+
+/// Whether nobody has ever been administrator here. A setting says so, which anybody may remove who writes to the database; the audit says it too, of
+/// which nothing is ever removed.
+async fn is_first_start(store: &Store) -> Result<bool, StoreError> {
+    let mut reader = store.read().await?;
+    let audit = reader.audits(&AuditFilter { limit: Some(2), ..AuditFilter::default() }).await?;
+    // The first start of all has made a key that signs tasks, a moment ago.
+    let is_new = audit.iter().all(|record| record.action == AuditAction::KeyActivate);
+    Ok(is_new && reader.setting(DONE).await?.is_none())
 }
 
 /// Removes the file as soon as its token is withdrawn, at whichever replica.

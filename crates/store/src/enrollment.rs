@@ -1,10 +1,11 @@
 //! Enrollment tokens: each works once, for one node, for a while. Each row is proven to be the platform's ([`crate::genuine`]).
 
 use gpuaas_model::{NodeId, Timestamp};
+use sqlx::any::AnyRow;
 
 use crate::{
     error::{EnrollmentRefusal, StoreError},
-    query::text,
+    query::{get_text, text},
     record::EnrollmentRecord,
     store::{Reader, Tx},
 };
@@ -71,15 +72,10 @@ impl Reader {
         node: NodeId,
         now: Timestamp,
     ) -> Result<EnrollmentRecord, StoreError> {
-        let row = self.row("select id, doc, code from enrollments where sha256 = $1", vec![text(sha256)]).await?;
-        let found = row.map(|row| self.genuine.record::<EnrollmentRecord>(TABLE, &row, &[])).transpose()?.flatten();
-        let refusal = match found {
+        let sql = "select id, node_id, sha256, doc, code from enrollments where sha256 = $1";
+        let row = self.row(sql, vec![text(sha256)]).await?;
+        let refusal = match self.genuine_enrollments(row)?.pop() {
             None => EnrollmentRefusal::Unknown,
-            Some(moved) if moved.sha256 != sha256 => {
-                // A genuine token, and a digest beside it that is another's.
-                self.genuine.refuse(TABLE, moved.id.to_string());
-                EnrollmentRefusal::Unknown
-            }
             Some(other) if other.node != node => EnrollmentRefusal::Foreign,
             Some(used) if used.used_at.is_some() => EnrollmentRefusal::Used,
             Some(late) if late.expires_at <= now => EnrollmentRefusal::Expired,
@@ -89,7 +85,24 @@ impl Reader {
     }
 
     async fn enrollments_of(&mut self, node: NodeId) -> Result<Vec<EnrollmentRecord>, StoreError> {
-        let rows = self.rows("select id, doc, code from enrollments where node_id = $1", vec![text(node)]).await?;
-        rows.iter().filter_map(|row| self.genuine.record(TABLE, row, &[]).transpose()).collect()
+        let sql = "select id, node_id, sha256, doc, code from enrollments where node_id = $1";
+        let rows = self.rows(sql, vec![text(node)]).await?;
+        self.genuine_enrollments(rows)
+    }
+
+    fn genuine_enrollments(&self, rows: impl IntoIterator<Item = AnyRow>) -> Result<Vec<EnrollmentRecord>, StoreError> {
+        let mut enrollments = Vec::new();
+        for row in rows {
+            let Some(enrollment) = self.genuine.record::<EnrollmentRecord>(TABLE, &row, &[])? else { continue };
+            let is_in_its_row = get_text(&row, "id")? == enrollment.id.to_string()
+                && get_text(&row, "node_id")? == enrollment.node.to_string()
+                && get_text(&row, "sha256")? == enrollment.sha256;
+            if is_in_its_row {
+                enrollments.push(enrollment);
+            } else {
+                self.genuine.refuse(TABLE, get_text(&row, "id")?);
+            }
+        }
+        Ok(enrollments)
     }
 }

@@ -90,13 +90,19 @@ impl Tx {
 impl Reader {
     /// Every key there ever was, oldest first.
     pub async fn signing_keys(&mut self) -> Result<Vec<StoredSigningKey>, StoreError> {
-        let sql = "select key_id as id, seed, doc, code from signing_keys order by key_id";
+        let sql = "select key_id as id, state, version, seed, doc, code from signing_keys order by key_id";
         let rows = self.rows(sql, Vec::new()).await?;
         let mut keys = Vec::with_capacity(rows.len());
         for row in &rows {
             let seed = get_blob(row, "seed")?;
-            if let Some(key) = self.genuine.record(TABLE, row, &seed)? {
+            let Some(key) = self.genuine.record::<SigningKeyRecord>(TABLE, row, &seed)? else { continue };
+            let is_in_its_row = get_text(row, "id")? == key.key_id
+                && get_text(row, "state")? == key.state.as_str()
+                && get_count(row, "version")? == key.version;
+            if is_in_its_row {
                 keys.push(StoredSigningKey { key, seed });
+            } else {
+                self.genuine.refuse(TABLE, get_text(row, "id")?);
             }
         }
         keys.sort_by_key(|stored: &StoredSigningKey| stored.key.created_at);

@@ -6,7 +6,7 @@ use sqlx::any::AnyRow;
 use crate::{
     error::StoreError,
     page::Page,
-    query::{Value, get_count, text, text_or_empty},
+    query::{Value, get_count, get_int, get_text, text, text_or_empty},
     record::TokenRecord,
     store::{Change, Reader, Tx},
 };
@@ -46,16 +46,13 @@ impl Tx {
         Ok(token)
     }
 
-    /// Withdraws every token, and removes rows that are none. Returns how many were good.
+    /// Removes every token. Returns how many were good.
     pub async fn end_tokens(&mut self, at: Timestamp) -> Result<u64, StoreError> {
-        let mut ended = 0;
-        for token in self.all_tokens().await? {
-            let was_good = token.revoked_at.is_none() && token.expires_at.is_none_or(|end| end > at);
-            self.revoke_token(token.id, at).await?;
-            ended += u64::from(was_good);
-        }
-        self.execute("delete from tokens where ends_at = 0 or ends_at > $1", vec![Value::Int(at.as_millis())]).await?;
-        Ok(ended)
+        let is_good = |token: &TokenRecord| token.revoked_at.is_none() && token.expires_at.is_none_or(|end| end > at);
+        let ended = self.all_tokens().await?.iter().filter(|token| is_good(token)).count();
+        // At once and whatever a row says: none of them may hold up a restore.
+        self.execute("delete from tokens", Vec::new()).await?;
+        Ok(ended as u64)
     }
 
     /// Removes the tokens that were good no more before `at`. Returns how many.
@@ -85,45 +82,71 @@ impl Reader {
 
     /// The token of that id.
     pub async fn token(&mut self, id: TokenId) -> Result<TokenRecord, StoreError> {
-        let row = self.row("select id, doc, code from tokens where id = $1", vec![text(id)]).await?;
-        let found = self.genuine_tokens(row)?.into_iter().find(|token| token.id == id);
-        found.ok_or_else(|| StoreError::not_found("token", id))
+        let row = self
+            .row(
+                "select id, sha256, project_id, service_account_id, ends_at, doc, code from tokens where id = $1",
+                vec![text(id)],
+            )
+            .await?;
+        self.genuine_tokens(row)?.pop().ok_or_else(|| StoreError::not_found("token", id))
     }
 
     /// The token whose secret has that digest, revoked and expired ones too.
     pub async fn token_by_sha256(&mut self, sha256: &str) -> Result<Option<TokenRecord>, StoreError> {
-        let row = self.row("select id, doc, code from tokens where sha256 = $1", vec![text(sha256)]).await?;
-        let Some(token) = self.genuine_tokens(row)?.pop() else { return Ok(None) };
-        if token.sha256 != sha256 {
-            // A genuine token, and a digest beside it that is another's.
-            self.genuine.refuse(TABLE, token.id.to_string());
-            return Ok(None);
-        }
-        Ok(Some(token))
+        let row = self
+            .row(
+                "select id, sha256, project_id, service_account_id, ends_at, doc, code from tokens where sha256 = $1",
+                vec![text(sha256)],
+            )
+            .await?;
+        Ok(self.genuine_tokens(row)?.pop())
     }
 
     /// Every token there is: for whoever ends some of them.
     pub async fn all_tokens(&mut self) -> Result<Vec<TokenRecord>, StoreError> {
-        let rows = self.rows("select id, doc, code from tokens order by id", Vec::new()).await?;
+        let rows = self
+            .rows(
+                "select id, sha256, project_id, service_account_id, ends_at, doc, code from tokens order by id",
+                Vec::new(),
+            )
+            .await?;
         self.genuine_tokens(rows)
     }
 
     /// Tokens of all, or of one project, oldest first.
     pub async fn tokens(&mut self, project: Option<ProjectId>, page: &Page) -> Result<Vec<TokenRecord>, StoreError> {
-        let sql =
-            "select id, doc, code from tokens where ($1 = '' or project_id = $1) and id > $2 order by id limit $3";
+        let sql = "select id, sha256, project_id, service_account_id, ends_at, doc, code from tokens where ($1 = '' or project_id = $1) and id > $2 order by id limit $3";
         let rows = self.rows(sql, vec![text_or_empty(project), page.after(), page.limit()]).await?;
         self.genuine_tokens(rows)
     }
 
     /// The tokens that a service account holds or held.
     pub async fn tokens_of_service_account(&mut self, id: ServiceAccountId) -> Result<Vec<TokenRecord>, StoreError> {
-        let sql = "select id, doc, code from tokens where service_account_id = $1 order by id";
+        let sql = "select id, sha256, project_id, service_account_id, ends_at, doc, code from tokens where service_account_id = $1 order by id";
         let rows = self.rows(sql, vec![text(id)]).await?;
         self.genuine_tokens(rows)
     }
 
     fn genuine_tokens(&self, rows: impl IntoIterator<Item = AnyRow>) -> Result<Vec<TokenRecord>, StoreError> {
-        rows.into_iter().filter_map(|row| self.genuine.record(TABLE, &row, &[]).transpose()).collect()
+        let mut tokens = Vec::new();
+        for row in rows {
+            let Some(token) = self.genuine.record(TABLE, &row, &[])? else { continue };
+            if is_in_its_row(&token, &row)? {
+                tokens.push(token);
+            } else {
+                self.genuine.refuse(TABLE, get_text(&row, "id")?);
+            }
+        }
+        Ok(tokens)
     }
+}
+
+/// Whether the columns say what the record does: they are what it is found, counted, withdrawn and purged by.
+fn is_in_its_row(token: &TokenRecord, row: &AnyRow) -> Result<bool, StoreError> {
+    let or_empty = |id: Option<String>| id.unwrap_or_default();
+    Ok(get_text(row, "id")? == token.id.to_string()
+        && get_text(row, "sha256")? == token.sha256
+        && get_text(row, "project_id")? == or_empty(token.project.map(|id| id.to_string()))
+        && get_text(row, "service_account_id")? == or_empty(token.service_account.map(|id| id.to_string()))
+        && get_int(row, "ends_at")? == ends_at(token))
 }

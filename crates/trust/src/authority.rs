@@ -87,7 +87,9 @@ impl Authority {
             return Err(AuthorityError::Material("the certificate is not that of the authority's key".to_owned()));
         }
         let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
-        Ok(Self { certificate, certificate_pem: certificate_pem.to_owned(), issuer })
+        // Made anew: whatever else the text held is nobody's to trust.
+        let certificate_pem = pem_of(&certificate);
+        Ok(Self { certificate, certificate_pem, issuer })
     }
 
     /// Its certificate.
@@ -319,6 +321,14 @@ fn lasting(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Re
     Ok(())
 }
 
+/// A certificate as PEM, in lines of 64 characters.
+fn pem_of(certificate: &CertificateDer<'_>) -> String {
+    let body = STANDARD.encode(certificate);
+    let lines: Vec<&str> =
+        body.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap_or_default()).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,6 +346,16 @@ mod tests {
         let made = Authority::generate("cp-1", NOW).unwrap();
         let kept = Authority::from_pem(made.certificate_pem(), &made.key_pem()).unwrap();
         assert_eq!(made.digest(), kept.digest());
+    }
+
+    #[test]
+    fn certificate_beside_that_of_an_authority_is_not_told_on() {
+        let (own, other) = (Authority::generate("cp-1", NOW).unwrap(), Authority::generate("cp-1", NOW).unwrap());
+        let both = format!("{}{}", own.certificate_pem(), other.certificate_pem());
+        let kept = Authority::from_pem(&both, &own.key_pem()).unwrap();
+        assert_eq!(kept.certificate_pem(), own.certificate_pem());
+        let read = CertificateDer::from_pem_slice(kept.certificate_pem().as_bytes()).unwrap();
+        assert_eq!(&read, own.certificate());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Somebody who writes to the database is not the platform: what it writes there is refused, and told.
 
+use gpuaas_api_types::{CreateProject, CreateServiceAccount, CreateServiceAccountToken};
 use gpuaas_model::{Code, Entropy};
 use gpuaas_trust::{ApiToken, TaskSigner};
 use sqlx::{Connection, SqliteConnection};
@@ -69,4 +70,18 @@ async fn a_signing_key_that_somebody_wrote_into_the_database_reaches_no_node() {
     assert!(!identity.contains(&public.kid), "the node holds a key that somebody made up");
     let keys = admin.list_signing_keys().await.expect("keys").items;
     assert!(keys.iter().all(|key| key.id != public.kid), "{keys:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_account_that_somebody_made_an_admin_gets_no_token() {
+    let fleet = Fleet::start(0).await;
+    let admin = fleet.client();
+    admin.create_project(&CreateProject { name: "lab".into() }).await.expect("a project");
+    let account = CreateServiceAccount { name: "ci".into(), role: "viewer".into(), project: Some("lab".into()) };
+    admin.create_service_account(&account).await.expect("an account");
+    write(&fleet, "update service_accounts set doc = replace(doc, 'viewer', 'platform-admin')").await;
+    let refused =
+        admin.create_service_account_token(Some("lab".into()), "ci", &CreateServiceAccountToken { ttl_seconds: None });
+    let refused = refused.await.expect_err("no such account");
+    assert_eq!(refused.code(), Code::Forbidden, "{refused}");
 }

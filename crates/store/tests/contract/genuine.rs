@@ -61,6 +61,20 @@ pub(crate) async fn a_token_that_somebody_else_wrote_changed_or_moved_is_absent_
     assert!(absent(&viewer.sha256).await, "another role");
     assert!(matches!(store.read().await.unwrap().token(viewer.id).await, Err(StoreError::NotFound { .. })));
     assert!(!absent(&admin.sha256).await, "the platform's own");
+    for (column, other) in
+        [("id", "'moved'"), ("project_id", "'moved'"), ("service_account_id", "'moved'"), ("ends_at", "7")]
+    {
+        let kept = token(Role::PlatformAdmin);
+        let mut tx = store.begin().await.unwrap();
+        tx.insert_token(&kept).await.unwrap();
+        tx.commit().await.unwrap();
+        world.sql(&format!("update tokens set {column} = {other} where sha256 = '{}'", kept.sha256)).await.unwrap();
+        assert!(absent(&kept.sha256).await, "{column} says something else than its record");
+        let mut tx = store.begin().await.unwrap();
+        tx.end_tokens(NOW).await.expect("nothing in a row holds it up");
+        drop(tx);
+        world.sql(&format!("delete from tokens where sha256 = '{}'", kept.sha256)).await.unwrap();
+    }
     assert!(!store.read().await.unwrap().all_tokens().await.unwrap().contains(&viewer));
 
     assert_eq!(told.try_recv().unwrap(), ForgedRow { table: "tokens", id: "new".into() });
@@ -82,7 +96,9 @@ pub(crate) async fn a_signing_key_that_somebody_else_wrote_is_not_in_the_set(wor
     assert_eq!(tx.remove_forged_signing_keys().await.unwrap(), 1);
     tx.commit().await.unwrap();
     assert_eq!(world.number("select count(*) from signing_keys").await, 1);
-    world.sql("update signing_keys set code = ''").await.unwrap();
+    world.sql("update signing_keys set state = 'grace' where key_id = 'own'").await.unwrap();
+    assert_eq!(store.read().await.unwrap().signing_keys().await.unwrap(), [], "its column says another state");
+    world.sql("update signing_keys set state = 'active', code = ''").await.unwrap();
     assert_eq!(store.read().await.unwrap().signing_keys().await.unwrap(), []);
 }
 

@@ -57,6 +57,13 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
         ensure!(of_server <= most, "{SERVER} is at {of_server}, and {most} is the most");
         Ok(())
     })?;
+    check("no core file of either unit's process can hold its keys", || {
+        for (node, unit) in [(host, SERVER), (machine, AGENT)] {
+            let limit = node.says(&["systemctl", "show", "--property=LimitCORE", "--value", unit])?;
+            ensure!(limit == "0", "{unit} may write core files of {limit} bytes");
+        }
+        Ok(())
+    })?;
     check("the same line once more changes nothing", || changes_nothing(machine, &line, &look))?;
 
     check("the control plane is upgraded, and knows what it knew", || {
