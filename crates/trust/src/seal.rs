@@ -195,6 +195,11 @@ impl SealingKeys {
         self.held(|held| held.next.as_ref().map(|key| key.id.clone()))
     }
 
+    /// Whether a key that was active before is held.
+    pub fn has_previous(&self) -> bool {
+        self.held(|held| held.previous.is_some())
+    }
+
     /// Whether the key of that id is held.
     pub fn holds(&self, id: &str) -> bool {
         self.held(|held| held.find(Some(id)).is_some())
