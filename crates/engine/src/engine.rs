@@ -195,7 +195,7 @@ impl Engine {
                     Ok(Change::Node(id)) => self.nodes().readmit(id),
                     // A node may have connected to another replica: whoever waits for one tries again.
                     Ok(Change::Event { stream: StreamName::Platform, .. }) => self.wake_waiting(),
-                    Ok(Change::Event { .. } | Change::Token(_)) => {}
+                    Ok(Change::Event { .. } | Change::Token(_) | Change::Sealing) => {}
                     Ok(Change::Missed) => {
                         self.wake_waiting();
                         self.nodes().readmit_all();

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use gpuaas_model::{AuditAction, CorrelationId, EventKind, StreamName};
+use gpuaas_model::{AuditAction, CorrelationId, EventKind};
 use gpuaas_store::{Change, Reader, ReplicaLife, ReplicaRecord, SealingRecord, StoreError, Tx};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, broadcast::error::RecvError};
@@ -86,7 +86,7 @@ impl Engine {
             let woken = async {
                 loop {
                     match changes.recv().await {
-                        Ok(Change::Event { stream: StreamName::Platform, .. } | Change::Missed) => return true,
+                        Ok(Change::Sealing | Change::Missed) => return true,
                         Ok(_) => {}
                         Err(RecvError::Lagged(_)) => return true,
                         Err(RecvError::Closed) => return false,

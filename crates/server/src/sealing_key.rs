@@ -157,8 +157,7 @@ pub(crate) async fn tend(files: KeyFiles, engine: Arc<Engine>, reload: Arc<Notif
         let changed = async {
             loop {
                 match changes.recv().await {
-                    Ok(Change::Event { stream: gpuaas_model::StreamName::Platform, .. } | Change::Missed)
-                    | Err(RecvError::Lagged(_)) => return,
+                    Ok(Change::Sealing | Change::Missed) | Err(RecvError::Lagged(_)) => return,
                     Ok(_) => {}
                     Err(RecvError::Closed) => std::future::pending().await,
                 }

@@ -17,7 +17,7 @@ use crate::{
     query::{Value, get_blob, get_count, get_text, text},
     record::IdempotencyRecord,
     signing_key::{self, StoredSigningKey},
-    store::{Reader, Tx},
+    store::{Change, Reader, Tx},
     token,
 };
 
@@ -140,6 +140,7 @@ impl Tx {
             "insert into settings (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value";
         self.execute(sql, vec![text(SETTING), value]).await?;
         self.sealing = Some(Some(record.clone()));
+        self.hints.push(Change::Sealing);
         Ok(())
     }
 

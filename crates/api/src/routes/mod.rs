@@ -18,6 +18,7 @@ mod projects;
 mod reader;
 mod replicas;
 mod service_accounts;
+mod sealing_key;
 mod signing_keys;
 mod tasks;
 mod tokens;
@@ -56,6 +57,8 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(signing_keys::list_signing_keys))
         .routes(routes!(signing_keys::rotate_signing_keys))
         .routes(routes!(signing_keys::revoke_signing_key))
+        .routes(routes!(sealing_key::get_sealing_key))
+        .routes(routes!(sealing_key::rotate_sealing_key))
         .routes(routes!(nodes::list_nodes, nodes::register_node))
         .routes(routes!(nodes::get_node))
         .routes(routes!(nodes::issue_enrollment))
