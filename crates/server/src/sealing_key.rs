@@ -150,7 +150,6 @@ pub(crate) async fn tend(files: KeyFiles, engine: Arc<Engine>, reload: Arc<Notif
     let mut changes = engine.store().changes();
     loop {
         while changes.try_recv().is_ok() {}
-        take_next(&files, &engine);
         if let Err(error) = settle(&files, &engine).await {
             tracing::warn!(%error, "it could not be seen which sealing key is in use");
         }
@@ -164,7 +163,8 @@ pub(crate) async fn tend(files: KeyFiles, engine: Arc<Engine>, reload: Arc<Notif
             }
         };
         tokio::select! {
-            () = reload.notified() => {}
+            biased;
+            () = reload.notified() => take_next(&files, &engine),
             () = changed => {}
             () = tokio::time::sleep(SWEEP_EVERY) => {}
         }
