@@ -4,8 +4,8 @@ use gpuaas_api_types::{
     AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry, Bootstrap,
     CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
     Deploy, EnrollNode, Event, FixNode, FixedNode, ImportRelease, List, Member, Node, Operation, OperationDetail, Ping,
-    PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, SealingKey, ServiceAccount, SigningKey, Started,
-    Task, Token, WhoAmI, Workload, WorkloadDetail,
+    PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, SealingKey, ServiceAccount, SigningKey,
+    Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;

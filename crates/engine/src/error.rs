@@ -100,7 +100,9 @@ impl From<StoreError> for CommandError {
             StoreError::SealingKeyMissing { id } => {
                 tracing::error!(key = id, "this replica lacks the sealing key in use");
                 Self::new(Code::SealingKeyMismatch, format!("this replica does not hold the sealing key in use, {id}"))
-                    .then("give it the key file of the other replicas, and have it taken: systemctl reload gpuaas-server")
+                    .then(
+                        "give it the key file of the other replicas, and have it taken: systemctl reload gpuaas-server",
+                    )
             }
             StoreError::Busy => Self::new(Code::Unavailable, "the store is busy").then("try again"),
             StoreError::Unreachable(_) => {

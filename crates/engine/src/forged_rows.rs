@@ -38,7 +38,11 @@ impl Engine {
                 continue;
             }
             if !self.holds_sealing_keys().await.unwrap_or(true) {
-                tracing::error!(table = row.table, id = row.id, "a row cannot be proven: its sealing key is not held here");
+                tracing::error!(
+                    table = row.table,
+                    id = row.id,
+                    "a row cannot be proven: its sealing key is not held here"
+                );
                 continue;
             }
             tracing::error!(

@@ -10,9 +10,7 @@ use std::{
 
 use gpuaas_model::{Entropy, KeyState, SecretId, Timestamp};
 use gpuaas_store::{Reader, RecordProof, SigningKeyRecord, StoreError, StoredSigningKey};
-use gpuaas_trust::{
-    Authority, SealError, SealingKeys, SignError, SigningKeySet, TaskKey, TaskSigner, TaskStatement,
-};
+use gpuaas_trust::{Authority, SealError, SealingKeys, SignError, SigningKeySet, TaskKey, TaskSigner, TaskStatement};
 use zeroize::Zeroizing;
 
 /// The keys in use.
@@ -191,7 +189,8 @@ impl Keys {
     fn signer(&self, stored: &StoredSigningKey) -> Result<TaskSigner, KeysError> {
         let key_id = &stored.key.key_id;
         let unusable = |error: &dyn std::fmt::Display| KeysError::Unusable(format!("{key_id}: {error}"));
-        let seed = self.sealing.open(&StoredSigningKey::sealed_for(key_id), &stored.seed).map_err(|error| unusable(&error))?;
+        let seed =
+            self.sealing.open(&StoredSigningKey::sealed_for(key_id), &stored.seed).map_err(|error| unusable(&error))?;
         let seed: &[u8; 32] = seed.as_slice().try_into().map_err(|error| unusable(&error))?;
         Ok(TaskSigner::from_seed(seed))
     }

@@ -156,7 +156,8 @@ impl Engine {
             return Ok(());
         }
         let mut tx = self.store().begin().await?;
-        let taken: Vec<String> = sealing_keys.iter().skip(1).filter(|id| !own.sealing_keys.contains(id)).cloned().collect();
+        let taken: Vec<String> =
+            sealing_keys.iter().skip(1).filter(|id| !own.sealing_keys.contains(id)).cloned().collect();
         tx.update_replica(&ReplicaRecord { sealing_keys, is_key_file_old, ..own }).await?;
         for id in taken {
             let data = json!({ "replica": self.replica() });

@@ -126,7 +126,11 @@ impl Coded for ServerError {
             Self::Backup(BackupError::Rows(DumpError::Malformed { .. } | DumpError::Schema { .. })) => {
                 Code::BackupInvalid
             }
-            Self::Backup(BackupError::Rows(DumpError::Store(_) | DumpError::Io(_)) | BackupError::File { .. } | BackupError::Key(_))
+            Self::Backup(
+                BackupError::Rows(DumpError::Store(_) | DumpError::Io(_))
+                | BackupError::File { .. }
+                | BackupError::Key(_),
+            )
             | Self::Key { .. }
             | Self::Listen { .. }
             | Self::Store(_)

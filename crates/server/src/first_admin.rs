@@ -20,11 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
-    bootstrap::keys,
-    data_dir::write_private_for,
-    error::ServerError,
-    options::ServerOptions,
-    ports,
+    bootstrap::keys, data_dir::write_private_for, error::ServerError, options::ServerOptions, ports,
     sealing_key::KeyFiles,
 };
 

@@ -115,7 +115,9 @@ impl KeyFiles {
         if !is(self.present()?) && is(self.next()?) {
             match fs::rename(&self.next, &self.present) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                renamed => renamed.and_then(|()| sync_folder(&self.present)).map_err(|error| key_error(&self.next, error))?,
+                renamed => {
+                    renamed.and_then(|()| sync_folder(&self.present)).map_err(|error| key_error(&self.next, error))?
+                }
             }
         }
         Ok(is(self.present()?))

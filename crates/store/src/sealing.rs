@@ -136,8 +136,7 @@ impl Tx {
     /// Says which sealing key is in use. What this change writes from here on is under it.
     pub async fn put_sealing(&mut self, record: &SealingRecord) -> Result<(), StoreError> {
         let value = Value::Blob(serde_json::to_vec(record)?);
-        let sql =
-            "insert into settings (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value";
+        let sql = "insert into settings (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value";
         self.execute(sql, vec![text(SETTING), value]).await?;
         self.sealing = Some(Some(record.clone()));
         self.hints.push(Change::Sealing);

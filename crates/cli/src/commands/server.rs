@@ -7,7 +7,8 @@ use std::{
 
 use anyhow::Context;
 use gpuaas_server::{
-    Deadlines, EndedNode, Manifest, NextSealingKey, OneTimeAdmin, Paces, Restored, SUMS_FILE, ServerOptions, write_private,
+    Deadlines, EndedNode, Manifest, NextSealingKey, OneTimeAdmin, Paces, Restored, SUMS_FILE, ServerOptions,
+    write_private,
 };
 use gpuaas_trust::SecretText;
 use sd_notify::NotifyState;

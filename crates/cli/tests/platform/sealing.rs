@@ -1,5 +1,6 @@
 //! The sealing key that follows another while nodes work and clients ask.
 
+use gpuaas_api_types::RegisterNode;
 use gpuaas_client::{Client, ClientError};
 use gpuaas_postgres_server::Server;
 use gpuaas_trust::SealingKey;
@@ -27,6 +28,11 @@ fn code(error: ClientError) -> String {
     }
 }
 
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits = |at: usize| hex.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    (0..hex.len()).step_by(2).map(|at| digits(at).expect("hex digits")).collect()
+}
+
 /// How much of what is sealed or coded in the database that key opens or proves.
 async fn opened_by(url: &str, key: &SealingKey) -> usize {
     let mut store = PgConnection::connect(url).await.expect("the store");
@@ -48,7 +54,7 @@ async fn opened_by(url: &str, key: &SealingKey) -> usize {
     ] {
         for row in sqlx::query(sql).fetch_all(&mut store).await.expect("rows") {
             let (doc, code, more): (String, String, Vec<u8>) = (row.get("doc"), row.get("code"), row.get("more"));
-            let code = hex::decode(code).expect("hex");
+            let code = bytes(&code);
             opened += usize::from(key.records().is_genuine(table, &[doc.as_bytes(), &more], &code));
         }
     }
@@ -107,7 +113,8 @@ async fn sealing_key_is_replaced_under_load_and_no_node_and_no_client_notices() 
         key.state == "settled" && key.waiting_for.is_none()
     })
     .await;
-    first.enroll_node("gpu-1").await.expect("a string, coded under the new key");
+    let ask = RegisterNode { name: "gpu-3".into(), ..RegisterNode::default() };
+    first.register_node(&ask).await.expect("an enrollment, coded under the new key");
     stop.cancel();
     for work in work {
         assert!(work.await.expect("nothing failed") > 0);
@@ -151,7 +158,8 @@ async fn next_sealing_key_that_lies_there_is_taken_at_start_and_backed_up_with_t
     assert_eq!(after.previous.as_ref(), Some(&before.id));
     assert!(fleet.server_verb(&["recover-admin"]).status.success());
     eventually("the rotation does not end", async || {
-        client.get_sealing_key().await.expect("a key").state == "settled" && !fleet.data_dir().join("sealing-next.key").exists()
+        client.get_sealing_key().await.expect("a key").state == "settled"
+            && !fleet.data_dir().join("sealing-next.key").exists()
     })
     .await;
     fleet.kill_server();

@@ -86,7 +86,8 @@ async fn next_sealing_key_is_put_into_use_once_every_living_replica_holds_it() {
     world.engine.keys().sealing().take_next(next());
     let engine = world.engine.clone();
     tokio::spawn(async move { engine.keep_sealing().await });
-    eventually("it is not told that it was taken", async || world.recorded(AuditAction::SealingKeyTake).await == 1).await;
+    eventually("it is not told that it was taken", async || world.recorded(AuditAction::SealingKeyTake).await == 1)
+        .await;
 
     let other = replica(&world, vec!["old".to_owned()]);
     world.store().join_replica(&other, Duration::from_secs(100_000)).await.unwrap();
