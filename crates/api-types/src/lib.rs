@@ -25,7 +25,7 @@ pub use node::{
 pub use plan::{PlacementOption, PlannedMember, PlannedStep, Preview};
 pub use platform::{
     AuditEntry, Bootstrap, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
-    Event, Project, Replica, ServiceAccount, SigningKey, Token, WhoAmI,
+    Event, Project, Replica, SealingKey, ServiceAccount, SigningKey, Token, WhoAmI,
 };
 pub use problem::{Problem, ProblemReason};
 pub use workload::{

@@ -178,6 +178,29 @@ pub struct SigningKey {
     pub changed_at: String,
 }
 
+/// The key that seals what the store keeps, by its public id; the key itself is never told.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SealingKey {
+    /// The id of the key in use, 16 hex digits.
+    pub id: String,
+    /// `settled`, `next_taken` or `rotating`.
+    pub state: String,
+    /// What its next state waits for, or a person has to do; absent when nothing is to come.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting_for: Option<String>,
+    /// The id of the key that the answering replica has taken and that is not in use yet.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub next: Option<String>,
+    /// The id of the key before, for as long as rows under it may be left.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub previous: Option<String>,
+    /// Rows that are still to come under the key in use.
+    pub rows_left: u64,
+    /// Since when that key is in use or, once settled, in use alone.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub since: Option<String>,
+}
+
 /// Who the caller is.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WhoAmI {

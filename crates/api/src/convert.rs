@@ -1,7 +1,7 @@
 //! Rows as the API shows them.
 
-use gpuaas_api_types::{Allocation, AuditEntry, Event, Project, ServiceAccount, SigningKey, Task, Token};
-use gpuaas_engine::commands::keys::SigningKeyView;
+use gpuaas_api_types::{Allocation, AuditEntry, Event, Project, SealingKey, ServiceAccount, SigningKey, Task, Token};
+use gpuaas_engine::commands::{keys::SigningKeyView, sealing_key::SealingKeyView};
 use gpuaas_model::Name;
 use gpuaas_store::{
     AllocationRecord, AuditRecord, EventRecord, ProjectRecord, ServiceAccountRecord, TaskRecord, TokenRecord,
@@ -43,6 +43,18 @@ pub(crate) fn signing_key(view: SigningKeyView) -> SigningKey {
         version: view.key.version,
         created_at: view.key.created_at.to_string(),
         changed_at: view.key.changed_at.to_string(),
+    }
+}
+
+pub(crate) fn sealing_key(view: SealingKeyView) -> SealingKey {
+    SealingKey {
+        id: view.id,
+        state: view.state.as_str().to_owned(),
+        waiting_for: view.waiting_for,
+        next: view.next,
+        previous: view.previous,
+        rows_left: view.rows_left,
+        since: view.since.map(|at| at.to_string()),
     }
 }
 

@@ -24,7 +24,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::FutureExt;
-use gpuaas_model::{Code, Principal, SecretId, Timestamp, TokenId};
+use gpuaas_model::{Code, Principal, Timestamp, TokenId};
 use gpuaas_store::{IdempotencyRecord, StoreError};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tracing::Instrument;
@@ -159,7 +159,7 @@ impl Asked {
         if !store.is_shared() {
             return self.once(state, request, next).await;
         }
-        let lease = format!("{TURNS}{}", self.owner());
+        let lease = format!("{TURNS}{}", self.turn());
         if store.acquire_lease(&lease, replica, TURN_TTL).await?.is_none() {
             return Err(ApiProblem::new(Code::Unavailable, "an equal request is under way elsewhere")
                 .about("Idempotency-Key")
@@ -224,7 +224,7 @@ impl Asked {
         let (parts, body) = response.into_parts();
         let broken = |_| ApiProblem::new(Code::Internal, "the answer could not be remembered");
         let body: Bytes = to_bytes(body, ANSWER_BYTES_MAX).await.map_err(broken)?;
-        let sealed = state.engine.keys().seal(self.owner(), &body).map_err(|error| {
+        let sealed = state.engine.keys().sealing().seal(&self.sealed_for(), &body).map_err(|error| {
             tracing::error!(%error, "an answer could not be sealed");
             ApiProblem::new(Code::Internal, "the answer could not be remembered")
         })?;
@@ -254,17 +254,17 @@ impl Asked {
     fn opened(&self, state: &ApiState, sealed: &str) -> Result<Vec<u8>, ApiProblem> {
         let lost = || ApiProblem::new(Code::Internal, "the remembered answer cannot be opened");
         let sealed = hex::decode(sealed).map_err(|_| lost())?;
-        let opened = state.engine.keys().unseal(self.owner(), &sealed).map_err(|_| lost())?;
+        let opened = state.engine.keys().sealing().open(&self.sealed_for(), &sealed).map_err(|_| lost())?;
         Ok(opened.to_vec())
     }
 
-    /// Binds the sealed answer to its token and key: moved to another row, it does not open.
-    fn owner(&self) -> SecretId {
-        let digest = gpuaas_trust::sha256_hex(format!("idempotency {} {}", self.token, self.key).as_bytes());
-        let mut bytes = [0_u8; 16];
-        // The first half of a hex digest of 64 digits.
-        let _ = hex::decode_to_slice(&digest[..32], &mut bytes);
-        SecretId::from_uuid(uuid::Uuid::from_bytes(bytes))
+    /// Names the request among those that take turns.
+    fn turn(&self) -> String {
+        gpuaas_trust::sha256_hex(format!("idempotency {} {}", self.token, self.key).as_bytes())
+    }
+
+    fn sealed_for(&self) -> Vec<u8> {
+        IdempotencyRecord::sealed_for(self.token, &self.key)
     }
 
     fn forgotten_before(&self, state: &ApiState) -> Timestamp {

@@ -323,6 +323,12 @@ pub(crate) enum ServerVerb {
         /// The file (0600); it appears when it is whole
         file: PathBuf,
     },
+    /// Make the sealing key that is to follow, beside the present one; each running replica takes it when it is reloaded (SIGHUP)
+    NextSealingKey {
+        /// A file with the key that another replica's machine has made; a fresh key when absent
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+    },
     /// Make a one-time admin token on this machine, also while the control plane runs; gpuaas bootstrap exchanges it
     RecoverAdmin,
     /// Read a backup into an empty store; then start the control plane as before

@@ -4,8 +4,8 @@ use gpuaas_api_types::{
     AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry, Bootstrap,
     CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
     Deploy, EnrollNode, Event, FixNode, FixedNode, ImportRelease, List, Member, Node, Operation, OperationDetail, Ping,
-    PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, ServiceAccount, SigningKey, Started,
-    Task, Token, WhoAmI, Workload, WorkloadDetail,
+    PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, SealingKey, ServiceAccount, SigningKey,
+    Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -123,6 +123,16 @@ impl Client {
     /// Has a new task-signing key take the place of the one in use.
     pub async fn rotate_signing_keys(&self) -> Answer<SigningKey> {
         self.post("/api/v1/signing-keys/rotate", &json!({})).await
+    }
+
+    /// The sealing key in use, and how far its successor is.
+    pub async fn get_sealing_key(&self) -> Answer<SealingKey> {
+        self.get("/api/v1/sealing-key").await
+    }
+
+    /// Puts the next sealing key into use, which every replica must have taken.
+    pub async fn rotate_sealing_key(&self) -> Answer<SealingKey> {
+        self.post("/api/v1/sealing-key/rotate", &json!({})).await
     }
 
     /// Ends a task-signing key at once.

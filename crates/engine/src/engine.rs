@@ -20,6 +20,7 @@ use crate::{
     key_rotation::KeyTending,
     keys::Keys,
     port::{NodeTunnels, Nodes, Ports, ReimageHook},
+    sealing_rotation::SealingTending,
 };
 
 /// Finds operations whose hint was lost. Everything else is pushed.
@@ -66,6 +67,7 @@ pub struct Engine {
     /// Told of every connection of a node; wakes the attempts that wait for one, in the order in which they came.
     connections: Notify,
     key_tending: KeyTending,
+    sealing_tending: SealingTending,
     held: Held,
     /// Deliveries and withdrawals of access under way.
     access_calls: Arc<FairQueue>,
@@ -81,6 +83,7 @@ impl Engine {
             drivers: Mutex::default(),
             connections: Notify::new(),
             key_tending: KeyTending::default(),
+            sealing_tending: SealingTending::default(),
             held: Held::default(),
             access_calls: FairQueue::new(access::CALLS),
             stop: CancellationToken::new(),
@@ -156,6 +159,11 @@ impl Engine {
         &self.key_tending
     }
 
+    /// What this process knows of its sealing keys.
+    pub(crate) fn sealing_tending(&self) -> &SealingTending {
+        &self.sealing_tending
+    }
+
     /// Permits for deliveries and withdrawals of access.
     pub(crate) fn access_calls(&self) -> &Arc<FairQueue> {
         &self.access_calls
@@ -187,7 +195,7 @@ impl Engine {
                     Ok(Change::Node(id)) => self.nodes().readmit(id),
                     // A node may have connected to another replica: whoever waits for one tries again.
                     Ok(Change::Event { stream: StreamName::Platform, .. }) => self.wake_waiting(),
-                    Ok(Change::Event { .. } | Change::Token(_)) => {}
+                    Ok(Change::Event { .. } | Change::Token(_) | Change::Sealing) => {}
                     Ok(Change::Missed) => {
                         self.wake_waiting();
                         self.nodes().readmit_all();

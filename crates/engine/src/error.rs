@@ -97,6 +97,13 @@ impl From<StoreError> for CommandError {
             StoreError::KeyReused => Self::new(Code::KeyReused, "a certificate was issued for this key before")
                 .about("csr")
                 .then("have the agent make a fresh key: each enrollment and each renewal takes one"),
+            StoreError::SealingKeyMissing { id } => {
+                tracing::error!(key = id, "this replica lacks the sealing key in use");
+                Self::new(Code::SealingKeyMismatch, format!("this replica does not hold the sealing key in use, {id}"))
+                    .then(
+                        "give it the key file of the other replicas, and have it taken: systemctl reload gpuaas-server",
+                    )
+            }
             StoreError::Busy => Self::new(Code::Unavailable, "the store is busy").then("try again"),
             StoreError::Unreachable(_) => {
                 Self::new(Code::Unavailable, "the database cannot be reached").then("try again in a moment")

@@ -37,6 +37,14 @@ impl Engine {
             if told.contains(&(row.table, row.id.clone())) {
                 continue;
             }
+            if !self.holds_sealing_keys().await.unwrap_or(true) {
+                tracing::error!(
+                    table = row.table,
+                    id = row.id,
+                    "a row cannot be proven: its sealing key is not held here"
+                );
+                continue;
+            }
             tracing::error!(
                 table = row.table,
                 id = row.id,

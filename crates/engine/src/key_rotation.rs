@@ -88,7 +88,13 @@ impl Engine {
                 loop {
                     match changes.recv().await {
                         Ok(Change::Event { stream: StreamName::Platform, .. } | Change::Missed) => return true,
-                        Ok(Change::Event { .. } | Change::Operation(_) | Change::Node(_) | Change::Token(_)) => {}
+                        Ok(
+                            Change::Event { .. }
+                            | Change::Operation(_)
+                            | Change::Node(_)
+                            | Change::Token(_)
+                            | Change::Sealing,
+                        ) => {}
                         Err(RecvError::Lagged(_)) => return true,
                         Err(RecvError::Closed) => return false,
                     }

@@ -3,20 +3,21 @@
 //! Which key signs is said by rows, so that every replica changes over with the same commit. How one key follows another is
 //! [`crate::key_rotation`]'s.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use gpuaas_model::{Entropy, KeyState, SecretId, Timestamp};
 use gpuaas_store::{Reader, RecordProof, SigningKeyRecord, StoreError, StoredSigningKey};
-use gpuaas_trust::{
-    Authority, RecordKey, SealError, SealingKey, SignError, SigningKeySet, TaskKey, TaskSigner, TaskStatement,
-};
+use gpuaas_trust::{Authority, SealError, SealingKeys, SignError, SigningKeySet, TaskKey, TaskSigner, TaskStatement};
 use zeroize::Zeroizing;
 
 /// The keys in use.
 pub struct Keys {
     control_plane: String,
     authority: Authority,
-    sealing: SealingKey,
+    sealing: Arc<SealingKeys>,
     ring: RwLock<Arc<KeyRing>>,
 }
 
@@ -67,8 +68,8 @@ pub enum KeysError {
 
 impl Keys {
     /// The keys of the control plane of that id. Which one signs, rows say.
-    pub fn new(control_plane: String, authority: Authority, sealing: SealingKey) -> Self {
-        Self { control_plane, authority, sealing, ring: RwLock::default() }
+    pub fn new(control_plane: String, authority: Authority, sealing: impl Into<SealingKeys>) -> Self {
+        Self { control_plane, authority, sealing: Arc::new(sealing.into()), ring: RwLock::default() }
     }
 
     /// The certificate authority.
@@ -76,14 +77,14 @@ impl Keys {
         &self.authority
     }
 
-    /// The key that seals what the store keeps.
-    pub fn sealing(&self) -> &SealingKey {
+    /// The keys that seal what the store keeps.
+    pub fn sealing(&self) -> &SealingKeys {
         &self.sealing
     }
 
     /// What tells the platform's own records from others.
     pub fn proof(&self) -> Arc<dyn RecordProof> {
-        Arc::new(SealedProof(self.sealing.records().clone()))
+        Arc::new(SealedProof(self.sealing.clone()))
     }
 
     /// This control plane's id, as node certificates and tasks carry it.
@@ -111,7 +112,7 @@ impl Keys {
         now: Timestamp,
     ) -> Result<StoredSigningKey, SealError> {
         let TaskKey { kid, public, state } = signer.public(state);
-        let seed = self.sealing.seal(&sealed_as(&kid), &*signer.to_seed())?;
+        let seed = self.sealing.seal(&StoredSigningKey::sealed_for(&kid), &*signer.to_seed())?;
         let key = SigningKeyRecord {
             key_id: kid,
             public,
@@ -188,7 +189,8 @@ impl Keys {
     fn signer(&self, stored: &StoredSigningKey) -> Result<TaskSigner, KeysError> {
         let key_id = &stored.key.key_id;
         let unusable = |error: &dyn std::fmt::Display| KeysError::Unusable(format!("{key_id}: {error}"));
-        let seed = self.sealing.open(&sealed_as(key_id), &stored.seed).map_err(|error| unusable(&error))?;
+        let seed =
+            self.sealing.open(&StoredSigningKey::sealed_for(key_id), &stored.seed).map_err(|error| unusable(&error))?;
         let seed: &[u8; 32] = seed.as_slice().try_into().map_err(|error| unusable(&error))?;
         Ok(TaskSigner::from_seed(seed))
     }
@@ -217,20 +219,19 @@ impl KeyRing {
     }
 }
 
-/// Proves rows by the sealing key.
-struct SealedProof(RecordKey);
+/// Proves rows, and seals values again, by the sealing keys.
+struct SealedProof(Arc<SealingKeys>);
 
 impl RecordProof for SealedProof {
-    fn code(&self, kind: &str, fields: &[&[u8]]) -> Vec<u8> {
-        self.0.code(kind, fields)
+    fn code(&self, key: Option<&str>, kind: &str, fields: &[&[u8]]) -> Option<Vec<u8>> {
+        self.0.code(key, kind, fields)
     }
 
-    fn is_genuine(&self, kind: &str, fields: &[&[u8]], code: &[u8]) -> bool {
-        self.0.is_genuine(kind, fields, code)
+    fn proven_by(&self, kind: &str, fields: &[&[u8]], code: &[u8]) -> Option<String> {
+        self.0.proven_by(kind, fields, code)
     }
-}
 
-/// What a seed is sealed as: it opens as no other key's.
-fn sealed_as(key_id: &str) -> Vec<u8> {
-    format!("task-signing.key/{key_id}").into_bytes()
+    fn reseal<'a>(&self, key: Option<&str>, owner: &[u8], sealed: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        self.0.reseal(key, owner, sealed)
+    }
 }

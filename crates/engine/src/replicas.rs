@@ -21,6 +21,7 @@ const LIFE_ALONE: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 impl Engine {
     /// Makes this process known to the others, and waits for nodes that no living process holds.
     pub async fn join(&self) -> Result<(), StoreError> {
+        let (sealing_keys, is_key_file_old) = self.told_sealing_keys();
         let record = ReplicaRecord {
             id: self.replica(),
             address: self.endpoints().replica.clone(),
@@ -28,6 +29,8 @@ impl Engine {
             api_url: self.endpoints().api_url.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: self.ports().clock.now(),
+            sealing_keys,
+            is_key_file_old,
         };
         let life = if self.store().is_shared() { LIFE } else { LIFE_ALONE };
         self.store().join_replica(&record, life).await?;

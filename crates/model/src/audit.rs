@@ -61,6 +61,12 @@ text_enum! {
         KeyRetire = "key.retire",
         /// It is accepted no more.
         KeyRevoke = "key.revoke",
+        /// A replica took the sealing key that is to follow.
+        SealingKeyTake = "sealing_key.take",
+        /// The next sealing key was put into use.
+        SealingKeyRotate = "sealing_key.rotate",
+        /// The last row has come under the sealing key in use.
+        SealingKeyFinish = "sealing_key.finish",
         /// A node was registered.
         NodeRegister = "node.register",
         /// An enrollment token was issued.

@@ -159,6 +159,10 @@ text_enum! {
         StoreTooNew = "store_too_new",
         /// A shared store holds sealed secrets, and no key to them was given.
         SealingKeyRequired = "sealing_key_required",
+        /// A living replica lacks the sealing key that is to follow.
+        SealingKeyNotEverywhere = "sealing_key_not_everywhere",
+        /// The rows are under a sealing key that this process does not hold.
+        SealingKeyMismatch = "sealing_key_mismatch",
         /// The connection to the database would not be encrypted, or not to a server that proves who it is.
         DatabaseUnverified = "database_unverified",
         /// A backup is not whole, or of another version's form.
@@ -231,6 +235,7 @@ impl Code {
             | Self::IllegalTransition
             | Self::LimitReached
             | Self::ReplicaVersionsDiffer
+            | Self::SealingKeyNotEverywhere
             | Self::ClusterNotReady
             | Self::DataDirInUse
             | Self::AddressInUse => 409,
@@ -273,6 +278,7 @@ impl Code {
             | Self::TaskCancelled
             | Self::StoreTooNew
             | Self::SealingKeyRequired
+            | Self::SealingKeyMismatch
             | Self::BackupInvalid
             | Self::StoreNotEmpty
             | Self::DataDirNotWritable

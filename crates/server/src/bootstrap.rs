@@ -6,8 +6,8 @@ use gpuaas_app_rke2::{Deadlines, Rke2};
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::{AppEntry, Catalog, Ended, Keys, end_what_came_back, port::Ports};
 use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState};
-use gpuaas_store::{NewAudit, Store};
-use gpuaas_trust::{Authority, SealingKey, ServerKey, TaskSigner};
+use gpuaas_store::{NewAudit, SealingRecord, Store};
+use gpuaas_trust::{Authority, SealingKeys, ServerKey, TaskSigner};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -26,11 +26,15 @@ pub(crate) fn catalog(rke2: Deadlines) -> Catalog {
 }
 
 /// The keys, sealed in the store by the key that never enters it.
-pub(crate) async fn keys(store: &Store, sealing_key: &[u8], ports: &Ports) -> Result<Keys, ServerError> {
+pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> Result<Keys, ServerError> {
     let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
-    let sealing = SealingKey::new(sealing_key).map_err(|error| trust(&error))?;
     let fresh_id = gpuaas_model::ReplicaId::generate(&*ports.clock, &*ports.entropy).to_string();
     let mut tx = store.begin().await?;
+    // Before anything is judged by it: with another key the platform's own rows would pass for forged.
+    let named = tx.sealing().await?;
+    if let Some(named) = &named {
+        use_key(&sealing, named)?;
+    }
     let id = tx.put_setting_if_absent("control-plane.id", fresh_id.as_bytes()).await?;
     let id = String::from_utf8(id).map_err(|error| trust(&error))?;
     let authority = match tx.setting("authority.certificate").await? {
@@ -48,6 +52,9 @@ pub(crate) async fn keys(store: &Store, sealing_key: &[u8], ports: &Ports) -> Re
         }
     };
     // The authority's key has opened, so the sealing key is the right one.
+    if named.is_none() {
+        tx.put_sealing(&SealingRecord::settled(sealing.active(), ports.clock.now())).await?;
+    }
     let keys = Keys::new(id, authority, sealing);
     store.prove_with(keys.proof());
     tx.remove_forged_signing_keys().await?;
@@ -94,7 +101,19 @@ pub(crate) async fn api_key(store: &Store, keys: &Keys) -> Result<ServerKey, Ser
     ServerKey::from_pem(&String::from_utf8_lossy(&pem)).map_err(|error| trust(&error))
 }
 
-fn open(sealing: &SealingKey, sealed: Option<Vec<u8>>, name: &str) -> Result<Zeroizing<Vec<u8>>, ServerError> {
+/// Uses the key that the rows name. During a rotation the one before is needed too: some rows are under it alone.
+fn use_key(sealing: &SealingKeys, named: &SealingRecord) -> Result<(), ServerError> {
+    for id in std::iter::once(&named.current).chain(&named.previous) {
+        if !sealing.holds(id) {
+            let held: Vec<String> = std::iter::once(sealing.active()).chain(sealing.next()).collect();
+            return Err(ServerError::SealingKeyMismatch { needed: id.clone(), held: held.join(", ") });
+        }
+    }
+    sealing.activate(&named.current);
+    Ok(())
+}
+
+fn open(sealing: &SealingKeys, sealed: Option<Vec<u8>>, name: &str) -> Result<Zeroizing<Vec<u8>>, ServerError> {
     let sealed = sealed.ok_or_else(|| ServerError::Trust(format!("the store lacks {name}")))?;
     sealing.open(name.as_bytes(), &sealed).map_err(|error| ServerError::Trust(format!("{name}: {error}")))
 }
@@ -116,10 +135,15 @@ fn of_ourselves(action: AuditAction, target: String, metadata: Value) -> NewAudi
 #[cfg(test)]
 mod tests {
     use gpuaas_store::{AuditFilter, StoreOptions};
+    use gpuaas_trust::SealingKey;
 
     use super::*;
 
     const SEALING_KEY: [u8; 32] = [7; 32];
+
+    fn sealing() -> SealingKeys {
+        SealingKey::new(&SEALING_KEY).unwrap().into()
+    }
 
     async fn store_in(folder: &std::path::Path, ports: &Ports) -> Store {
         let options = StoreOptions { url: format!("sqlite://{}", folder.join("store.db").display()) };
@@ -132,7 +156,7 @@ mod tests {
         let store = store_in(folder.path(), &ports).await;
         let mut pins = Vec::new();
         for _ in 0..2 {
-            let keys = keys(&store, &SEALING_KEY, &ports).await.unwrap();
+            let keys = keys(&store, sealing(), &ports).await.unwrap();
             pins.push(api_key(&store, &keys).await.unwrap().pin());
         }
         assert_eq!(pins[0], pins[1]);
@@ -156,7 +180,7 @@ mod tests {
         tx.put_setting_if_absent(FIRST_KEY, &sealed).await.unwrap();
         tx.commit().await.unwrap();
         for start in ["the first", "a later"] {
-            let keys = keys(&store, &SEALING_KEY, &ports).await.unwrap();
+            let keys = keys(&store, sealing(), &ports).await.unwrap();
             let mut reader = store.read().await.unwrap();
             let kept = reader.signing_keys().await.unwrap();
             let kept: Vec<_> = kept.iter().map(|stored| (stored.key.key_id.as_str(), stored.key.state)).collect();

@@ -2,22 +2,21 @@
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
-    io::{ErrorKind, Read, Write},
+    io::{ErrorKind, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown},
     path::{Path, PathBuf},
 };
 
 use fs4::fs_std::FileExt;
 use gpuaas_model::{Entropy, ReplicaId};
-use zeroize::Zeroizing;
+use gpuaas_trust::SealingKeys;
 
-use crate::{error::ServerError, options::ServerOptions};
+use crate::{
+    error::ServerError,
+    options::ServerOptions,
+    sealing_key::{self, KeyFiles},
+};
 
-/// Bytes of the key that seals what the store keeps secret.
-const SEALING_KEY_BYTES: usize = 32;
-
-/// Where the sealing key lies when none is named.
-const SEALING_KEY: &str = "sealing.key";
 /// Names the process that uses the directory.
 const REPLICA: &str = "replica.id";
 
@@ -70,53 +69,24 @@ impl DataDir {
     }
 
     /// Keeps a sealing key that came from a backup; another one that lies here already stays and is an error.
-    pub(crate) fn keep_key(&self, key: &[u8]) -> std::io::Result<()> {
-        let path = self.join(SEALING_KEY);
-        match kept_key(&self.path)? {
-            Some(kept) if *kept == *key => Ok(()),
-            Some(_) => Err(std::io::Error::new(ErrorKind::AlreadyExists, "the data directory has another sealing key")),
-            None if key.len() == SEALING_KEY_BYTES => write_private(&path, key),
-            None => Err(std::io::Error::new(ErrorKind::InvalidData, "its sealing key has not 32 bytes")),
-        }
+    pub(crate) fn keep_key(&self, key: &[u8]) -> Result<(), ServerError> {
+        let files = KeyFiles::in_folder(&self.path);
+        if files.present()?.is_some_and(|kept| *kept == *key) { Ok(()) } else { files.keep_present(key) }
     }
 
-    /// The sealing key: from the file that was named, else from the data directory, where it is made once. It never enters the store that
-    /// it seals, and a shared store needs one that is named: replicas would each make their own.
-    pub(crate) fn sealing_key(
+    /// The sealing keys: from the file that was named and the one beside it, else from the data directory, where the first is made once. They never
+    /// enter the store that they seal.
+    pub(crate) fn sealing_keys(
         &self,
         options: &ServerOptions,
         entropy: &dyn Entropy,
-    ) -> Result<Zeroizing<Vec<u8>>, ServerError> {
-        match &options.sealing_key_file {
-            Some(named) => read_key(named)?.ok_or_else(|| key_error(named, ErrorKind::NotFound.into())),
-            None if options.store_url.is_some() => Err(ServerError::SealingKeyRequired),
-            None => {
-                let path = self.join(SEALING_KEY);
-                if let Some(key) = read_key(&path)? {
-                    return Ok(key);
-                }
-                let mut key = Zeroizing::new(vec![0; SEALING_KEY_BYTES]);
-                entropy.fill(&mut key);
-                write_private(&path, &key).map_err(|source| key_error(&path, source))?;
-                Ok(key)
-            }
+    ) -> Result<SealingKeys, ServerError> {
+        let files = KeyFiles::of(options)?;
+        if options.sealing_key_file.is_none() && files.present()?.is_none() {
+            files.keep_present(&sealing_key::fresh(entropy))?;
         }
+        files.keys()
     }
-}
-
-/// The sealing key that a data directory holds, if it holds one.
-pub(crate) fn kept_key(path: &Path) -> std::io::Result<Option<Zeroizing<Vec<u8>>>> {
-    read_key(&path.join(SEALING_KEY)).map_err(std::io::Error::other)
-}
-
-/// The sealing key that these settings name, which must be there already.
-pub(crate) fn present_sealing_key(options: &ServerOptions) -> Result<Zeroizing<Vec<u8>>, ServerError> {
-    let path = match &options.sealing_key_file {
-        Some(named) => named.clone(),
-        None if options.store_url.is_some() => return Err(ServerError::SealingKeyRequired),
-        None => options.data_dir.join(SEALING_KEY),
-    };
-    read_key(&path)?.ok_or_else(|| key_error(&path, ErrorKind::NotFound.into()))
 }
 
 /// Whether that directory, or the one in which it would be made, can be written. Changes nothing.
@@ -129,34 +99,10 @@ pub(crate) fn look_at(path: &Path) -> Result<(), ServerError> {
     rustix::fs::access(present, rustix::fs::Access::WRITE_OK).map_err(|error| refuse(error.into()))
 }
 
-/// Whether there is a key where there must be one. Changes nothing.
+/// Whether there is a key where there must be one, and what lies there can be used. Changes nothing.
 pub(crate) fn look_at_key(options: &ServerOptions) -> Result<(), ServerError> {
-    match &options.sealing_key_file {
-        Some(named) => read_key(named)?.map(drop).ok_or_else(|| key_error(named, ErrorKind::NotFound.into())),
-        None if options.store_url.is_some() => Err(ServerError::SealingKeyRequired),
-        None => read_key(&options.data_dir.join(SEALING_KEY)).map(drop),
-    }
-}
-
-fn key_error(path: &Path, source: std::io::Error) -> ServerError {
-    ServerError::Key { path: path.to_owned(), source }
-}
-
-/// The key in that file; `None` when there is no such file.
-fn read_key(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
-    let mut key = Zeroizing::new(Vec::new());
-    match File::open(path) {
-        Ok(file) => {
-            file.take(SEALING_KEY_BYTES as u64 + 1).read_to_end(&mut key).map_err(|source| key_error(path, source))?;
-            if key.len() == SEALING_KEY_BYTES {
-                return Ok(Some(key));
-            }
-            let wrong = std::io::Error::new(ErrorKind::InvalidData, "it does not hold exactly 32 bytes");
-            Err(key_error(path, wrong))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(key_error(path, error)),
-    }
+    let files = KeyFiles::of(options)?;
+    if files.present()?.is_some() || options.sealing_key_file.is_some() { files.keys().map(drop) } else { Ok(()) }
 }
 
 /// Writes a file of mode 0600 so that it is either whole and durable or not there.
@@ -232,11 +178,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::open(folder.path()).unwrap();
         let options = ServerOptions::local(folder.path().to_owned());
-        let key = data.sealing_key(&options, &SystemEntropy).unwrap();
-        assert_eq!(*key, *data.sealing_key(&options, &SystemEntropy).unwrap());
+        let key = data.sealing_keys(&options, &SystemEntropy).unwrap();
+        assert_eq!(key.active(), data.sealing_keys(&options, &SystemEntropy).unwrap().active());
         let mode = std::fs::metadata(data.join("sealing.key")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         std::fs::write(data.join("sealing.key"), "short").unwrap();
-        assert!(matches!(data.sealing_key(&options, &SystemEntropy), Err(ServerError::Key { .. })));
+        assert!(matches!(data.sealing_keys(&options, &SystemEntropy), Err(ServerError::Key { .. })));
     }
 }

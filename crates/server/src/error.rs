@@ -32,6 +32,20 @@ pub enum ServerError {
         /// Why.
         source: std::io::Error,
     },
+    /// A key that is to follow lies there already.
+    #[error("a next sealing key lies in {path} already")]
+    NextSealingKeyExists {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// The rows are under another key than those that lie here.
+    #[error("the store is under the sealing key {needed}, and the files hold {held}")]
+    SealingKeyMismatch {
+        /// The id of the key.
+        needed: String,
+        /// The ids of those that are held.
+        held: String,
+    },
     /// A shared store holds sealed secrets, and no key was given.
     #[error("a shared store needs a sealing key that every replica has")]
     SealingKeyRequired,
@@ -96,6 +110,8 @@ impl Coded for ServerError {
         match self {
             Self::DataDirNotWritable { .. } => Code::DataDirNotWritable,
             Self::DataDirInUse { .. } => Code::DataDirInUse,
+            Self::NextSealingKeyExists { .. } => Code::StateConflict,
+            Self::SealingKeyMismatch { .. } => Code::SealingKeyMismatch,
             Self::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => Code::AddressInUse,
             Self::Store(StoreError::TooNew { .. }) => Code::StoreTooNew,
             Self::Store(StoreError::Unreachable(_) | StoreError::Busy) => Code::Unavailable,
@@ -110,7 +126,11 @@ impl Coded for ServerError {
             Self::Backup(BackupError::Rows(DumpError::Malformed { .. } | DumpError::Schema { .. })) => {
                 Code::BackupInvalid
             }
-            Self::Backup(BackupError::Rows(DumpError::Store(_) | DumpError::Io(_)) | BackupError::File { .. })
+            Self::Backup(
+                BackupError::Rows(DumpError::Store(_) | DumpError::Io(_))
+                | BackupError::File { .. }
+                | BackupError::Key(_),
+            )
             | Self::Key { .. }
             | Self::Listen { .. }
             | Self::Store(_)
@@ -133,6 +153,13 @@ impl Coded for ServerError {
                 "run a version at least as new as the one that wrote it".to_owned()
             }
             Self::Key { .. } => "restore the file from a backup: without it sealed secrets cannot be opened".to_owned(),
+            Self::NextSealingKeyExists { .. } => {
+                "put it into use (gpuaas keys rotate sealing), or remove the file where no replica is to take it".to_owned()
+            }
+            Self::SealingKeyMismatch { .. } => {
+                "give this replica the key files of the others, also FILE.next during a rotation; of a backup, the key of its time"
+                    .to_owned()
+            }
             Self::SealingKeyRequired => {
                 "give every replica the same 32 random bytes in a file: --sealing-key-file, or GPUAAS_SEALING_KEY_FILE"
                     .to_owned()

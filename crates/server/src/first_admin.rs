@@ -20,11 +20,8 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
-    bootstrap::keys,
-    data_dir::{self, write_private_for},
-    error::ServerError,
-    options::ServerOptions,
-    ports,
+    bootstrap::keys, data_dir::write_private_for, error::ServerError, options::ServerOptions, ports,
+    sealing_key::KeyFiles,
 };
 
 /// Where the text of a one-time token lies, in the data directory.
@@ -133,11 +130,11 @@ pub(crate) async fn remove_when_spent(store: Store, folder: PathBuf, ports: Port
 /// Makes a one-time token for whoever may read the data directory with its sealing key, also while the control plane runs.
 pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, ServerError> {
     let ports = ports::system();
-    let sealing_key = data_dir::present_sealing_key(options)?;
+    let sealing = KeyFiles::of(options)?.keys()?;
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
     let made = async {
         // The key opens what the store keeps secret, or this is somebody else's store.
-        keys(&store, &sealing_key, &ports).await?;
+        keys(&store, sealing, &ports).await?;
         one_time_admin(&store, &options.data_dir, &ports, Occasion::Recovery).await
     };
     let made = made.await;
@@ -220,13 +217,14 @@ mod tests {
     use std::{os::unix::fs::PermissionsExt, time::Duration};
 
     use gpuaas_store::StoreOptions;
+    use gpuaas_trust::SealingKey;
 
     use super::*;
 
     async fn store_in(folder: &Path, ports: &Ports) -> Store {
         let options = StoreOptions { url: format!("sqlite://{}", folder.join("store.db").display()) };
         let store = Store::open(&options, ports.clock.clone()).await.unwrap();
-        keys(&store, &[7; 32], ports).await.unwrap();
+        keys(&store, SealingKey::new(&[7; 32]).unwrap().into(), ports).await.unwrap();
         store
     }
 

@@ -19,6 +19,7 @@ mod reach;
 mod recording;
 mod reimage;
 mod replicas;
+mod sealing_key;
 mod sockets;
 
 pub use backup::{BackupError, Manifest, Restored, backup, restore};
@@ -30,6 +31,7 @@ pub use gpuaas_app_rke2::Deadlines;
 pub use gpuaas_artifacts::{Network, TrustedKey};
 pub use gpuaas_engine::{Ended, EndedNode};
 pub use options::ServerOptions;
+pub use sealing_key::{NextSealingKey, next_sealing_key};
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -41,7 +43,7 @@ use gpuaas_engine::{Endpoints, Engine, EngineParts};
 use gpuaas_model::ReplicaId;
 use gpuaas_store::{Burial, Store};
 use gpuaas_trust::{ReplicaIdentity, api_server_config, channel_server_config};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -51,6 +53,7 @@ use crate::{
     journals::ChannelJournals,
     reach::{ChannelNodes, ChannelTunnels, LateChannel},
     reimage::HookProgram,
+    sealing_key::KeyFiles,
 };
 
 /// Longest time for what is recorded last: a store that is out of reach holds up no end.
@@ -64,6 +67,8 @@ pub struct ControlPlane {
     pub authority_pem: String,
     /// The file of a one-time token that can be exchanged for a platform admin's, if there is one now.
     pub one_time_admin: Option<PathBuf>,
+    /// Notified, it takes what has been put beside its files since it started: the next sealing key.
+    pub reload: Arc<Notify>,
     stop: CancellationToken,
     running: tokio::task::JoinSet<()>,
     state: ApiState,
@@ -78,7 +83,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let data = DataDir::open(&options.data_dir)?;
     let api_listener = bind("the API", options.listen).await?;
     let url = options.public_url.clone().unwrap_or_else(|| format!("https://{}", shown(&api_listener, options.listen)));
-    let sealing_key = data.sealing_key(options, &*ports.entropy)?;
+    let sealing = data.sealing_keys(options, &*ports.entropy)?;
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
     let replica = ReplicaId::generate(&*ports.clock, &*ports.entropy);
     // The data directory's lock says that whoever used it before is dead, and its leases with it.
@@ -86,7 +91,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
         store.bury_replica(predecessor, Burial::Known).await?;
     }
     data.succeed(replica)?;
-    let keys = bootstrap::keys(&store, &sealing_key, &ports).await?;
+    let keys = bootstrap::keys(&store, sealing, &ports).await?;
     if let Some(ended) = bootstrap::finish_restore(&store, &keys, &ports).await? {
         tracing::warn!(?ended, "a restore had broken off; what it brought back was ended, and has to be made anew");
     }
@@ -161,10 +166,13 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     running.spawn(api.serve(api_listener, stop.clone()));
     let (kept, stopped) = (certificates.keep(engine.clone()), stop.clone());
     running.spawn(async move { stopped.run_until_cancelled(kept).await.unwrap_or_default() });
+    let reload = Arc::new(Notify::new());
+    let tending = sealing_key::tend(KeyFiles::of(options)?, engine.clone(), reload.clone());
+    running.spawn(stop.clone().run_until_cancelled_owned(tending).map(drop));
     running.spawn(drive(engine, stop.clone()));
     let removing = first_admin::remove_when_spent(store.clone(), data.path().to_owned(), ports);
     running.spawn(stop.clone().run_until_cancelled_owned(removing).map(drop));
-    Ok(ControlPlane { url, authority_pem, one_time_admin, stop, running, state, store, _data: data })
+    Ok(ControlPlane { url, authority_pem, one_time_admin, reload, stop, running, state, store, _data: data })
 }
 
 impl ControlPlane {
@@ -192,7 +200,7 @@ async fn drive(engine: Arc<Engine>, stop: CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => engine.stop(),
         () = async {
-            tokio::join!(engine.keep_alive(), engine.keep_keys(), engine.watch_access(), engine.tell_forged_rows());
+            tokio::join!(engine.keep_alive(), engine.keep_keys(), engine.watch_access(), engine.tell_forged_rows(), engine.keep_sealing());
             std::future::pending().await
         } => {}
         result = engine.run() => if let Err(error) = result {

@@ -10,7 +10,7 @@ use crate::{
     store::{Reader, Tx},
 };
 
-const TABLE: &str = "enrollments";
+pub(crate) const TABLE: &str = "enrollments";
 
 impl Tx {
     /// Adds a token; those issued to the node before and not used yet stop working.
@@ -22,7 +22,7 @@ impl Tx {
                 self.update_enrollment(&earlier).await?;
             }
         }
-        let [doc, code] = self.genuine.columns(TABLE, enrollment, &[])?;
+        let [doc, code] = self.proven(TABLE, enrollment, &[]).await?;
         let values = vec![text(enrollment.id), text(enrollment.node), text(&enrollment.sha256), doc, code];
         let sql = "insert into enrollments (id, node_id, sha256, doc, code) values ($1, $2, $3, $4, $5)";
         self.execute(sql, values).await?;
@@ -48,7 +48,7 @@ impl Tx {
     }
 
     async fn update_enrollment(&mut self, enrollment: &EnrollmentRecord) -> Result<(), StoreError> {
-        let [doc, code] = self.genuine.columns(TABLE, enrollment, &[])?;
+        let [doc, code] = self.proven(TABLE, enrollment, &[]).await?;
         let sql = "update enrollments set doc = $2, code = $3 where id = $1";
         self.execute(sql, vec![text(enrollment.id), doc, code]).await?;
         Ok(())

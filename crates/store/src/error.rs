@@ -58,6 +58,12 @@ pub enum StoreError {
     /// The record needs a proof, and nobody has said yet how records are proven.
     #[error("the store was not told how it proves its records")]
     NoProof,
+    /// The records of this store are under a sealing key that this process does not hold. Nothing was changed.
+    #[error("the sealing key {id} that this store is under is not held here")]
+    SealingKeyMissing {
+        /// The key's id.
+        id: String,
+    },
     /// A newer version wrote this store.
     #[error("the store has schema {found}, and this version knows {known}")]
     TooNew {

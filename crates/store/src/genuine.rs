@@ -7,9 +7,12 @@
 //! Deliberately absent: the key, which never enters the store; and time. An older state of the same row is genuine too: what a record must not go
 //! back from has an end of its own.
 
-use std::sync::{
-    Arc, PoisonError, RwLock,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -19,18 +22,21 @@ use tokio::sync::broadcast;
 use crate::{
     error::StoreError,
     query::{Value, get_text},
-    store::Store,
+    store::{Store, Tx},
 };
 
 /// Refused rows that a slow listener may fall behind before it misses some; the count misses none.
 const TOLD_KEPT: usize = 64;
 
-/// Proves records. Made of a key that the store does not hold.
+/// Proves records, and seals values again. Made of keys that the store does not hold, and knows by their ids; without an id the one is meant that
+/// is in use there.
 pub trait RecordProof: Send + Sync {
-    /// The code of a record of that kind.
-    fn code(&self, kind: &str, fields: &[&[u8]]) -> Vec<u8>;
-    /// Whether `code` is the record's.
-    fn is_genuine(&self, kind: &str, fields: &[&[u8]], code: &[u8]) -> bool;
+    /// The code of a record of that kind under the key of that id; `None` when that key is not held.
+    fn code(&self, key: Option<&str>, kind: &str, fields: &[&[u8]]) -> Option<Vec<u8>>;
+    /// The id of the key under which `code` is the record's; `None` when it is none's.
+    fn proven_by(&self, kind: &str, fields: &[&[u8]], code: &[u8]) -> Option<String>;
+    /// What was sealed for `owner`, under the key of that id; borrowed when it is already. `None` when that key is not held or none opens the value.
+    fn reseal<'a>(&self, key: Option<&str>, owner: &[u8], sealed: &'a [u8]) -> Option<Cow<'a, [u8]>>;
 }
 
 /// A row that was refused because nothing proves that the platform wrote it.
@@ -60,16 +66,33 @@ impl Default for Genuine {
 }
 
 impl Genuine {
-    /// The document of a record and the code that proves it, as two columns.
-    pub(crate) fn columns(
+    /// The code of a document under the key of that id, as a column.
+    pub(crate) fn code(
+        &self,
+        key: Option<&str>,
+        table: &'static str,
+        doc: &str,
+        more: &[u8],
+    ) -> Result<Value, StoreError> {
+        let code = self.proof().ok_or(StoreError::NoProof)?.code(key, table, &[doc.as_bytes(), more]);
+        let missing = || StoreError::SealingKeyMissing { id: key.unwrap_or_default().to_owned() };
+        Ok(Value::Text(hex::encode(code.ok_or_else(missing)?)))
+    }
+
+    /// The id of the key that proves a row with the columns `id`, `doc` and `code`. A row that none proves is refused.
+    pub(crate) fn proven_by(
         &self,
         table: &'static str,
-        record: &impl Serialize,
+        row: &AnyRow,
         more: &[u8],
-    ) -> Result<[Value; 2], StoreError> {
-        let doc = serde_json::to_string(record)?;
-        let code = self.proof().ok_or(StoreError::NoProof)?.code(table, &[doc.as_bytes(), more]);
-        Ok([Value::Text(doc), Value::Text(hex::encode(code))])
+    ) -> Result<Option<String>, StoreError> {
+        let (doc, code) = (get_text(row, "doc")?, get_text(row, "code")?);
+        let code = hex::decode(code).unwrap_or_default();
+        let proven_by = self.proof().and_then(|proof| proof.proven_by(table, &[doc.as_bytes(), more], &code));
+        if proven_by.is_none() {
+            self.refuse(table, get_text(row, "id")?);
+        }
+        Ok(proven_by)
     }
 
     /// The record of a row with the columns `id`, `doc` and `code`, if the platform wrote it; `more` is what its code covers beside the document.
@@ -79,14 +102,10 @@ impl Genuine {
         row: &AnyRow,
         more: &[u8],
     ) -> Result<Option<T>, StoreError> {
-        let (doc, code) = (get_text(row, "doc")?, get_text(row, "code")?);
-        let code = hex::decode(code).unwrap_or_default();
-        let is_genuine = self.proof().is_some_and(|proof| proof.is_genuine(table, &[doc.as_bytes(), more], &code));
-        if is_genuine {
-            return Ok(Some(serde_json::from_str(&doc)?));
+        match self.proven_by(table, row, more)? {
+            Some(_) => Ok(Some(serde_json::from_str(&get_text(row, "doc")?)?)),
+            None => Ok(None),
         }
-        self.refuse(table, get_text(row, "id")?);
-        Ok(None)
     }
 
     /// Counts a row that is not what it says, and tells it.
@@ -96,8 +115,23 @@ impl Genuine {
         let _ = self.0.told.send(ForgedRow { table, id });
     }
 
-    fn proof(&self) -> Option<Arc<dyn RecordProof>> {
+    pub(crate) fn proof(&self) -> Option<Arc<dyn RecordProof>> {
         self.0.proof.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Tx {
+    /// The document of a record and the code that proves it, as two columns, under the key that is in use as of this change.
+    pub(crate) async fn proven(
+        &mut self,
+        table: &'static str,
+        record: &impl Serialize,
+        more: &[u8],
+    ) -> Result<[Value; 2], StoreError> {
+        let doc = serde_json::to_string(record)?;
+        let key = self.sealing_key_id().await?;
+        let code = self.genuine.code(key.as_deref(), table, &doc, more)?;
+        Ok([Value::Text(doc), code])
     }
 }
 

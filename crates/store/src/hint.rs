@@ -95,6 +95,7 @@ fn written(change: &Change) -> Option<String> {
         Change::Operation(id) => Some(format!("operation {id}")),
         Change::Node(id) => Some(format!("node {id}")),
         Change::Token(id) => Some(format!("token {id}")),
+        Change::Sealing => Some("sealing".to_owned()),
         Change::Missed => None,
     }
 }
@@ -115,6 +116,7 @@ fn read(line: &str) -> Option<Change> {
         "operation" => Change::Operation(words.next()?.parse().ok()?),
         "node" => Change::Node(words.next()?.parse().ok()?),
         "token" => Change::Token(words.next()?.parse().ok()?),
+        "sealing" => Change::Sealing,
         _ => return None,
     };
     words.next().is_none().then_some(change)
@@ -135,6 +137,7 @@ mod tests {
             Change::Operation(OperationId::from_uuid(Uuid::from_u128(4))),
             Change::Node(NodeId::from_uuid(Uuid::from_u128(5))),
             Change::Token(TokenId::from_uuid(Uuid::from_u128(6))),
+            Change::Sealing,
         ];
         let payloads = payloads(here, &hints);
         assert_eq!(payloads.len(), 1);

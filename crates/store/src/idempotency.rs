@@ -12,12 +12,26 @@ use crate::{
 impl Tx {
     /// Remembers an answer; the first one under a key stays.
     pub async fn put_idempotency(&mut self, answer: &IdempotencyRecord) -> Result<(), StoreError> {
+        let answer = self.answer_sealed_now(answer).await?;
         let values =
-            vec![text(answer.token), text(&answer.key), Value::Int(answer.created_at.as_millis()), document(answer)?];
+            vec![text(answer.token), text(&answer.key), Value::Int(answer.created_at.as_millis()), document(&answer)?];
         let sql =
             "insert into idempotency (token_id, key, created_at, doc) values ($1, $2, $3, $4) on conflict do nothing";
         self.execute(sql, values).await?;
         Ok(())
+    }
+
+    /// The answer with its body under the sealing key that is in use.
+    pub(crate) async fn answer_sealed_now(
+        &mut self,
+        answer: &IdempotencyRecord,
+    ) -> Result<IdempotencyRecord, StoreError> {
+        let mut answer = answer.clone();
+        if let Ok(sealed) = hex::decode(&answer.body) {
+            let owner = IdempotencyRecord::sealed_for(answer.token, &answer.key);
+            answer.body = hex::encode(self.sealed_now(&owner, &sealed).await?);
+        }
+        Ok(answer)
     }
 
     /// Forgets answers from before `at`.

@@ -33,6 +33,7 @@ mod record;
 mod repeat;
 mod replica;
 mod room;
+mod sealing;
 mod secret;
 mod service_account;
 mod setting;
@@ -61,6 +62,7 @@ pub use record::{
 };
 pub use repeat::repeated;
 pub use replica::{Burial, ReplicaLife};
+pub use sealing::SealingRecord;
 pub use signing_key::StoredSigningKey;
 #[cfg(feature = "simulation")]
 pub use simulation::{Answers, Gate};

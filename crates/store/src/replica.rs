@@ -82,6 +82,12 @@ impl Store {
 }
 
 impl Tx {
+    /// Writes a replica's record anew. False when it was buried meanwhile.
+    pub async fn update_replica(&mut self, replica: &ReplicaRecord) -> Result<bool, StoreError> {
+        let values = vec![text(replica.id), document(replica)?];
+        Ok(self.execute("update replicas set doc = $2 where id = $1", values).await? > 0)
+    }
+
     /// Records that a connection carries a node's channel, in place of one that began before it. False when a newer one carries it already.
     pub async fn put_session(&mut self, session: &SessionRecord) -> Result<bool, StoreError> {
         let sql = "insert into sessions (node_id, connection, replica_id, since, doc) values ($1, $2, $3, $4, $5) \

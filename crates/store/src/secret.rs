@@ -13,6 +13,7 @@ use crate::{
 impl Tx {
     /// Adds a secret, or puts it in the place of the workload's earlier one of that name.
     pub async fn put_secret(&mut self, secret: &SecretRecord) -> Result<(), StoreError> {
+        let sealed = self.sealed_now(secret.id.to_string().as_bytes(), &secret.sealed).await?;
         let values = vec![text_or_empty(secret.workload), text(&secret.name)];
         self.execute("delete from secrets where workload_id = $1 and name = $2", values).await?;
         let values = vec![
@@ -20,7 +21,7 @@ impl Tx {
             text_or_empty(secret.workload),
             text(&secret.name),
             text(&secret.sha256),
-            Value::Blob(secret.sealed.clone()),
+            Value::Blob(sealed),
             Value::Int(secret.created_at.as_millis()),
         ];
         let sql =

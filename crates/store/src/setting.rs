@@ -7,10 +7,11 @@ use crate::{
 };
 
 impl Tx {
-    /// Keeps a value unless one is kept already; returns the one that is.
+    /// Keeps a value unless one is kept already; returns the one that is. One that is sealed is sealed for its name.
     pub async fn put_setting_if_absent(&mut self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
         let sql = "insert into settings (name, value) values ($1, $2) on conflict do nothing";
-        self.execute(sql, vec![text(name), Value::Blob(value.to_vec())]).await?;
+        let value = self.sealed_now(name.as_bytes(), value).await?;
+        self.execute(sql, vec![text(name), Value::Blob(value)]).await?;
         self.setting(name).await?.ok_or_else(|| StoreError::not_found("setting", name))
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     store::{Reader, Tx},
 };
 
-const TABLE: &str = "signing_keys";
+pub(crate) const TABLE: &str = "signing_keys";
 
 /// A key with its seed, which opens only with a key that is not in the store; empty once the key is done.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,13 +22,21 @@ pub struct StoredSigningKey {
     pub seed: Vec<u8>,
 }
 
+impl StoredSigningKey {
+    /// What the seed of the key of that id is sealed for: it opens as no other key's.
+    pub fn sealed_for(key_id: &str) -> Vec<u8> {
+        format!("task-signing.key/{key_id}").into_bytes()
+    }
+}
+
 impl Tx {
     /// Adds a key.
     pub async fn insert_signing_key(&mut self, stored: &StoredSigningKey) -> Result<(), StoreError> {
         let key = &stored.key;
-        let [doc, code] = self.genuine.columns(TABLE, key, &stored.seed)?;
+        let seed = self.sealed_now(&StoredSigningKey::sealed_for(&key.key_id), &stored.seed).await?;
+        let [doc, code] = self.proven(TABLE, key, &seed).await?;
         let sql = "insert into signing_keys (key_id, state, version, seed, doc, code) values ($1, $2, $3, $4, $5, $6)";
-        let seed = Value::Blob(stored.seed.clone());
+        let seed = Value::Blob(seed);
         self.execute(sql, vec![text(&key.key_id), text(key.state), int(key.version), seed, doc, code]).await?;
         Ok(())
     }
@@ -41,7 +49,8 @@ impl Tx {
             KeyState::Staged | KeyState::Active => before.seed,
             KeyState::Grace | KeyState::Retired | KeyState::Revoked => Vec::new(),
         };
-        let [doc, code] = self.genuine.columns(TABLE, key, &seed)?;
+        let seed = self.sealed_now(&StoredSigningKey::sealed_for(&key.key_id), &seed).await?;
+        let [doc, code] = self.proven(TABLE, key, &seed).await?;
         let values = vec![text(&key.key_id), text(key.state), int(key.version), Value::Blob(seed), doc, code];
         let sql = "update signing_keys set state = $2, version = $3, seed = $4, doc = $5, code = $6 where key_id = $1";
         self.execute(sql, values).await?;

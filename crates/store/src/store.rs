@@ -24,6 +24,7 @@ use crate::{
     hint::{self, Listener},
     migrate,
     room::Room,
+    sealing::SealingRecord,
 };
 
 /// Readers beside the one writer.
@@ -110,6 +111,8 @@ pub enum Change {
     Node(NodeId),
     /// A token was withdrawn.
     Token(TokenId),
+    /// Another sealing key is in use, or rows have come under the one in use.
+    Sealing,
     /// Hints of other processes may have been lost: anything may have changed.
     Missed,
 }
@@ -124,6 +127,8 @@ pub struct Reader {
     pub(crate) failed: bool,
     pub(crate) room: Room,
     pub(crate) genuine: Genuine,
+    /// Which sealing key is in use, once it was looked at: it stays so until this ends.
+    pub(crate) sealing: Option<Option<SealingRecord>>,
 }
 
 /// A change of rows: all of it or, when dropped without [`Tx::commit`], nothing. Reads like a [`Reader`].
@@ -209,7 +214,7 @@ impl Store {
     fn reader(&self, transaction: Transaction<'static, Any>) -> Reader {
         let (dialect, clock, simulated) = (self.dialect, self.clock.clone(), self.simulated);
         let (room, genuine) = (self.room.clone(), self.genuine.clone());
-        Reader { transaction, dialect, clock, simulated, failed: false, room, genuine }
+        Reader { transaction, dialect, clock, simulated, failed: false, room, genuine, sealing: None }
     }
 }
 

@@ -11,12 +11,12 @@ use crate::{
     store::{Change, Reader, Tx},
 };
 
-const TABLE: &str = "tokens";
+pub(crate) const TABLE: &str = "tokens";
 
 impl Tx {
     /// Adds a token.
     pub async fn insert_token(&mut self, token: &TokenRecord) -> Result<(), StoreError> {
-        let [doc, code] = self.genuine.columns(TABLE, token, &[])?;
+        let [doc, code] = self.proven(TABLE, token, &[]).await?;
         let values = vec![
             text(token.id),
             text(&token.sha256),
@@ -39,7 +39,7 @@ impl Tx {
             return Ok(token);
         }
         token.revoked_at = Some(at);
-        let [doc, code] = self.genuine.columns(TABLE, &token, &[])?;
+        let [doc, code] = self.proven(TABLE, &token, &[]).await?;
         let values = vec![text(id), Value::Int(ends_at(&token)), doc, code];
         self.execute("update tokens set ends_at = $2, doc = $3, code = $4 where id = $1", values).await?;
         self.hints.push(Change::Token(id));

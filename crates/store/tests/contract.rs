@@ -25,6 +25,7 @@ mod contract {
     pub(crate) mod names;
     pub(crate) mod remembered;
     pub(crate) mod replicas;
+    pub(crate) mod sealing;
     pub(crate) mod swap;
     pub(crate) mod trail;
     pub(crate) mod world;
@@ -179,6 +180,12 @@ behaviours! {
         the_first_setting_of_a_name_stays,
         a_token_is_found_by_its_digest_and_withdrawn_once,
         a_withdrawn_grant_keeps_its_first_moment,
+    }
+    sealing {
+        rows_are_readable_throughout_and_under_the_new_key_alone_in_the_end,
+        what_is_written_is_under_the_key_that_the_rows_name_whatever_its_writer_thought,
+        a_row_that_nothing_proves_is_not_proven_by_a_rotation,
+        nothing_is_written_without_the_key_that_the_rows_name,
     }
     swap {
         a_node_read_before_another_change_is_stale,

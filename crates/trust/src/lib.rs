@@ -31,7 +31,7 @@ pub use enrollment::{EnrollmentError, EnrollmentString};
 pub use identity::{IdentityError, NodeIdentity, ReplicaIdentity, expires_at};
 pub use key_set::{KeySetError, SignedKeySet, SigningKeySet, TaskKey};
 pub use renewal::{RENEWAL_GRACE, Standing, is_renewable, standing};
-pub use seal::{RecordKey, SealError, SealingKey};
+pub use seal::{RecordKey, SealError, SealingKey, SealingKeys};
 pub use shown::ShownCertificate;
 pub use statement::TaskStatement;
 pub use tls::{

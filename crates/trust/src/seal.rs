@@ -1,5 +1,12 @@
 //! Sealing of secrets at rest: AES-256-GCM under one key that the store never sees, bound to what each secret belongs to. A second key, derived from
 //! that one, authenticates records that are no secret and must come from the platform alone.
+//!
+//! While one sealing key follows another a process holds both ([`SealingKeys`]): either opens and verifies, one seals.
+
+use std::{
+    borrow::Cow,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use aws_lc_rs::{
     aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey},
@@ -11,6 +18,10 @@ use zeroize::Zeroizing;
 const NONCE_BYTES: usize = 12;
 /// What the derived key is for: another use gets another key.
 const RECORDS: &[u8] = b"gpuaas authentication of records v1";
+/// The same of the public id.
+const ID: &[u8] = b"gpuaas id of sealing key v1";
+/// Bytes of an id: enough to tell the keys of one control plane apart, and too few to be mistaken for a key.
+const ID_BYTES: usize = 8;
 
 /// Why something could not be sealed or opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,8 +39,24 @@ pub enum SealError {
 
 /// Seals and opens.
 pub struct SealingKey {
+    id: String,
     key: RandomizedNonceKey,
     records: RecordKey,
+}
+
+impl std::fmt::Debug for SealingKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SealingKey").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Length of what HKDF yields for an id.
+struct IdLength;
+
+impl hkdf::KeyType for IdLength {
+    fn len(&self) -> usize {
+        ID_BYTES
+    }
 }
 
 /// Tells records that the platform wrote from others: HMAC-SHA256 under a key that is derived from the sealing key. Cheap to clone.
@@ -66,7 +93,14 @@ impl SealingKey {
         let key = RandomizedNonceKey::new(&AES_256_GCM, bytes).map_err(|_| SealError::Key)?;
         let derived = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(bytes);
         let records = derived.expand(&[RECORDS], hmac::HMAC_SHA256).map_err(|_| SealError::Key)?;
-        Ok(Self { key, records: RecordKey(records.into()) })
+        let mut id = [0; ID_BYTES];
+        derived.expand(&[ID], IdLength).and_then(|id_of| id_of.fill(&mut id)).map_err(|_| SealError::Key)?;
+        Ok(Self { id: hex::encode(id), key, records: RecordKey(records.into()) })
+    }
+
+    /// Its public id, 16 hex digits, derived from the key and of no help to whoever looks for it.
+    pub fn id(&self) -> &str {
+        &self.id
     }
 
     /// The key that authenticates records.
@@ -94,9 +128,176 @@ impl SealingKey {
     }
 }
 
+/// The sealing keys that a process holds: the active one, and during a rotation its successor or its predecessor beside it.
+///
+/// Whichever sealed a value opens it, whichever coded a record proves it. All replicas change over together: which key is active, a row says.
+#[derive(Debug)]
+pub struct SealingKeys(RwLock<Held>);
+
+#[derive(Debug)]
+struct Held {
+    active: Arc<SealingKey>,
+    next: Option<Arc<SealingKey>>,
+    previous: Option<Arc<SealingKey>>,
+}
+
+impl Held {
+    fn all(&self) -> impl Iterator<Item = &Arc<SealingKey>> {
+        std::iter::once(&self.active).chain(&self.next).chain(&self.previous)
+    }
+
+    /// The key of that id; the active one without an id.
+    fn find(&self, id: Option<&str>) -> Option<&Arc<SealingKey>> {
+        self.all().find(|key| id.is_none_or(|id| key.id == id))
+    }
+}
+
+impl From<SealingKey> for SealingKeys {
+    fn from(active: SealingKey) -> Self {
+        Self(RwLock::new(Held { active: Arc::new(active), next: None, previous: None }))
+    }
+}
+
+impl SealingKeys {
+    /// Takes the key that is to follow, in place of one taken before. False when it is held already.
+    pub fn take_next(&self, key: SealingKey) -> bool {
+        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = held.find(Some(&key.id)).is_none();
+        if is_new {
+            held.next = Some(Arc::new(key));
+        }
+        is_new
+    }
+
+    /// Makes the key of that id the active one; the one before still opens and verifies. False when it is not held.
+    pub fn activate(&self, id: &str) -> bool {
+        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(key) = held.find(Some(id)).cloned() else { return false };
+        if key.id != held.active.id {
+            held.next = held.next.take().filter(|next| next.id != id);
+            held.previous = Some(std::mem::replace(&mut held.active, key));
+        }
+        true
+    }
+
+    /// Forgets the key that was active before; what it alone opens is lost.
+    pub fn forget_previous(&self) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).previous = None;
+    }
+
+    /// The id of the active key.
+    pub fn active(&self) -> String {
+        self.held(|held| held.active.id.clone())
+    }
+
+    /// The id of the key that is to follow, if one is held.
+    pub fn next(&self) -> Option<String> {
+        self.held(|held| held.next.as_ref().map(|key| key.id.clone()))
+    }
+
+    /// Whether a key that was active before is held.
+    pub fn has_previous(&self) -> bool {
+        self.held(|held| held.previous.is_some())
+    }
+
+    /// Whether the key of that id is held.
+    pub fn holds(&self, id: &str) -> bool {
+        self.held(|held| held.find(Some(id)).is_some())
+    }
+
+    /// Seals under the active key, so that it opens only for the same `owner`.
+    pub fn seal(&self, owner: &[u8], plain: &[u8]) -> Result<Vec<u8>, SealError> {
+        self.held(|held| held.active.clone()).seal(owner, plain)
+    }
+
+    /// Opens what any of the keys sealed for `owner`.
+    pub fn open(&self, owner: &[u8], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        let keys: Vec<_> = self.held(|held| held.all().cloned().collect());
+        keys.iter().find_map(|key| key.open(owner, sealed).ok()).ok_or(SealError::Open)
+    }
+
+    /// The sealed value under the key of that id, or under the active one; borrowed when it is already. `None` when that key is not held, or none
+    /// that is opens the value for `owner`.
+    pub fn reseal<'a>(&self, id: Option<&str>, owner: &[u8], sealed: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let key = self.held(|held| held.find(id).cloned())?;
+        if key.open(owner, sealed).is_ok() {
+            return Some(Cow::Borrowed(sealed));
+        }
+        let plain = self.open(owner, sealed).ok()?;
+        key.seal(owner, &plain).ok().map(Cow::Owned)
+    }
+
+    /// The code of a record under the key of that id, or under the active one; `None` when it is not held.
+    pub fn code(&self, id: Option<&str>, kind: &str, fields: &[&[u8]]) -> Option<Vec<u8>> {
+        self.held(|held| held.find(id).cloned()).map(|key| key.records.code(kind, fields))
+    }
+
+    /// The id of the key whose code of the record that is; `None` when it is no key's.
+    pub fn proven_by(&self, kind: &str, fields: &[&[u8]], code: &[u8]) -> Option<String> {
+        let keys: Vec<_> = self.held(|held| held.all().cloned().collect());
+        keys.iter().find(|key| key.records.is_genuine(kind, fields, code)).map(|key| key.id.clone())
+    }
+
+    fn held<T>(&self, look: impl FnOnce(&Held) -> T) -> T {
+        look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn key(byte: u8) -> SealingKey {
+        SealingKey::new(&[byte; 32]).unwrap()
+    }
+
+    #[test]
+    fn id_tells_keys_apart_and_is_not_the_key() {
+        assert_eq!(key(1).id(), key(1).id());
+        assert_ne!(key(1).id(), key(2).id());
+        assert_eq!(key(1).id().len(), 2 * ID_BYTES);
+        assert!(!key(1).id().contains("0101"), "{}", key(1).id());
+    }
+
+    #[test]
+    fn either_key_opens_and_proves_and_the_active_one_alone_seals_and_codes() {
+        let (old, new, keys) = (key(1), key(2), SealingKeys::from(key(1)));
+        assert!(keys.take_next(key(2)) && !keys.take_next(key(2)));
+        let before = keys.seal(b"owner", b"plain").unwrap();
+        old.open(b"owner", &before).expect("the next one seals nothing before it is active");
+        let coded = keys.code(None, "token", &[b"record"]).unwrap();
+        assert!(old.records().is_genuine("token", &[b"record"], &coded));
+
+        assert!(keys.activate(new.id()));
+        let after = keys.seal(b"owner", b"plain").unwrap();
+        new.open(b"owner", &after).expect("sealed by the active one");
+        for sealed in [&before, &after] {
+            assert_eq!(&**keys.open(b"owner", sealed).unwrap(), b"plain");
+            assert_eq!(keys.open(b"other", sealed), Err(SealError::Open));
+        }
+        assert_eq!(keys.proven_by("token", &[b"record"], &coded).as_deref(), Some(old.id()));
+        let coded = keys.code(None, "token", &[b"record"]).unwrap();
+        assert_eq!(keys.proven_by("token", &[b"record"], &coded).as_deref(), Some(new.id()));
+        assert_eq!(keys.code(Some("another"), "token", &[b"record"]), None);
+
+        keys.forget_previous();
+        assert_eq!(keys.open(b"owner", &before), Err(SealError::Open));
+        assert!(!keys.holds(old.id()) && !keys.activate(old.id()));
+    }
+
+    #[test]
+    fn what_is_sealed_again_is_under_the_named_key_and_only_where_it_opened() {
+        let (new, keys) = (key(2), SealingKeys::from(key(1)));
+        let sealed = keys.seal(b"owner", b"plain").unwrap();
+        assert_eq!(keys.reseal(Some(new.id()), b"owner", &sealed), None, "the key is not held");
+        keys.take_next(key(2));
+        let again = keys.reseal(Some(new.id()), b"owner", &sealed).expect("it opens").into_owned();
+        assert_eq!(&**new.open(b"owner", &again).unwrap(), b"plain");
+        assert!(matches!(keys.reseal(Some(new.id()), b"owner", &again), Some(Cow::Borrowed(same)) if same == again));
+        assert_eq!(keys.reseal(Some(new.id()), b"another", &sealed), None);
+        let foreign = key(9).seal(b"owner", b"plain").unwrap();
+        assert_eq!(keys.reseal(Some(new.id()), b"owner", &foreign), None);
+    }
 
     #[test]
     fn a_secret_opens_for_its_owner_under_its_key_and_unchanged_only() {

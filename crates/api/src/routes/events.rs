@@ -164,7 +164,9 @@ impl Following {
                 Ok(Change::Event { stream, sequence }) if stream == self.stream && sequence > self.after => {
                     return Some(());
                 }
-                Ok(Change::Event { .. } | Change::Operation(_) | Change::Node(_) | Change::Token(_)) => {}
+                Ok(
+                    Change::Event { .. } | Change::Operation(_) | Change::Node(_) | Change::Token(_) | Change::Sealing,
+                ) => {}
                 Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return Some(()),
                 Err(RecvError::Closed) => return None,
             }

@@ -17,6 +17,7 @@ mod operations;
 mod projects;
 mod reader;
 mod replicas;
+mod sealing_key;
 mod service_accounts;
 mod signing_keys;
 mod tasks;
@@ -56,6 +57,8 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(signing_keys::list_signing_keys))
         .routes(routes!(signing_keys::rotate_signing_keys))
         .routes(routes!(signing_keys::revoke_signing_key))
+        .routes(routes!(sealing_key::get_sealing_key))
+        .routes(routes!(sealing_key::rotate_sealing_key))
         .routes(routes!(nodes::list_nodes, nodes::register_node))
         .routes(routes!(nodes::get_node))
         .routes(routes!(nodes::issue_enrollment))

@@ -1,7 +1,7 @@
 //! `gpuaas keys`.
 
 use clap::{Subcommand, ValueEnum};
-use gpuaas_api_types::SigningKey;
+use gpuaas_api_types::{SealingKey, SigningKey};
 use gpuaas_client::Client;
 
 use super::following::{Following, Next};
@@ -12,12 +12,26 @@ use crate::{cli::Target, output};
 pub(crate) enum Purpose {
     /// Signs the tasks that nodes carry out
     TaskSigning,
+    /// Seals what the control plane keeps; every replica must have taken the next one before
+    Sealing,
+}
+
+/// A key that is shown by itself.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Shown {
+    /// Seals what the control plane keeps
+    Sealing,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// List the keys that sign or signed tasks, and what each waits for
     List,
+    /// Show the key in use, by its public id, and how far its successor is
+    Show {
+        /// Which key
+        purpose: Shown,
+    },
     /// Have a new key take the place of the one in use, without a refused task
     Rotate {
         /// Which key
@@ -44,6 +58,17 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             }
             output::one(target.output, &key, described, &key.id)
         }
+        Verb::Rotate { purpose: Purpose::Sealing } => {
+            let mut key = client.rotate_sealing_key().await?;
+            if target.wait {
+                key = sealed_again(client, key).await?;
+            }
+            output::one(target.output, &key, sealing, &key.id)
+        }
+        Verb::Show { purpose: Shown::Sealing } => {
+            let key = client.get_sealing_key().await?;
+            output::one(target.output, &key, sealing, &key.id)
+        }
         Verb::Revoke { key } => {
             let key = client.revoke_signing_key(&key).await?;
             output::one(target.output, &key, described, &key.id)
@@ -53,6 +78,32 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
 
 fn described(key: &SigningKey) -> String {
     format!("Key {} is {}.", key.id, key.state)
+}
+
+fn sealing(key: &SealingKey) -> String {
+    let mut words = format!("Sealing key {} is in use: {}.", key.id, key.state.replace('_', " "));
+    let more = [("Next", &key.next), ("Before", &key.previous), ("Waiting for", &key.waiting_for)];
+    for (what, value) in more.into_iter().filter_map(|(what, value)| Some((what, value.as_ref()?))) {
+        words.push_str(&format!("\n{what}: {value}"));
+    }
+    words
+}
+
+/// The sealing key once nothing is under the one before, told by events.
+async fn sealed_again(client: &Client, began: SealingKey) -> anyhow::Result<SealingKey> {
+    let mut events = Following::start(client, None, None).await?;
+    loop {
+        let key = client.get_sealing_key().await?;
+        if key.id != began.id || key.previous.is_none() {
+            return Ok(key);
+        }
+        loop {
+            match events.next().await? {
+                Next::Event(event) if event.kind != "sealing_key.state_changed" => {}
+                Next::Event(_) | Next::Anew => break,
+            }
+        }
+    }
 }
 
 fn row(key: &SigningKey) -> Vec<String> {

@@ -7,7 +7,8 @@ use std::{
 
 use anyhow::Context;
 use gpuaas_server::{
-    Deadlines, EndedNode, Manifest, OneTimeAdmin, Paces, Restored, SUMS_FILE, ServerOptions, write_private,
+    Deadlines, EndedNode, Manifest, NextSealingKey, OneTimeAdmin, Paces, Restored, SUMS_FILE, ServerOptions,
+    write_private,
 };
 use gpuaas_trust::SecretText;
 use sd_notify::NotifyState;
@@ -42,6 +43,11 @@ pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) ->
             output::one(target.output, &restored, words, &restored.backup.rows_sha256)?;
             Ok(ExitCode::SUCCESS)
         }
+        Some(ServerVerb::NextSealingKey { from }) => {
+            let made = gpuaas_server::next_sealing_key(&options, from.as_deref())?;
+            output::one(target.output, &made, next_sealing_key, &made.id)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Some(ServerVerb::RecoverAdmin) => {
             let made = gpuaas_server::recover_admin(&options).await?;
             let said = |made: &OneTimeAdmin| {
@@ -57,6 +63,19 @@ pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) ->
         }
         None => serve(&options, asked).await.map(|()| ExitCode::SUCCESS),
     }
+}
+
+/// What a person does with the next sealing key.
+fn next_sealing_key(made: &NextSealingKey) -> String {
+    let file = made.file.display();
+    format!(
+        "The next sealing key is {id}, in {file}.\n\n\
+         What to do:\n  \
+         1. Copy that file to the machine of every other replica, and there: gpuaas server next-sealing-key --from COPY\n  \
+         2. On each machine, this one too: systemctl reload gpuaas-server\n  \
+         3. gpuaas keys rotate sealing --wait",
+        id = made.id
+    )
 }
 
 fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
@@ -170,6 +189,8 @@ fn check_config(target: &Target, options: &ServerOptions, settings: &[Setting]) 
 async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
     let store = if options.store_url.is_some() { "postgresql" } else { "sqlite" };
+    // From the first moment on: a reload that comes early ends no process.
+    let mut hangup = signal(SignalKind::hangup())?;
     let control_plane = gpuaas_server::start(options).await?;
     let ca_file = std::path::absolute(options.data_dir.join(CA_FILE))?;
     write_private(&ca_file, control_plane.authority_pem.as_bytes()).context("writing the authority's certificate")?;
@@ -189,6 +210,7 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
     }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let reload = control_plane.reload.clone();
     // Not every process is a unit's.
     let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&control_plane.url)]);
     control_plane
@@ -197,6 +219,7 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
                 () = lifeline(asked.lifeline) => {}
+                () = async { while hangup.recv().await.is_some() { reload.notify_one() } } => {}
             }
         })
         .await;

@@ -33,6 +33,7 @@ mod reimage;
 mod replicas;
 mod restarts;
 mod roles;
+mod sealing;
 mod service_accounts;
 mod small_disk;
 mod staging;

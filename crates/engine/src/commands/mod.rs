@@ -19,6 +19,7 @@ pub mod placement;
 pub mod project;
 pub mod provision;
 pub mod reimage;
+pub mod sealing_key;
 pub mod service_account;
 pub mod token;
 pub mod workload;

@@ -28,6 +28,7 @@ const FORMAT: u32 = 1;
 const ARTIFACTS: &str = "artifacts/";
 const ROWS: &str = "rows.jsonl";
 const SEALING_KEY: &str = "sealing.key";
+const NEXT_SEALING_KEY: &str = "sealing-next.key";
 const MANIFEST: &str = "backup.json";
 
 /// What a backup says of itself.
@@ -68,6 +69,9 @@ pub enum BackupError {
         /// What is wrong.
         why: String,
     },
+    /// A sealing key cannot be read or kept.
+    #[error("{0}")]
+    Key(String),
     /// Nothing would open the secrets.
     #[error("the backup holds no sealing key, and none was named")]
     KeyRequired,

@@ -10,12 +10,12 @@ use gpuaas_artifacts::ArtifactStore;
 use gpuaas_engine::{Ended, port::Ports};
 use gpuaas_model::AuditAction;
 use gpuaas_store::Store;
-use gpuaas_trust::Sha256Writer;
+use gpuaas_trust::{SealingKeys, Sha256Writer};
 use serde::Serialize;
 use tokio_util::io::ReaderStream;
 use zeroize::Zeroizing;
 
-use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, ROWS, SEALING_KEY, audit};
+use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, NEXT_SEALING_KEY, ROWS, SEALING_KEY, audit};
 use crate::{
     bootstrap,
     data_dir::DataDir,
@@ -23,6 +23,7 @@ use crate::{
     first_admin::{self, Occasion, OneTimeAdmin},
     options::ServerOptions,
     ports,
+    sealing_key::KeyFiles,
 };
 
 /// Longest member beside rows and artifacts, in bytes.
@@ -33,6 +34,7 @@ struct Unpacked {
     manifest: Manifest,
     rows: File,
     sealing_key: Option<Zeroizing<Vec<u8>>>,
+    next_sealing_key: Option<Zeroizing<Vec<u8>>>,
 }
 
 /// What a restore did.
@@ -57,9 +59,9 @@ pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Restored, S
     let opened = match restored {
         Ok(manifest) => {
             // The key is tried at once: a wrong one would be found when the control plane is needed.
-            let key = data.sealing_key(options, &*ports.entropy)?;
+            let sealing = data.sealing_keys(options, &*ports.entropy)?;
             let opened = async {
-                let ended = ended(&store, &key, &ports).await?;
+                let ended = ended(&store, sealing, &ports).await?;
                 let admin = first_admin::one_time_admin(&store, data.path(), &ports, Occasion::Restore).await?;
                 Ok(Restored { backup: manifest, ended, admin })
             };
@@ -71,8 +73,8 @@ pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Restored, S
     opened
 }
 
-async fn ended(store: &Store, sealing_key: &[u8], ports: &Ports) -> Result<Ended, ServerError> {
-    let keys = bootstrap::keys(store, sealing_key, ports).await?;
+async fn ended(store: &Store, sealing: SealingKeys, ports: &Ports) -> Result<Ended, ServerError> {
+    let keys = bootstrap::keys(store, sealing, ports).await?;
     let ended = bootstrap::finish_restore(store, &keys, ports).await?;
     ended.ok_or_else(|| ServerError::Trust("the restored rows do not say that they were restored".to_owned()))
 }
@@ -86,7 +88,13 @@ async fn restored(
 ) -> Result<Manifest, BackupError> {
     let unpacked = unpack(artifacts, from).await?;
     match (&unpacked.sealing_key, &options.sealing_key_file) {
-        (Some(key), None) => data.keep_key(key).map_err(|source| BackupError::File { path: from.into(), source })?,
+        (Some(key), None) => {
+            let failed = |error: ServerError| BackupError::Key(error.to_string());
+            data.keep_key(key).map_err(failed)?;
+            if let Some(next) = &unpacked.next_sealing_key {
+                KeyFiles::in_folder(data.path()).keep_next(next).map_err(failed)?;
+            }
+        }
         (None, None) => return Err(BackupError::KeyRequired),
         (_, Some(_)) => {}
     }
@@ -99,13 +107,16 @@ async fn unpack(artifacts: &ArtifactStore, from: &Path) -> Result<Unpacked, Back
     let file = |source| BackupError::File { path: from.to_owned(), source };
     let broken = |why: String| BackupError::NotWhole { path: from.to_owned(), why };
     let mut tar = tar::Archive::new(BufReader::new(File::open(from).map_err(file)?));
-    let (mut rows, mut sealing_key, mut manifest, mut count) = (None, None, None, 0);
+    let (mut rows, mut sealing_key, mut next_sealing_key, mut manifest, mut count) = (None, None, None, None, 0);
     for member in tar.entries().map_err(file)? {
         let mut member = member.map_err(|error| broken(error.to_string()))?;
         let name = String::from_utf8_lossy(&member.path_bytes()).into_owned();
         match name.as_str() {
             ROWS => rows = Some(spooled(&mut member).map_err(|error| broken(error.to_string()))?),
             SEALING_KEY => sealing_key = Some(small(&mut member).map_err(|error| broken(error.to_string()))?),
+            NEXT_SEALING_KEY => {
+                next_sealing_key = Some(small(&mut member).map_err(|error| broken(error.to_string()))?);
+            }
             MANIFEST => manifest = Some(small(&mut member).map_err(|error| broken(error.to_string()))?),
             artifact => {
                 let sha256 = artifact.strip_prefix(ARTIFACTS).ok_or_else(|| broken(format!("it holds {name:?}")))?;
@@ -124,7 +135,7 @@ async fn unpack(artifacts: &ArtifactStore, from: &Path) -> Result<Unpacked, Back
     if (sha256.as_str(), count) != (manifest.rows_sha256.as_str(), manifest.artifacts) {
         return Err(broken("rows or artifacts are not those that it names".to_owned()));
     }
-    Ok(Unpacked { manifest, rows, sealing_key })
+    Ok(Unpacked { manifest, rows, sealing_key, next_sealing_key })
 }
 
 /// The member in a file without a name, from its start, with its digest.

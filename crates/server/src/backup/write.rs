@@ -14,9 +14,10 @@ use gpuaas_model::AuditAction;
 use gpuaas_store::Store;
 use gpuaas_trust::Sha256Writer;
 use tar::{Builder, Header};
+use zeroize::Zeroizing;
 
-use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, ROWS, SEALING_KEY, audit};
-use crate::{data_dir, error::ServerError, options::ServerOptions, ports};
+use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, NEXT_SEALING_KEY, ROWS, SEALING_KEY, audit};
+use crate::{error::ServerError, options::ServerOptions, ports, sealing_key::KeyFiles};
 
 /// Writes what `options` name into `to`, which appears when it is whole.
 pub async fn backup(options: &ServerOptions, to: &Path) -> Result<Manifest, ServerError> {
@@ -45,6 +46,8 @@ async fn write(
     made_at: String,
 ) -> Result<Manifest, BackupError> {
     let file = |source| BackupError::File { path: draft.to_owned(), source };
+    // Before the rows and again after them: a key may follow another meanwhile, and the rows of that moment need those of that moment.
+    let mut keys = kept_keys(options)?;
     let out = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(draft).map_err(file)?;
     let mut tar = Builder::new(out);
     let mut rows = Sha256Writer::new(tempfile::tempfile().map_err(file)?);
@@ -58,13 +61,10 @@ async fn write(
         let spool = spooled(artifacts, sha256).await?;
         append_file(&mut tar, &format!("{ARTIFACTS}{sha256}"), spool).map_err(file)?;
     }
-    let key = match options.sealing_key_file {
-        // It is kept elsewhere, by whoever named it.
-        Some(_) => None,
-        None => data_dir::kept_key(&options.data_dir).map_err(file)?,
-    };
-    if let Some(key) = &key {
-        append(&mut tar, SEALING_KEY, key).map_err(file)?;
+    let known = keys.clone();
+    keys.extend(kept_keys(options)?.into_iter().filter(|key| !known.contains(key)));
+    for (name, key) in [SEALING_KEY, NEXT_SEALING_KEY].into_iter().zip(&keys) {
+        append(&mut tar, name, key).map_err(file)?;
     }
     let manifest = Manifest {
         format: FORMAT,
@@ -73,13 +73,24 @@ async fn write(
         rows: count,
         rows_sha256,
         artifacts: named.len() as u64,
-        holds_sealing_key: key.is_some(),
+        holds_sealing_key: !keys.is_empty(),
     };
     audit(store, AuditAction::ServerBackup, &manifest).await?;
     let said = serde_json::to_vec_pretty(&manifest).map_err(|error| file(error.into()))?;
     append(&mut tar, MANIFEST, &said).map_err(file)?;
     tar.into_inner().and_then(|out| out.sync_all()).map_err(file)?;
     Ok(manifest)
+}
+
+/// The keys that lie in the data directory. One that was named is kept elsewhere, by whoever named it.
+fn kept_keys(options: &ServerOptions) -> Result<Vec<Zeroizing<Vec<u8>>>, BackupError> {
+    if options.sealing_key_file.is_some() {
+        return Ok(Vec::new());
+    }
+    let files = KeyFiles::in_folder(&options.data_dir);
+    let unreadable = |error: ServerError| BackupError::Key(error.to_string());
+    let present = files.present().map_err(unreadable)?;
+    Ok(present.into_iter().chain(files.next().map_err(unreadable)?).collect())
 }
 
 /// An artifact in a file without a name.

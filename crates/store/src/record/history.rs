@@ -101,8 +101,15 @@ pub struct IdempotencyRecord {
     pub request_sha256: String,
     /// The HTTP status of the answer.
     pub status: u16,
-    /// The body of the answer.
+    /// The body of the answer, sealed, in hex.
     pub body: String,
     /// When it was made.
     pub created_at: Timestamp,
+}
+
+impl IdempotencyRecord {
+    /// What the body of the answer under that key of a token's is sealed for: moved to another row, it does not open.
+    pub fn sealed_for(token: TokenId, key: &str) -> Vec<u8> {
+        format!("idempotency {token} {key}").into_bytes()
+    }
 }

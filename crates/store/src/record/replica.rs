@@ -32,6 +32,12 @@ pub struct ReplicaRecord {
     pub version: String,
     /// When it started.
     pub started_at: Timestamp,
+    /// The ids of the sealing keys that it holds: the one in use, and the one that is to follow.
+    #[serde(default)]
+    pub sealing_keys: Vec<String>,
+    /// Whether its key file still holds a key that is in use no more, because the file could not be replaced.
+    #[serde(default)]
+    pub is_key_file_old: bool,
 }
 
 /// A connection that carries a node's channel.

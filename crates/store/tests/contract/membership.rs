@@ -20,6 +20,8 @@ fn replica() -> ReplicaRecord {
         api_url: "https://127.0.0.1:7443".into(),
         version: "0.1.0".into(),
         started_at: NOW,
+        sealing_keys: Vec::new(),
+        is_key_file_old: false,
     }
 }
 

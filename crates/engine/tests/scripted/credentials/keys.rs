@@ -28,6 +28,8 @@ async fn keys_are_not_rotated_beside_a_living_replica_of_another_version() {
         api_url: String::new(),
         version: "0.0.0-older".to_owned(),
         started_at: world.engine.ports().clock.now(),
+        sealing_keys: Vec::new(),
+        is_key_file_old: false,
     };
     world.store().join_replica(&other, Duration::from_secs(60)).await.unwrap();
     let refused = keys::rotate(&world.engine, &admin()).await.expect_err("it lives");

@@ -5,4 +5,5 @@ mod giving;
 mod grants;
 mod keys;
 mod limits;
+mod sealing;
 mod strangers;

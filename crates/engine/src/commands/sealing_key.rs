@@ -1,0 +1,123 @@
+//! The sealing key: where it is in its life, and the next one in its place.
+
+use gpuaas_model::{AuditAction, Code, Permission, Timestamp};
+use gpuaas_store::{ReplicaRecord, SealingRecord};
+use serde_json::json;
+
+use super::{audit, keys::refuse_beside_other_versions};
+use crate::{
+    caller::Caller,
+    engine::Engine,
+    error::CommandError,
+    sealing_rotation::{SealingState, announce, living},
+};
+
+/// What a person does who has no next key yet.
+const MAKE_NEXT: &str = "make one key on one replica's machine (gpuaas server next-sealing-key), copy its file to every \
+                         other's, and have each take it (systemctl reload gpuaas-server)";
+
+/// The sealing key in use, and what is to come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealingKeyView {
+    /// The id of the key in use.
+    pub id: String,
+    /// Where the keys are in their life.
+    pub state: SealingState,
+    /// The id of the key that this replica has taken and that is not in use yet.
+    pub next: Option<String>,
+    /// The id of the key before, while rows under it may be left.
+    pub previous: Option<String>,
+    /// Since when the key is in use or, once settled, alone.
+    pub since: Option<Timestamp>,
+    /// Rows that are still to be brought under the key in use.
+    pub rows_left: u64,
+    /// What the next state waits for; absent when nothing is to come.
+    pub waiting_for: Option<String>,
+}
+
+/// The sealing key in use, and what is to come.
+pub async fn show(engine: &Engine, caller: &Caller) -> Result<SealingKeyView, CommandError> {
+    caller.must(Permission::PlatformRead)?;
+    let mut reader = engine.store().read().await?;
+    let (record, replicas) = (reader.sealing().await?, living(&mut reader).await?);
+    let rows_left = reader.rows_to_reseal().await?;
+    Ok(view(engine, record, &replicas, rows_left))
+}
+
+/// Puts the next key into use, which every living replica must hold. What follows happens by itself; [`show`] and events tell how far it is.
+pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<SealingKeyView, CommandError> {
+    caller.must(Permission::KeysWrite)?;
+    let mut tx = engine.store().begin().await?;
+    refuse_beside_other_versions(engine, &mut tx).await?;
+    let before = tx.sealing().await?;
+    if let Some(previous) = before.as_ref().and_then(|record| record.previous.as_ref()) {
+        let detail = format!("a rotation is under way: rows under the key {previous} are left");
+        return Err(CommandError::new(Code::StateConflict, detail)
+            .then("wait for it: `gpuaas keys show sealing` says how many rows are left"));
+    }
+    let sealing = engine.keys().sealing();
+    let Some(next) = sealing.next() else {
+        let detail = format!("replica {} holds no next sealing key", engine.replica());
+        return Err(CommandError::new(Code::SealingKeyNotEverywhere, detail).then(MAKE_NEXT));
+    };
+    let replicas = living(&mut tx).await?;
+    let lacking = lacking(&replicas, &next);
+    if !lacking.is_empty() {
+        let detail = format!("the next sealing key {next} is not held by every replica; these lack it: {lacking}");
+        return Err(CommandError::new(Code::SealingKeyNotEverywhere, detail)
+            .then("copy its file to the machine of each, and have it taken: systemctl reload gpuaas-server"));
+    }
+    let previous = before.map_or_else(|| sealing.active(), |record| record.current);
+    let record = SealingRecord {
+        previous: Some(previous),
+        correlation: Some(caller.correlation),
+        ..SealingRecord::settled(next.clone(), tx.database_now().await?)
+    };
+    tx.put_sealing(&record).await?;
+    let data = json!({ "state": SealingState::Rotating.as_str(), "previous": record.previous });
+    announce(&mut tx, &next, record.correlation, data).await?;
+    let metadata = json!({ "previous": record.previous });
+    audit(&mut tx, caller, AuditAction::SealingKeyRotate, format!("sealing-key/{next}"), None, metadata).await?;
+    let rows_left = tx.rows_to_reseal().await?;
+    tx.commit().await?;
+    sealing.activate(&next);
+    Ok(view(engine, Some(record), &replicas, rows_left))
+}
+
+fn view(engine: &Engine, record: Option<SealingRecord>, replicas: &[ReplicaRecord], rows_left: u64) -> SealingKeyView {
+    let sealing = engine.keys().sealing();
+    let id = record.as_ref().map_or_else(|| sealing.active(), |record| record.current.clone());
+    let previous = record.as_ref().and_then(|record| record.previous.clone());
+    let next = sealing.next().filter(|next| *next != id);
+    let state = match (&previous, &next) {
+        (Some(_), _) => SealingState::Rotating,
+        (None, Some(_)) => SealingState::NextTaken,
+        (None, None) => SealingState::Settled,
+    };
+    let waiting_for = match (state, &next) {
+        (SealingState::Rotating, _) => Some(format!("rows to come under it: {rows_left}")),
+        (_, Some(next)) => Some(match lacking(replicas, next) {
+            lacking if lacking.is_empty() => "the command: gpuaas keys rotate sealing".to_owned(),
+            lacking => format!("replicas to take the next key: {lacking}"),
+        }),
+        (_, None) => with_old_files(replicas),
+    };
+    SealingKeyView { id, state, next, previous, since: record.map(|record| record.since), rows_left, waiting_for }
+}
+
+/// Replicas that do not hold that key.
+fn lacking(replicas: &[ReplicaRecord], key: &str) -> String {
+    named(replicas, |replica| !replica.sealing_keys.iter().any(|held| held == key))
+}
+
+/// What a person has to do where a key file could not be replaced.
+fn with_old_files(replicas: &[ReplicaRecord]) -> Option<String> {
+    let old = named(replicas, |replica| replica.is_key_file_old);
+    let words = format!("key files to be replaced by hand, each by the file FILE.next beside it, by replicas: {old}");
+    (!old.is_empty()).then_some(words)
+}
+
+fn named(replicas: &[ReplicaRecord], which: impl Fn(&ReplicaRecord) -> bool) -> String {
+    let named = replicas.iter().filter(|replica| which(replica));
+    named.map(|replica| format!("{} ({})", replica.id, replica.api_url)).collect::<Vec<_>>().join(", ")
+}

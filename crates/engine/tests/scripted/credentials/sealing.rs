@@ -1,0 +1,155 @@
+//! The sealing key that follows another.
+
+use std::time::Duration;
+
+use gpuaas_engine::{SealingState, commands::sealing_key};
+use gpuaas_model::{AuditAction, Code, Coded, EventKind, ReplicaId, Role, SecretId, StreamName, TokenId};
+use gpuaas_store::{Burial, ReplicaRecord, SealingRecord, SecretRecord, TokenRecord};
+use gpuaas_trust::SealingKey;
+use uuid::Uuid;
+
+use crate::world::{World, admin, eventually};
+
+/// More than a few batches.
+const SECRETS: u128 = 350;
+
+fn next() -> SealingKey {
+    SealingKey::new(&[8; 32]).unwrap()
+}
+
+/// Secrets and a token under the key in use; returns the secrets' ids.
+async fn rows(world: &World) -> Vec<SecretId> {
+    let (keys, now) = (world.engine.keys(), world.engine.ports().clock.now());
+    let mut tx = world.store().begin().await.unwrap();
+    tx.put_sealing(&SealingRecord::settled(keys.sealing().active(), now)).await.unwrap();
+    let ids: Vec<SecretId> = (1..=SECRETS).map(|number| SecretId::from_uuid(Uuid::from_u128(number))).collect();
+    for id in &ids {
+        let secret = SecretRecord {
+            id: *id,
+            workload: None,
+            name: id.to_string(),
+            sha256: String::new(),
+            sealed: keys.seal(*id, id.to_string().as_bytes()).unwrap(),
+            created_at: now,
+        };
+        tx.put_secret(&secret).await.unwrap();
+    }
+    tx.insert_token(&TokenRecord {
+        id: TokenId::from_uuid(Uuid::from_u128(1)),
+        name: "ada".to_owned(),
+        sha256: "0".repeat(64),
+        role: Role::Viewer,
+        project: None,
+        service_account: None,
+        created_at: now,
+        expires_at: None,
+        revoked_at: None,
+        is_bootstrap: false,
+    })
+    .await
+    .unwrap();
+    tx.commit().await.unwrap();
+    ids
+}
+
+/// How many of the secrets that key alone opens.
+async fn opened_by(world: &World, key: &SealingKey, ids: &[SecretId]) -> usize {
+    let mut reader = world.store().read().await.unwrap();
+    let mut opened = 0;
+    for id in ids {
+        let sealed = reader.secret(*id).await.unwrap().sealed;
+        opened += usize::from(key.open(id.to_string().as_bytes(), &sealed).is_ok());
+    }
+    opened
+}
+
+fn replica(world: &World, sealing_keys: Vec<String>) -> ReplicaRecord {
+    ReplicaRecord {
+        id: ReplicaId::from_uuid(Uuid::from_u128(99)),
+        address: None,
+        channel: String::new(),
+        api_url: "https://cp-2".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: world.engine.ports().clock.now(),
+        sealing_keys,
+        is_key_file_old: false,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn next_sealing_key_is_put_into_use_once_every_living_replica_holds_it() {
+    let world = World::new().await;
+    world.engine.join().await.unwrap();
+    rows(&world).await;
+    let refused = sealing_key::rotate(&world.engine, &admin()).await.expect_err("there is none");
+    assert_eq!(refused.code(), Code::SealingKeyNotEverywhere);
+    world.engine.keys().sealing().take_next(next());
+    let engine = world.engine.clone();
+    tokio::spawn(async move { engine.keep_sealing().await });
+    eventually("it is not told that it was taken", async || world.recorded(AuditAction::SealingKeyTake).await == 1)
+        .await;
+
+    let other = replica(&world, vec!["old".to_owned()]);
+    world.store().join_replica(&other, Duration::from_secs(100_000)).await.unwrap();
+    let refused = sealing_key::rotate(&world.engine, &admin()).await.expect_err("the other replica lacks it");
+    assert_eq!(refused.code(), Code::SealingKeyNotEverywhere);
+    assert!(refused.to_string().contains("https://cp-2"), "{refused}");
+    let seen = sealing_key::show(&world.engine, &admin()).await.unwrap();
+    assert_eq!(seen.state, SealingState::NextTaken);
+    assert!(seen.waiting_for.is_some_and(|waits| waits.contains("https://cp-2")));
+    assert_eq!(world.recorded(AuditAction::SealingKeyRotate).await, 0);
+
+    world.store().bury_replica(other.id, Burial::Known).await.unwrap();
+    let other = replica(&world, vec!["old".to_owned(), next().id().to_owned()]);
+    world.store().join_replica(&other, Duration::from_secs(100_000)).await.unwrap();
+    let begun = sealing_key::rotate(&world.engine, &admin()).await.expect("both hold it");
+    assert_eq!((begun.id.as_str(), begun.state), (next().id(), SealingState::Rotating));
+    assert!(begun.rows_left > u64::try_from(SECRETS).unwrap());
+    eventually("it does not end", async || world.recorded(AuditAction::SealingKeyFinish).await == 1).await;
+    let seen = sealing_key::show(&world.engine, &admin()).await.unwrap();
+    assert_eq!((seen.state, seen.previous, seen.rows_left, seen.waiting_for), (SealingState::Settled, None, 0, None));
+    let events = world.store().read().await.unwrap().events(StreamName::Platform, 0, 1_000).await.unwrap();
+    let told = events.iter().filter(|event| event.kind == EventKind::SealingKeyStateChanged);
+    let told: Vec<_> = told.map(|event| event.data["state"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(told, ["next_taken", "rotating", "settled"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rotation_that_broke_off_between_two_changes_goes_on_where_it_was() {
+    let world = World::new().await;
+    world.engine.join().await.unwrap();
+    let ids = rows(&world).await;
+    let old = SealingKey::new(&[7; 32]).unwrap();
+    world.engine.keys().sealing().take_next(next());
+    // As its own loop would, which here does not run: nothing goes on by itself.
+    let held = replica(&world, vec![old.id().to_owned(), next().id().to_owned()]);
+    let own = ReplicaRecord { id: world.engine.replica(), ..held };
+    world.store().join_replica(&own, Duration::from_secs(100_000)).await.unwrap();
+    sealing_key::rotate(&world.engine, &admin()).await.expect("it holds it");
+    assert!(!world.engine.reseal_some_rows().await.unwrap());
+    assert!(!world.engine.reseal_some_rows().await.unwrap());
+    let (before, after) = (opened_by(&world, &old, &ids).await, opened_by(&world, &next(), &ids).await);
+    assert!(before > 0 && after > 0 && before + after == ids.len(), "{before} + {after}");
+    let left = world.store().read().await.unwrap().rows_to_reseal().await.unwrap();
+    assert!(left > 0 && left < u64::try_from(SECRETS).unwrap(), "{left}");
+    let again = sealing_key::rotate(&world.engine, &admin()).await.expect_err("one at a time");
+    assert_eq!(again.code(), Code::StateConflict);
+
+    let successor = world.successor().await;
+    for id in ids.iter().take(3) {
+        let sealed = successor.store().read().await.unwrap().secret(*id).await.unwrap().sealed;
+        assert!(successor.keys().sealing().take_next(next()) || successor.keys().unseal(*id, &sealed).is_ok());
+    }
+    tokio::spawn(async move { successor.keep_sealing().await });
+    eventually("it does not end", async || {
+        world.store().read().await.unwrap().sealing().await.unwrap().unwrap().previous.is_none()
+    })
+    .await;
+    assert_eq!(opened_by(&world, &next(), &ids).await, ids.len());
+    assert_eq!(opened_by(&world, &old, &ids).await, 0);
+    world.engine.keys().sealing().forget_previous();
+    let token = world.store().read().await.unwrap().all_tokens().await.unwrap();
+    assert_eq!(token.len(), 1, "its code is under the next key");
+    let seeds = world.engine.keys().ring(&mut world.store().read().await.unwrap()).await;
+    assert!(seeds.is_ok_and(|ring| ring.version() > 0));
+}

@@ -1,0 +1,342 @@
+//! The files of the sealing keys, the present one and the one that is to follow, and what of their life belongs to this machine alone.
+//!
+//! Guarantees: a file appears whole and durable or not at all, and no key is written over another that may still be needed: the next one takes the
+//! place of the present one only once no row is under that.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{ErrorKind, Read, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, fchown},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use gpuaas_engine::Engine;
+use gpuaas_model::Entropy;
+use gpuaas_store::Change;
+use gpuaas_trust::{SealingKey, SealingKeys};
+use serde::Serialize;
+use tokio::sync::{Notify, broadcast::error::RecvError};
+use zeroize::Zeroizing;
+
+use crate::{error::ServerError, options::ServerOptions, ports};
+
+/// Bytes of a key that seals what the store keeps secret.
+const KEY_BYTES: usize = 32;
+/// Where the present key lies when none is named.
+const PRESENT: &str = "sealing.key";
+/// Where the next one does.
+const NEXT: &str = "sealing-next.key";
+/// What the name of the next key ends with, beside one that is named.
+const NEXT_SUFFIX: &str = ".next";
+/// The key of before opens for so long after its last row has gone: a change that sealed a value may have waited for its turn meanwhile, which takes
+/// half a minute at most.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+/// A file that could not be replaced is tried again this often, and lost hints are made up for.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+
+/// Where the sealing keys of one process lie.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyFiles {
+    present: PathBuf,
+    next: PathBuf,
+}
+
+/// A key that is to follow, as it lies on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NextSealingKey {
+    /// Its public id.
+    pub id: String,
+    /// Its file.
+    pub file: PathBuf,
+}
+
+impl KeyFiles {
+    /// Beside the file that was named, else in the data directory. A shared store needs one that is named: replicas would each make their own.
+    pub(crate) fn of(options: &ServerOptions) -> Result<Self, ServerError> {
+        match &options.sealing_key_file {
+            Some(named) => {
+                let mut next = named.clone().into_os_string();
+                next.push(NEXT_SUFFIX);
+                Ok(Self { present: named.clone(), next: next.into() })
+            }
+            None if options.store_url.is_some() => Err(ServerError::SealingKeyRequired),
+            None => Ok(Self::in_folder(&options.data_dir)),
+        }
+    }
+
+    /// Those that lie in a data directory.
+    pub(crate) fn in_folder(folder: &Path) -> Self {
+        Self { present: folder.join(PRESENT), next: folder.join(NEXT) }
+    }
+
+    /// The present key, if it is there.
+    pub(crate) fn present(&self) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
+        read(&self.present)
+    }
+
+    /// The next key, if there is one.
+    pub(crate) fn next(&self) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
+        read(&self.next)
+    }
+
+    /// The keys, of which the present one must be there.
+    pub(crate) fn keys(&self) -> Result<SealingKeys, ServerError> {
+        let missing = || key_error(&self.present, ErrorKind::NotFound.into());
+        let keys = SealingKeys::from(self.usable(&self.present()?.ok_or_else(missing)?)?);
+        if let Some(next) = self.next()? {
+            keys.take_next(self.usable(&next)?);
+        }
+        Ok(keys)
+    }
+
+    /// Keeps a present key that is not there yet.
+    pub(crate) fn keep_present(&self, key: &[u8]) -> Result<(), ServerError> {
+        keep(&self.present, key, None)
+    }
+
+    /// Keeps a next key where none lies. One that is the same may lie there already.
+    pub(crate) fn keep_next(&self, key: &[u8]) -> Result<(), ServerError> {
+        match self.next()? {
+            Some(kept) if *kept == *key => Ok(()),
+            Some(_) => Err(ServerError::NextSealingKeyExists { path: self.next.clone() }),
+            // Whoever makes it may be root, and the control plane another user.
+            None => keep(&self.next, key, fs::metadata(&self.present).ok().map(|of| (of.uid(), of.gid()))),
+        }
+    }
+
+    /// Puts the key of that id in the place of the present one, if it is the next. Returns whether the present file holds it now. The files may be
+    /// those of another replica on this machine too, which may be quicker.
+    pub(crate) fn promote(&self, id: &str) -> Result<bool, ServerError> {
+        let is = |key: Option<Zeroizing<Vec<u8>>>| {
+            key.and_then(|key| SealingKey::new(&key).ok()).is_some_and(|key| key.id() == id)
+        };
+        if !is(self.present()?) && is(self.next()?) {
+            match fs::rename(&self.next, &self.present) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                renamed => {
+                    renamed.and_then(|()| sync_folder(&self.present)).map_err(|error| key_error(&self.next, error))?
+                }
+            }
+        }
+        Ok(is(self.present()?))
+    }
+
+    fn usable(&self, key: &[u8]) -> Result<SealingKey, ServerError> {
+        SealingKey::new(key).map_err(|error| key_error(&self.present, std::io::Error::other(error)))
+    }
+}
+
+/// Makes the key that is to follow, or takes the one in the file `from`, and keeps it beside the present one, where a running control plane takes it
+/// from when it is asked to. Changes nothing else.
+pub fn next_sealing_key(options: &ServerOptions, from: Option<&Path>) -> Result<NextSealingKey, ServerError> {
+    let files = KeyFiles::of(options)?;
+    let present = files.keys()?.active();
+    let key = match from {
+        Some(from) => read(from)?.ok_or_else(|| key_error(from, ErrorKind::NotFound.into()))?,
+        None => fresh(&*ports::system().entropy),
+    };
+    let id = files.usable(&key)?.id().to_owned();
+    if id == present {
+        let same = std::io::Error::new(ErrorKind::AlreadyExists, "it holds the key that is in use");
+        return Err(key_error(from.unwrap_or(&files.next), same));
+    }
+    files.keep_next(&key)?;
+    Ok(NextSealingKey { id, file: files.next })
+}
+
+/// Takes the next key whenever `reload` says so, and once no row is under the key of before puts it in the place of the present one, on disk and then
+/// in memory.
+pub(crate) async fn tend(files: KeyFiles, engine: Arc<Engine>, reload: Arc<Notify>) {
+    let mut changes = engine.store().changes();
+    loop {
+        while changes.try_recv().is_ok() {}
+        if let Err(error) = settle(&files, &engine).await {
+            tracing::warn!(%error, "it could not be seen which sealing key is in use");
+        }
+        let changed = async {
+            loop {
+                match changes.recv().await {
+                    Ok(Change::Sealing | Change::Missed) | Err(RecvError::Lagged(_)) => return,
+                    Ok(_) => {}
+                    Err(RecvError::Closed) => std::future::pending().await,
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = reload.notified() => take_next(&files, &engine),
+            () = changed => {}
+            () = tokio::time::sleep(SWEEP_EVERY) => {}
+        }
+    }
+}
+
+fn take_next(files: &KeyFiles, engine: &Engine) {
+    let taken = files.next().and_then(|key| key.map(|key| files.usable(&key)).transpose());
+    match taken {
+        Ok(Some(key)) => {
+            let id = key.id().to_owned();
+            if engine.keys().sealing().take_next(key) {
+                tracing::info!(key = id, "the next sealing key was taken");
+                engine.sealing_keys_changed(false);
+            }
+        }
+        Ok(None) => {}
+        Err(error) => tracing::error!(%error, "the next sealing key could not be taken"),
+    }
+}
+
+/// Gives up the key of before, where a rotation is finished.
+async fn settle(files: &KeyFiles, engine: &Arc<Engine>) -> Result<(), gpuaas_store::StoreError> {
+    let sealing = engine.store().read().await?.sealing().await?;
+    let Some(current) = sealing.filter(|sealing| sealing.previous.is_none()).map(|sealing| sealing.current) else {
+        return Ok(());
+    };
+    let keys = engine.keys().sealing();
+    if !keys.activate(&current) {
+        return Ok(());
+    }
+    let is_replaced = files.promote(&current).unwrap_or_else(|error| {
+        let (present, next) = (files.present.display(), files.next.display());
+        tracing::error!(%error, "the sealing key {current} is in use, and its file could not be put in place: mv {next} {present}");
+        false
+    });
+    engine.sealing_keys_changed(!is_replaced);
+    if is_replaced && keys.has_previous() {
+        let engine = engine.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(FORGET_AFTER).await;
+            let sealing = engine.keys().sealing();
+            // Unless another has followed meanwhile.
+            if sealing.active() == current {
+                sealing.forget_previous();
+            }
+        });
+    }
+    Ok(())
+}
+
+/// A key that nobody has had.
+pub(crate) fn fresh(entropy: &dyn Entropy) -> Zeroizing<Vec<u8>> {
+    let mut key = Zeroizing::new(vec![0; KEY_BYTES]);
+    entropy.fill(&mut key);
+    key
+}
+
+fn key_error(path: &Path, source: std::io::Error) -> ServerError {
+    ServerError::Key { path: path.to_owned(), source }
+}
+
+/// The key in that file; `None` when there is no such file.
+fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
+    let mut key = Zeroizing::new(Vec::new());
+    match File::open(path) {
+        Ok(file) => {
+            file.take(KEY_BYTES as u64 + 1).read_to_end(&mut key).map_err(|source| key_error(path, source))?;
+            if key.len() == KEY_BYTES {
+                return Ok(Some(key));
+            }
+            let wrong = std::io::Error::new(ErrorKind::InvalidData, "it does not hold exactly 32 bytes");
+            Err(key_error(path, wrong))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(key_error(path, error)),
+    }
+}
+
+/// Writes a key where no file lies, of mode 0600, for an owner where one is named.
+fn keep(path: &Path, key: &[u8], owner: Option<(u32, u32)>) -> Result<(), ServerError> {
+    let failed = |source| key_error(path, source);
+    if key.len() != KEY_BYTES {
+        return Err(failed(std::io::Error::new(ErrorKind::InvalidData, "a sealing key has 32 bytes")));
+    }
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".draft");
+    let draft = PathBuf::from(draft);
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+        Ok(()) | Err(_) => {}
+    }
+    let written = || {
+        let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
+        if let Some((user, group)) = owner
+            && rustix::process::geteuid().is_root()
+        {
+            fchown(&file, Some(user), Some(group))?;
+        }
+        file.write_all(key)?;
+        file.sync_all()?;
+        // Unlike a rename this takes no other file's place.
+        fs::hard_link(&draft, path)?;
+        fs::remove_file(&draft)?;
+        sync_folder(path)
+    };
+    written().map_err(failed)
+}
+
+fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let path = std::path::absolute(path)?;
+    let folder = path.parent().ok_or_else(|| std::io::Error::new(ErrorKind::InvalidInput, "the path has no folder"))?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn options(folder: &Path) -> ServerOptions {
+        ServerOptions::local(folder.to_owned())
+    }
+
+    #[test]
+    fn next_key_is_private_and_is_written_over_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = KeyFiles::in_folder(folder.path());
+        assert!(next_sealing_key(&options(folder.path()), None).is_err(), "there is none to follow");
+        files.keep_present(&[1; 32]).unwrap();
+        let made = next_sealing_key(&options(folder.path()), None).unwrap();
+        assert_eq!(made.file, folder.path().join("sealing-next.key"));
+        assert_eq!(made.file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let kept = fs::read(&made.file).unwrap();
+        let again = next_sealing_key(&options(folder.path()), None).unwrap_err();
+        assert!(matches!(again, ServerError::NextSealingKeyExists { .. }), "{again}");
+        assert_eq!(fs::read(&made.file).unwrap(), kept);
+        fs::write(folder.path().join("copy"), &kept).unwrap();
+        assert_eq!(next_sealing_key(&options(folder.path()), Some(&folder.path().join("copy"))).unwrap(), made);
+        fs::remove_file(&made.file).unwrap();
+        let same = next_sealing_key(&options(folder.path()), Some(&folder.path().join("sealing.key")));
+        assert!(same.is_err() && !made.file.exists(), "the key in use follows nothing");
+    }
+
+    #[test]
+    fn key_that_was_named_has_its_successor_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let named = folder.path().join("a.key");
+        fs::write(&named, [1; 32]).unwrap();
+        let options = ServerOptions { sealing_key_file: Some(named), ..options(&folder.path().join("data")) };
+        let made = next_sealing_key(&options, None).unwrap();
+        assert_eq!(made.file, folder.path().join("a.key.next"));
+        assert_eq!(KeyFiles::of(&options).unwrap().keys().unwrap().next(), Some(made.id));
+    }
+
+    #[test]
+    fn next_key_takes_the_place_of_the_present_one_when_it_is_the_one_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = KeyFiles::in_folder(folder.path());
+        files.keep_present(&[1; 32]).unwrap();
+        files.keep_next(&[2; 32]).unwrap();
+        let (old, new) = (SealingKey::new(&[1; 32]).unwrap(), SealingKey::new(&[2; 32]).unwrap());
+        assert!(!files.promote("another").unwrap());
+        assert!(files.promote(old.id()).unwrap(), "it is the present one");
+        assert!(files.next().unwrap().is_some());
+        for _ in 0..2 {
+            assert!(files.promote(new.id()).unwrap());
+            assert_eq!(files.present().unwrap().unwrap().as_slice(), [2; 32]);
+            assert!(files.next().unwrap().is_none());
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Which sealing key is in use, and how rows come from under one key under its successor.
+//!
+//! Guarantees: a row names the key in use, and every value that is sealed and every record that is coded is written under that key, as of the very
+//! change that writes it, whatever key its writer thought to be in use. So one pass over the rows of before, in order and in as many changes as it
+//! takes, leaves nothing under the key of before. A record that nothing proves is not proven by the pass either.
+//!
+//! Deliberately absent: the keys ([`crate::RecordProof`]), and when one follows another (`engine`). The row is not proven itself: a name that
+//! somebody else writes there is one of a key that no process holds, and stops changes as removing rows would.
+
+use gpuaas_model::{CorrelationId, Timestamp};
+use serde::{Deserialize, Serialize};
+use sqlx::any::AnyRow;
+
+use crate::{
+    enrollment,
+    error::StoreError,
+    query::{Value, get_blob, get_count, get_text, text},
+    record::IdempotencyRecord,
+    signing_key::{self, StoredSigningKey},
+    store::{Change, Reader, Tx},
+    token,
+};
+
+/// The setting that says which key is in use.
+const SETTING: &str = "sealing.current";
+
+/// Which sealing key is in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealingRecord {
+    /// The id of the key that seals and codes.
+    pub current: String,
+    /// The id of the key before, for as long as rows under it may be left.
+    pub previous: Option<String>,
+    /// Up to which row none is left; absent before the first.
+    pub reached: Option<Reached>,
+    /// Since when that key is in use, or the last row has come under it.
+    pub since: Timestamp,
+    /// The request that put it into use; absent for the first.
+    pub correlation: Option<CorrelationId>,
+}
+
+impl SealingRecord {
+    /// That key, with no other before it.
+    pub fn settled(current: String, since: Timestamp) -> Self {
+        Self { current, previous: None, reached: None, since, correlation: None }
+    }
+}
+
+/// A row in the order in which rows are looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reached {
+    table: Table,
+    after: String,
+}
+
+/// What holds sealed values or coded records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Table {
+    Settings,
+    SigningKeys,
+    Tokens,
+    Enrollments,
+    Secrets,
+    Idempotency,
+}
+
+/// All of them, in the order in which they are looked at.
+const TABLES: [Table; 6] =
+    [Table::Settings, Table::SigningKeys, Table::Tokens, Table::Enrollments, Table::Secrets, Table::Idempotency];
+
+impl Table {
+    /// So many rows behind a row, in order, with the id of each.
+    const fn rows(self) -> &'static str {
+        match self {
+            Self::Settings => "select name as id, value from settings where name > $1 order by name limit $2",
+            Self::SigningKeys => {
+                "select key_id as id, seed, doc, code from signing_keys where key_id > $1 order by key_id limit $2"
+            }
+            Self::Tokens => "select id, doc, code from tokens where id > $1 order by id limit $2",
+            Self::Enrollments => "select id, doc, code from enrollments where id > $1 order by id limit $2",
+            Self::Secrets => "select id, sealed from secrets where id > $1 order by id limit $2",
+            Self::Idempotency => {
+                "select token_id || '/' || key as id, doc from idempotency where token_id || '/' || key > $1 \
+                 order by token_id || '/' || key limit $2"
+            }
+        }
+    }
+
+    /// How many rows are behind a row.
+    const fn count(self) -> &'static str {
+        match self {
+            Self::Settings => "select count(*) as rows from settings where name > $1",
+            Self::SigningKeys => "select count(*) as rows from signing_keys where key_id > $1",
+            Self::Tokens => "select count(*) as rows from tokens where id > $1",
+            Self::Enrollments => "select count(*) as rows from enrollments where id > $1",
+            Self::Secrets => "select count(*) as rows from secrets where id > $1",
+            Self::Idempotency => "select count(*) as rows from idempotency where token_id || '/' || key > $1",
+        }
+    }
+
+    /// The tables that are still to be looked at, each with the row behind which.
+    fn left(reached: Option<&Reached>) -> impl Iterator<Item = (Self, String)> + use<> {
+        let from = reached.and_then(|reached| TABLES.iter().position(|table| *table == reached.table)).unwrap_or(0);
+        let first = reached.map(|reached| reached.after.clone()).unwrap_or_default();
+        let after = std::iter::once(first).chain(std::iter::repeat(String::new()));
+        TABLES.into_iter().skip(from).zip(after)
+    }
+}
+
+impl Reader {
+    /// Which sealing key is in use; `None` before anybody has said so.
+    pub async fn sealing(&mut self) -> Result<Option<SealingRecord>, StoreError> {
+        if let Some(known) = &self.sealing {
+            return Ok(known.clone());
+        }
+        let value = self.setting(SETTING).await?;
+        let record: Option<SealingRecord> = value.map(|value| serde_json::from_slice(&value)).transpose()?;
+        self.sealing = Some(record.clone());
+        Ok(record)
+    }
+
+    /// How many rows are still to be looked at before the rotation that is under way can end.
+    pub async fn rows_to_reseal(&mut self) -> Result<u64, StoreError> {
+        let Some(record) = self.sealing().await?.filter(|record| record.previous.is_some()) else { return Ok(0) };
+        let mut left = 0;
+        for (table, after) in Table::left(record.reached.as_ref()) {
+            let row = self.row(table.count(), vec![text(after)]).await?;
+            left += row.map_or(Ok(0), |row| get_count(&row, "rows"))?;
+        }
+        Ok(left)
+    }
+}
+
+impl Tx {
+    /// Says which sealing key is in use. What this change writes from here on is under it.
+    pub async fn put_sealing(&mut self, record: &SealingRecord) -> Result<(), StoreError> {
+        let value = Value::Blob(serde_json::to_vec(record)?);
+        let sql = "insert into settings (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value";
+        self.execute(sql, vec![text(SETTING), value]).await?;
+        self.sealing = Some(Some(record.clone()));
+        self.hints.push(Change::Sealing);
+        Ok(())
+    }
+
+    /// Brings the next rows, `rows_max` at most, under the key that is in use. Returns whether none are left to be looked at.
+    pub async fn reseal_rows(&mut self, rows_max: u32) -> Result<bool, StoreError> {
+        let Some(mut record) = self.sealing().await?.filter(|record| record.previous.is_some()) else {
+            return Ok(true);
+        };
+        let mut room = i64::from(rows_max);
+        for (table, mut after) in Table::left(record.reached.as_ref()) {
+            let rows = self.rows(table.rows(), vec![text(&after), Value::Int(room)]).await?;
+            for row in &rows {
+                after = get_text(row, "id")?;
+                self.reseal_row(table, row, &after, &record.current).await?;
+            }
+            record.reached = Some(Reached { table, after });
+            room -= i64::try_from(rows.len()).unwrap_or(i64::MAX);
+            if room <= 0 {
+                self.put_sealing(&record).await?;
+                return Ok(false);
+            }
+        }
+        self.put_sealing(&record).await?;
+        Ok(true)
+    }
+
+    /// The id of the key in use, as of this change.
+    pub(crate) async fn sealing_key_id(&mut self) -> Result<Option<String>, StoreError> {
+        Ok(self.sealing().await?.map(|record| record.current))
+    }
+
+    /// A value that was sealed for `owner`, under the key that is in use as of this change. What no key here opens is no sealed value, or not for
+    /// that owner: it stays as it is, and opens for nobody.
+    pub(crate) async fn sealed_now(&mut self, owner: &[u8], sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let Some(proof) = self.genuine.proof().filter(|_| !sealed.is_empty()) else { return Ok(sealed.to_vec()) };
+        let key = self.sealing_key_id().await?;
+        Ok(proof.reseal(key.as_deref(), owner, sealed).map_or_else(|| sealed.to_vec(), |sealed| sealed.into_owned()))
+    }
+
+    async fn reseal_row(&mut self, table: Table, row: &AnyRow, id: &str, key: &str) -> Result<(), StoreError> {
+        match table {
+            Table::Settings => {
+                let before = get_blob(row, "value")?;
+                let value = self.sealed_now(id.as_bytes(), &before).await?;
+                let sql = "update settings set value = $2 where name = $1";
+                self.replace(sql, id, (value != before).then_some(Value::Blob(value))).await
+            }
+            Table::Secrets => {
+                let before = get_blob(row, "sealed")?;
+                let sealed = self.sealed_now(id.as_bytes(), &before).await?;
+                let sql = "update secrets set sealed = $2 where id = $1";
+                self.replace(sql, id, (sealed != before).then_some(Value::Blob(sealed))).await
+            }
+            Table::Tokens => {
+                let code = self.code_anew(token::TABLE, row, (&[], &[]), key)?;
+                self.replace("update tokens set code = $2 where id = $1", id, code).await
+            }
+            Table::Enrollments => {
+                let code = self.code_anew(enrollment::TABLE, row, (&[], &[]), key)?;
+                self.replace("update enrollments set code = $2 where id = $1", id, code).await
+            }
+            Table::SigningKeys => self.reseal_signing_key(row, id, key).await,
+            Table::Idempotency => self.reseal_answer(row).await,
+        }
+    }
+
+    async fn replace(&mut self, sql: &'static str, id: &str, value: Option<Value>) -> Result<(), StoreError> {
+        if let Some(value) = value {
+            self.execute(sql, vec![text(id), value]).await?;
+        }
+        Ok(())
+    }
+
+    /// The code under that key of a row that a key held here proves; `None` for a row under it already, and for one that nothing proves. What the
+    /// code covers beside the document may be replaced with it: before, after.
+    fn code_anew(
+        &self,
+        table: &'static str,
+        row: &AnyRow,
+        (before, after): (&[u8], &[u8]),
+        key: &str,
+    ) -> Result<Option<Value>, StoreError> {
+        let Some(proven_by) = self.genuine.proven_by(table, row, before)? else { return Ok(None) };
+        if proven_by == key && before == after {
+            return Ok(None);
+        }
+        self.genuine.code(Some(key), table, &get_text(row, "doc")?, after).map(Some)
+    }
+
+    async fn reseal_signing_key(&mut self, row: &AnyRow, id: &str, key: &str) -> Result<(), StoreError> {
+        let before = get_blob(row, "seed")?;
+        let seed = self.sealed_now(&StoredSigningKey::sealed_for(id), &before).await?;
+        if let Some(code) = self.code_anew(signing_key::TABLE, row, (&before, &seed), key)? {
+            let sql = "update signing_keys set seed = $2, code = $3 where key_id = $1";
+            self.execute(sql, vec![text(id), Value::Blob(seed), code]).await?;
+        }
+        Ok(())
+    }
+
+    async fn reseal_answer(&mut self, row: &AnyRow) -> Result<(), StoreError> {
+        let before: IdempotencyRecord = serde_json::from_str(&get_text(row, "doc")?)?;
+        let after = self.answer_sealed_now(&before).await?;
+        if after != before {
+            let doc = serde_json::to_string(&after)?;
+            let sql = "update idempotency set doc = $3 where token_id = $1 and key = $2";
+            self.execute(sql, vec![text(after.token), text(&after.key), Value::Text(doc)]).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! Sealed values and coded records that come from under one sealing key under the next.
+
+use std::sync::Arc;
+
+use gpuaas_model::{KeyState, Role, SecretId, TokenId};
+use gpuaas_store::{
+    ForgedRow, IdempotencyRecord, Page, RecordProof, SealingRecord, SecretRecord, SigningKeyRecord, Store, StoreError,
+    StoredSigningKey, TokenRecord,
+};
+
+use super::{
+    given,
+    world::{NOW, Proof, World},
+};
+
+fn token(name: &str) -> TokenRecord {
+    TokenRecord {
+        id: TokenId::from_uuid(given::uuid()),
+        name: name.into(),
+        sha256: given::digest(),
+        role: Role::PlatformAdmin,
+        project: None,
+        service_account: None,
+        created_at: NOW,
+        expires_at: None,
+        revoked_at: None,
+        is_bootstrap: false,
+    }
+}
+
+fn signing_key(under: &str) -> StoredSigningKey {
+    let key = SigningKeyRecord {
+        key_id: "own".into(),
+        public: "public".into(),
+        state: KeyState::Active,
+        version: 3,
+        created_at: NOW,
+        changed_at: NOW,
+        correlation: None,
+    };
+    StoredSigningKey { key, seed: Proof::sealed(under, &StoredSigningKey::sealed_for("own"), b"seed") }
+}
+
+fn secret(under: &str) -> SecretRecord {
+    let id = SecretId::from_uuid(given::uuid());
+    let sealed = Proof::sealed(under, id.to_string().as_bytes(), b"hello");
+    SecretRecord { id, workload: None, name: id.to_string(), sha256: given::digest(), sealed, created_at: NOW }
+}
+
+fn answer(of: &TokenRecord, under: &str) -> IdempotencyRecord {
+    IdempotencyRecord {
+        token: of.id,
+        key: "once".into(),
+        request_sha256: given::digest(),
+        status: 200,
+        body: hex::encode(Proof::sealed(under, &IdempotencyRecord::sealed_for(of.id, "once"), b"{}")),
+        created_at: NOW,
+    }
+}
+
+/// What is under a sealing key: one of each kind, and several tokens.
+struct Rows {
+    tokens: Vec<TokenRecord>,
+    secret: SecretRecord,
+    enrollment: gpuaas_store::EnrollmentRecord,
+}
+
+impl Rows {
+    /// Written while `old` is in use.
+    async fn under_old(store: &Store) -> Self {
+        let node = given::node("gpu-1");
+        let rows = Self {
+            tokens: (0..5).map(|number| token(&format!("token-{number}"))).collect(),
+            secret: secret("old"),
+            enrollment: given::enrollment(&node),
+        };
+        let mut tx = store.begin().await.unwrap();
+        tx.put_sealing(&SealingRecord::settled("old".into(), NOW)).await.unwrap();
+        for token in &rows.tokens {
+            tx.insert_token(token).await.unwrap();
+        }
+        tx.insert_signing_key(&signing_key("old")).await.unwrap();
+        tx.put_secret(&rows.secret).await.unwrap();
+        tx.insert_node(&node).await.unwrap();
+        tx.insert_enrollment(&rows.enrollment).await.unwrap();
+        tx.put_setting_if_absent("api.key", &Proof::sealed("old", b"api.key", b"pem")).await.unwrap();
+        tx.put_setting_if_absent("plain", b"a value that is not sealed").await.unwrap();
+        tx.put_idempotency(&answer(&rows.tokens[0], "old")).await.unwrap();
+        tx.commit().await.unwrap();
+        rows
+    }
+
+    /// Whether everything can be read by whoever holds these keys alone.
+    async fn are_read_with(&self, store: &Store, keys: &[&'static str]) -> bool {
+        let proof = Arc::new(Proof(keys.to_vec()));
+        store.prove_with(proof.clone());
+        let mut reader = store.read().await.unwrap();
+        let opens = |owner: &[u8], sealed: &[u8]| proof.reseal(None, owner, sealed).is_some();
+        let signing = reader.signing_keys().await.unwrap();
+        let seed = signing.first().is_some_and(|kept| opens(&StoredSigningKey::sealed_for("own"), &kept.seed));
+        let secret = reader.secret(self.secret.id).await.unwrap();
+        let setting = reader.setting("api.key").await.unwrap().unwrap();
+        let kept = reader.idempotency(self.tokens[0].id, "once").await.unwrap().expect("it is kept").body;
+        let answer = IdempotencyRecord::sealed_for(self.tokens[0].id, "once");
+        let enrollment = &self.enrollment;
+        reader.all_tokens().await.unwrap() == self.tokens
+            && reader.look_at_enrollment(&enrollment.sha256, enrollment.node, NOW).await.is_ok()
+            && seed
+            && opens(self.secret.id.to_string().as_bytes(), &secret.sealed)
+            && opens(b"api.key", &setting)
+            && opens(&answer, &hex::decode(kept).unwrap())
+    }
+}
+
+/// Has `new` take the place of `old`, as a process that holds both.
+async fn begin(store: &Store) {
+    store.prove_with(Arc::new(Proof(vec!["old", "new"])));
+    let mut tx = store.begin().await.unwrap();
+    let before = tx.sealing().await.unwrap().expect("one is in use");
+    tx.put_sealing(&SealingRecord { current: "new".into(), previous: Some(before.current), ..before }).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// Brings the next rows over, so many at most. Returns whether none are left.
+async fn batch(store: &Store, rows_max: u32) -> bool {
+    let mut tx = store.begin().await.unwrap();
+    let is_done = tx.reseal_rows(rows_max).await.unwrap();
+    tx.commit().await.unwrap();
+    is_done
+}
+
+pub(crate) async fn rows_are_readable_throughout_and_under_the_new_key_alone_in_the_end(world: World) {
+    let store = world.open().await;
+    let rows = Rows::under_old(&store).await;
+    assert_eq!(store.read().await.unwrap().rows_to_reseal().await.unwrap(), 0, "no rotation is under way");
+    begin(&store).await;
+    let mut left = store.read().await.unwrap().rows_to_reseal().await.unwrap();
+    assert!(left >= 12, "{left}");
+    let mut batches = 0;
+    loop {
+        assert!(rows.are_read_with(&store, &["old", "new"]).await, "after {batches} batches");
+        // Each by a process that has just started: where the last one stopped is in the rows.
+        let fresh = world.open().await;
+        fresh.prove_with(Arc::new(Proof(vec!["new", "old"])));
+        batches += 1;
+        if batch(&fresh, 2).await {
+            break;
+        }
+        let now = fresh.read().await.unwrap().rows_to_reseal().await.unwrap();
+        assert!(now == left - 2, "{now} of {left}");
+        left = now;
+    }
+    assert!(batches > 5, "{batches}");
+    assert!(rows.are_read_with(&store, &["new"]).await, "something is under the old key alone");
+    assert!(!rows.are_read_with(&store, &["old"]).await);
+    assert_eq!(store.read().await.unwrap().rows_to_reseal().await.unwrap(), 0);
+    let plain = store.read().await.unwrap().setting("plain").await.unwrap();
+    assert_eq!(plain.as_deref(), Some(&b"a value that is not sealed"[..]));
+}
+
+pub(crate) async fn what_is_written_is_under_the_key_that_the_rows_name_whatever_its_writer_thought(world: World) {
+    let store = world.open().await;
+    Rows::under_old(&store).await;
+    begin(&store).await;
+    while !batch(&store, 100).await {}
+    // A writer that has not heard of the new key yet: it seals under the old one, and codes by what it believes to be in use.
+    store.prove_with(Arc::new(Proof(vec!["old", "new"])));
+    let (late, sealed) = (token("late"), secret("old"));
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_token(&late).await.unwrap();
+    tx.put_secret(&sealed).await.unwrap();
+    tx.put_setting_if_absent("late.key", &Proof::sealed("old", b"late.key", b"pem")).await.unwrap();
+    tx.put_idempotency(&answer(&late, "old")).await.unwrap();
+    let key = tx.signing_keys().await.unwrap().remove(0).key;
+    tx.update_signing_key(&SigningKeyRecord { version: 4, ..key }).await.unwrap();
+    tx.commit().await.unwrap();
+
+    let new = Proof(vec!["new"]);
+    store.prove_with(Arc::new(Proof(vec!["new"])));
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.token(late.id).await.unwrap(), late);
+    assert_eq!(reader.key_set_version().await.unwrap(), 4);
+    let kept = reader.secret(sealed.id).await.unwrap().sealed;
+    assert!(new.reseal(None, sealed.id.to_string().as_bytes(), &kept).is_some(), "a secret");
+    let kept = reader.setting("late.key").await.unwrap().unwrap();
+    assert!(new.reseal(None, b"late.key", &kept).is_some(), "a setting");
+    let kept = hex::decode(reader.idempotency(late.id, "once").await.unwrap().unwrap().body).unwrap();
+    assert!(new.reseal(None, &IdempotencyRecord::sealed_for(late.id, "once"), &kept).is_some(), "an answer");
+}
+
+pub(crate) async fn a_row_that_nothing_proves_is_not_proven_by_a_rotation(world: World) {
+    let store = world.open().await;
+    Rows::under_old(&store).await;
+    let copied = "insert into tokens (id, sha256, project_id, ends_at, doc, code)";
+    let forged = given::digest();
+    let from = "project_id, ends_at, replace(doc, 'token-0', 'mallory'), code from tokens where doc like '%token-0%'";
+    world.sql(&format!("{copied} select 'forged', '{forged}', {from}")).await.unwrap();
+    world.sql("update enrollments set code = ''").await.unwrap();
+    let key = "insert into signing_keys (key_id, state, version, seed, doc, code) \
+               select 'forged', 'grace', 99, seed, replace(doc, 'own', 'forged'), code from signing_keys";
+    world.sql(key).await.unwrap();
+    begin(&store).await;
+    let mut told = store.forged_rows();
+    while !batch(&store, 3).await {}
+    let mut of = Vec::new();
+    while let Ok(ForgedRow { table, .. }) = told.try_recv() {
+        of.push(table);
+    }
+    assert_eq!(of, ["signing_keys", "tokens", "enrollments"], "each is told");
+    for keys in [vec!["new"], vec!["old", "new"]] {
+        store.prove_with(Arc::new(Proof(keys)));
+        let mut reader = store.read().await.unwrap();
+        assert_eq!(reader.token_by_sha256(&forged).await.unwrap(), None);
+        assert_eq!(reader.tokens(None, &Page::default()).await.unwrap().len(), 5);
+        assert_eq!(reader.signing_keys().await.unwrap().len(), 1);
+    }
+    assert_eq!(world.number("select count(*) from enrollments where code = ''").await, 1, "it is as it was");
+}
+
+pub(crate) async fn nothing_is_written_without_the_key_that_the_rows_name(world: World) {
+    let store = world.open().await;
+    Rows::under_old(&store).await;
+    begin(&store).await;
+    store.prove_with(Arc::new(Proof(vec!["old"])));
+    let mut tx = store.begin().await.unwrap();
+    let refused = tx.insert_token(&token("late")).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::SealingKeyMissing { id } if id == "new"), "{refused}");
+}
