@@ -51,7 +51,8 @@ pub async fn fix(engine: &Arc<Engine>, caller: &Caller, id: NodeId, finding: &st
     audit(&mut tx, caller, AuditAction::NodeFix, format!("node/{}", node.name), None, metadata).await?;
     tx.commit().await?;
     let (within, correlation) = (engine.clone(), caller.correlation);
-    node_task::beside(engine, "fix", async move { within.end_fix(node, kind, task, correlation).await }).await
+    let ending = async move { within.end_fix(node, kind, task, correlation).await };
+    Box::pin(node_task::beside(engine, "fix", ending)).await
 }
 
 impl Engine {
