@@ -195,7 +195,8 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
     let ca_file = std::path::absolute(options.data_dir.join(CA_FILE))?;
     write_private(&ca_file, control_plane.authority_pem.as_bytes()).context("writing the authority's certificate")?;
     eprintln!("control plane   {}   {store}   ready in {} ms", control_plane.url, started.elapsed().as_millis());
-    if let Some(token_file) = &control_plane.one_time_admin {
+    // A program that asked for the ready file exchanges the token itself.
+    if let (Some(token_file), None) = (&control_plane.one_time_admin, &asked.ready_file) {
         eprintln!("first admin     {}", exchange_command(options, &control_plane.url, token_file));
     }
     if let Some(path) = &asked.ready_file {
