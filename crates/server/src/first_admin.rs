@@ -254,5 +254,9 @@ mod tests {
         tx.commit().await.unwrap();
         assert_eq!(start().await, None, "its row was lost");
         assert!(!file.exists());
+        let mut tx = store.begin().await.unwrap();
+        tx.remove_setting(DONE).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(start().await, None, "somebody removed what says that it was made");
     }
 }
