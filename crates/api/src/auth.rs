@@ -55,18 +55,16 @@ pub(crate) async fn principal(
     })
 }
 
-/// The caller by its one-time token: any other token is refused, before the body is looked at.
-pub(crate) struct OneTimeCaller(pub(crate) Caller);
-
-impl FromRequestParts<ApiState> for OneTimeCaller {
-    type Rejection = ApiProblem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiProblem> {
-        let (token, now) = look_up(&parts.headers, parts.extensions.get().copied(), state).await?;
-        let principal = bootstrap::holder(&token, now)?;
-        state.limits.count_caller(&principal)?;
-        Ok(Self(Caller { principal, correlation: correlation::current_id(state) }))
-    }
+/// The caller by its one-time token, which came from there. Any other token is refused.
+pub(crate) async fn one_time_caller(
+    headers: &HeaderMap,
+    from: Option<PeerAddress>,
+    state: &ApiState,
+) -> Result<Caller, ApiProblem> {
+    let (token, now) = look_up(headers, from, state).await?;
+    let principal = bootstrap::holder(&token, now)?;
+    state.limits.count_caller(&principal)?;
+    Ok(Caller { principal, correlation: correlation::current_id(state) })
 }
 
 /// Refuses a token that opens nothing now, and one that opens nothing but its own exchange.

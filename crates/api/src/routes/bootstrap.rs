@@ -1,10 +1,14 @@
 //! Where the one-time token of the first administrator is exchanged. No other token is taken here, and that token nowhere else.
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{
+    Extension, Json,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+};
 use gpuaas_api_types::{Bootstrap, CreatedToken};
 use gpuaas_engine::commands::bootstrap::{NewAdmin, exchange};
 
-use crate::{auth::OneTimeCaller, body::Body, convert, problem::ApiProblem, state::ApiState};
+use crate::{auth, body::Body, convert, peer::PeerAddress, problem::ApiProblem, state::ApiState};
 
 /// Exchanges the one-time token of the first administrator for a platform admin's token, whose secret is in the answer and nowhere else.
 #[utoipa::path(
@@ -17,9 +21,11 @@ use crate::{auth::OneTimeCaller, body::Body, convert, problem::ApiProblem, state
 )]
 pub(crate) async fn bootstrap(
     State(state): State<ApiState>,
-    OneTimeCaller(caller): OneTimeCaller,
+    from: Option<Extension<PeerAddress>>,
+    headers: HeaderMap,
     Body(ask): Body<Bootstrap>,
 ) -> Result<(StatusCode, Json<CreatedToken>), ApiProblem> {
+    let caller = auth::one_time_caller(&headers, from.map(|Extension(from)| from), &state).await?;
     let new = NewAdmin { name: ask.name, ttl_seconds: ask.ttl_seconds };
     let (record, secret) = exchange(&state.engine, &caller, new).await?;
     state.limits.learn_good(&record.sha256);
