@@ -112,11 +112,11 @@ impl Reader {
     /// Which sealing key is in use; `None` before anybody has said so.
     pub async fn sealing(&mut self) -> Result<Option<SealingRecord>, StoreError> {
         if let Some(known) = &self.sealing {
-            return Ok(known.clone());
+            return Ok((**known).clone());
         }
         let value = self.setting(SETTING).await?;
         let record: Option<SealingRecord> = value.map(|value| serde_json::from_slice(&value)).transpose()?;
-        self.sealing = Some(record.clone());
+        self.sealing = Some(Box::new(record.clone()));
         Ok(record)
     }
 
@@ -138,7 +138,7 @@ impl Tx {
         let value = Value::Blob(serde_json::to_vec(record)?);
         let sql = "insert into settings (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value";
         self.execute(sql, vec![text(SETTING), value]).await?;
-        self.sealing = Some(Some(record.clone()));
+        self.sealing = Some(Box::new(Some(record.clone())));
         self.hints.push(Change::Sealing);
         Ok(())
     }

@@ -128,7 +128,7 @@ pub struct Reader {
     pub(crate) room: Room,
     pub(crate) genuine: Genuine,
     /// Which sealing key is in use, once it was looked at: it stays so until this ends.
-    pub(crate) sealing: Option<Option<SealingRecord>>,
+    pub(crate) sealing: Option<Box<Option<SealingRecord>>>,
 }
 
 /// A change of rows: all of it or, when dropped without [`Tx::commit`], nothing. Reads like a [`Reader`].
