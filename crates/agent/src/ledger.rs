@@ -68,7 +68,7 @@ enum Line {
     End {
         task: TaskId,
         outcome: TaskOutcome,
-        /// Whether the host is nobody's from here on.
+        /// Whether the host is without an owner from here on.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         frees_host: bool,
     },
@@ -185,7 +185,7 @@ impl Ledger {
         self.append(Line::Begin { task, fence, expires_at, attempt, owner }, now).await
     }
 
-    /// Writes how a task ended, and whether the host is nobody's from here on. Durable when this returns; what could not be written is known to this
+    /// Writes how a task ended, and whether the host is without an owner from here on. Durable when this returns; what could not be written is known to this
     /// run, and written with the next line.
     pub(crate) async fn end(
         &mut self,

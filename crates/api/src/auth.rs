@@ -104,7 +104,7 @@ async fn look_up(
     Ok((token.ok_or_else(|| refuse("this token is unknown"))?, now))
 }
 
-/// The digest of the token that a request carries. Junk is told by its checksum, without a look-up and without a penalty.
+/// The digest of the token that a request carries. Refuses malformed tokens by their checksum, without a look-up or a penalty.
 pub(crate) fn digest_of_token(headers: &HeaderMap) -> Result<String, ApiProblem> {
     let header = headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("no token was sent"))?;
     let secret = header.to_str().ok().and_then(|header| header.strip_prefix("Bearer "));

@@ -7,7 +7,7 @@ use std::{
 
 use gpuaas_model::Timestamp;
 
-/// Less than this before their end somebody has to look: they should have been issued anew long ago.
+/// Remaining life below which readiness warns: renewal is due 30 days before the end and has failed for ten days.
 const LATE: Duration = Duration::from_secs(20 * 24 * 3_600);
 
 /// When the first of them ends.
@@ -18,7 +18,7 @@ pub struct CertificatesEnd(AtomicI64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Validity {
     Good,
-    /// They end soon, and were not issued anew.
+    /// They expire soon and were not renewed.
     EndsSoon,
     Over,
 }
@@ -57,7 +57,7 @@ mod tests {
         let end = Timestamp::from_millis(100 * 24 * 3_600_000);
         let certificates = CertificatesEnd::at(end);
         let before = |days: i64| Timestamp::from_millis(end.as_millis() - days * 24 * 3_600_000);
-        assert_eq!(certificates.validity(before(30)), Validity::Good, "they are issued anew at this age");
+        assert_eq!(certificates.validity(before(30)), Validity::Good, "renewal is due at this age");
         assert_eq!(certificates.validity(before(20)), Validity::EndsSoon);
         assert_eq!(certificates.validity(end), Validity::Over);
     }

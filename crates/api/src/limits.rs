@@ -1,4 +1,4 @@
-//! How often one may ask: whoever holds a good token by that token and its project, everybody else by address. Bounded memory, whoever knocks.
+//! How often one may ask: whoever holds a good token by that token and its project, everybody else by address. Memory is bounded.
 //!
 //! Those behind one address share no more than they must. A good token is charged to itself alone. Junk, told by its checksum, costs what a
 //! request without a token costs. Tokens that are well-formed and none have a pace of their own, which holds up neither a token that is known to

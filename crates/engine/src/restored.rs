@@ -1,5 +1,5 @@
-//! Ends what must not come back with a backup: rights and identities that were withdrawn since are good again among its rows, and nothing there tells
-//! which. So all of them end, once, before anything is served from a restored store.
+//! Revokes the credentials in a restored backup. Some of them were revoked after the backup was made, and its rows do not say which. So all of them
+//! are revoked, once, before the control plane serves from a restored store.
 
 use gpuaas_model::{
     AllocationId, AuditAction, Connectivity, EventKind, KeyEvent, KeyState, NodeEvent, NodeState, ProjectId, Timestamp,
@@ -15,10 +15,10 @@ use crate::{
     record::{audit_own, platform_event},
 };
 
-/// What was ended, and so what a person has to make anew.
+/// What a restore revoked, and an operator has to create again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ended {
-    /// Good tokens that were withdrawn, those of service accounts among them.
+    /// Number of valid tokens that were revoked, including those of service accounts.
     pub tokens: u64,
     /// The key that signs tasks from now on; every earlier one is revoked.
     pub signing_key: String,
@@ -37,7 +37,7 @@ pub struct EndedNode {
     pub held_by: Option<(ProjectId, AllocationId)>,
 }
 
-/// Ends what rows of a backup bring back, if that was not done since they were restored; `None` where there is nothing to end.
+/// Revokes all credentials of a restored store. Returns `None` if the store was not restored, or this was done already.
 pub async fn end_what_came_back(store: &Store, keys: &Keys, ports: &Ports) -> Result<Option<Ended>, KeysError> {
     let mut tx = store.begin().await?;
     if tx.setting(RESTORED).await?.is_none() {

@@ -81,13 +81,9 @@ pub trait Host: Send + Sync {
     async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError>;
     /// The content of a file that holds exactly that, checked in the memory that is returned;
     /// [`HostError::OtherBytes`] where it holds something else.
-    async fn read_verified(&self, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
-        Err(HostError::Init(format!("{path} cannot be verified here: {id:?}")))
-    }
+    async fn read_verified(&self, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError>;
     /// Whether a file is there that holds exactly that, and that only the agent's own user may write.
-    async fn holds(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
-        Err(HostError::Init(format!("{path} cannot be verified here: {id:?}")))
-    }
+    async fn holds(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError>;
     /// Puts a copy of a file (sharing its blocks where the file system can) under another name, if the copy holds exactly that; else
     /// [`HostError::OtherBytes`], and nothing is changed.
     async fn copy_verified(
@@ -96,9 +92,7 @@ pub trait Host: Send + Sync {
         to: &Utf8Path,
         mode: u32,
         id: ContentId,
-    ) -> Result<Changed, HostError> {
-        Err(HostError::Init(format!("{from} cannot be copied here to {to} with mode {mode:o}: {id:?}")))
-    }
+    ) -> Result<Changed, HostError>;
 
     /// Runs a program to its end.
     async fn run(&self, command: &Command) -> Result<CommandEnd, HostError>;

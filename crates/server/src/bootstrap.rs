@@ -5,8 +5,8 @@ use std::sync::Arc;
 use gpuaas_app_rke2::{Deadlines, Rke2};
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::{AppEntry, Catalog, Ended, Keys, end_what_came_back, port::Ports};
-use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState};
-use gpuaas_store::{NewAudit, SealingRecord, Store};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState, Timestamp};
+use gpuaas_store::{NewAudit, SealingRecord, Store, leapt};
 use gpuaas_trust::{Authority, SealingKeys, ServerKey, TaskSigner};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -37,7 +37,9 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
     }
     let id = tx.put_setting_if_absent("control-plane.id", fresh_id.as_bytes()).await?;
     let id = String::from_utf8(id).map_err(|error| trust(&error))?;
-    let authority = match tx.setting("authority.certificate").await? {
+    let kept = tx.setting("authority.certificate").await?;
+    let version = first_version(kept.is_none(), ports.clock.now());
+    let authority = match kept {
         Some(certificate) => {
             let key = open(&sealing, tx.setting("authority.key").await?, "authority.key")?;
             Authority::from_pem(&String::from_utf8_lossy(&certificate), &String::from_utf8_lossy(&key))
@@ -65,20 +67,26 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
                 let seed = open(keys.sealing(), Some(sealed), FIRST_KEY)?;
                 let seed: [u8; 32] = seed.as_slice().try_into().map_err(|error| trust(&error))?;
                 tx.remove_setting(FIRST_KEY).await?;
-                keys.stored(&TaskSigner::from_seed(&seed), KeyState::Active, 1, now)
+                keys.stored(&TaskSigner::from_seed(&seed), KeyState::Active, version, now)
             }
-            None => keys.make(KeyState::Active, 1, now, &*ports.entropy),
+            None => keys.make(KeyState::Active, version, now, &*ports.entropy),
         };
         let made = made.map_err(|error| trust(&error))?;
         tx.insert_signing_key(&made).await?;
         let target = format!("signing-key/{}", made.key.key_id);
-        tx.append_audit(&of_ourselves(AuditAction::KeyActivate, target, json!({ "version": 1 }))).await?;
+        tx.append_audit(&of_ourselves(AuditAction::KeyActivate, target, json!({ "version": version }))).await?;
     }
     tx.commit().await?;
     Ok(keys)
 }
 
-/// Ends what a restore that broke off has left good.
+/// The version of a key set whose first key is made now. Agents accept no set that is older than theirs. Where this control plane existed before, its
+/// agents hold one, and the rows that named its version are lost or forged.
+fn first_version(is_new: bool, now: Timestamp) -> u64 {
+    if is_new { 1 } else { leapt(0, now) }
+}
+
+/// Completes a restore that was interrupted before it had revoked the credentials in the backup.
 pub(crate) async fn finish_restore(store: &Store, keys: &Keys, ports: &Ports) -> Result<Option<Ended>, ServerError> {
     end_what_came_back(store, keys, ports).await.map_err(|error| ServerError::Trust(error.to_string()))
 }
@@ -168,6 +176,25 @@ mod tests {
             SealingKey::new(&[8; 32]).unwrap(),
         );
         assert!(api_key(&store, &foreign).await.is_err(), "another sealing key opens nothing");
+    }
+
+    #[tokio::test]
+    async fn key_made_after_all_were_lost_has_a_version_that_agents_accept() {
+        let (folder, ports) = (tempfile::tempdir().unwrap(), crate::ports::system());
+        let store = store_in(folder.path(), &ports).await;
+        keys(&store, sealing(), &ports).await.unwrap();
+        let before = store.read().await.unwrap().key_set_version().await.unwrap();
+        assert_eq!(before, 1);
+        // As after a change by a database writer, or an upgrade from a version whose rows have no codes.
+        let authority = Authority::generate("cp-2", ports.clock.now()).unwrap();
+        store.prove_with(Keys::new("cp-2".into(), authority, SealingKey::new(&[8; 32]).unwrap()).proof());
+        let mut tx = store.begin().await.unwrap();
+        assert_eq!(tx.remove_forged_signing_keys().await.unwrap(), 1);
+        tx.commit().await.unwrap();
+        let keys = keys(&store, sealing(), &ports).await.unwrap();
+        let mut reader = store.read().await.unwrap();
+        assert!(reader.key_set_version().await.unwrap() > 1_000_000, "agents hold a set of version {before} or later");
+        keys.ring(&mut reader).await.expect("the new key signs");
     }
 
     #[tokio::test]

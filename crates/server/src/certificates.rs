@@ -9,9 +9,9 @@ use gpuaas_trust::{
     Authority, AuthorityError, ReplicaIdentity, SERVER_CERTIFICATE_LIFE, ServerKey, ShownCertificate, TlsError,
 };
 
-/// Certificates are issued anew after this much of their life.
+/// Age at which certificates are renewed.
 const RENEWED_AFTER: Duration = Duration::from_secs(SERVER_CERTIFICATE_LIFE.as_secs() * 2 / 3);
-/// The clock is looked at this often: it may be set, and a failed issue is tried again.
+/// How often the clock is checked: it may be set, and a failed renewal is retried.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(3_600);
 
 /// Why a certificate is not issued or not shown.
@@ -60,7 +60,7 @@ impl Certificates {
         })
     }
 
-    /// Issues all of them anew. What stands goes on; handshakes from now on show the new ones.
+    /// Renews all of them. Open connections go on; new handshakes show the new certificates.
     pub(crate) fn renew(&self, authority: &Authority, now: Timestamp) -> Result<(), CertificatesError> {
         let (channel, channel_key) = authority.issue_server(&self.names, now)?;
         let (replica, replica_key) = authority.issue_replica(&self.identity, now)?;
@@ -71,17 +71,17 @@ impl Certificates {
         Ok(())
     }
 
-    /// Issues them anew whenever it is time.
+    /// Renews them when they are due, until the process ends.
     pub(crate) async fn keep(self: Arc<Self>, engine: Arc<Engine>) {
         let (clock, runtime) = (engine.ports().clock.clone(), engine.ports().runtime.clone());
         loop {
             if self.is_due(clock.now()) {
                 match self.renew(engine.keys().authority(), clock.now()) {
                     Ok(()) => {
-                        tracing::info!(end = %self.end.get(), "the certificates of the listeners were issued anew")
+                        tracing::info!(end = %self.end.get(), "the certificates of the listeners were renewed")
                     }
                     Err(error) => {
-                        tracing::error!(%error, end = %self.end.get(), "the certificates of the listeners could not be issued anew")
+                        tracing::error!(%error, end = %self.end.get(), "the certificates of the listeners could not be renewed")
                     }
                 }
             }

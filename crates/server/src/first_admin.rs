@@ -179,7 +179,7 @@ fn remove(folder: &Path) {
     let file = folder.join(FILE);
     match std::fs::remove_file(&file) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            tracing::warn!(file = %file.display(), %error, "a one-time admin token that is good no more could not be removed");
+            tracing::warn!(file = %file.display(), %error, "the file of a spent or expired one-time admin token could not be removed");
         }
         Ok(()) | Err(_) => {}
     }

@@ -20,6 +20,15 @@ impl Page {
     }
 
     pub(crate) fn limit(&self) -> Value {
-        Value::Int(i64::from(self.limit.unwrap_or(Self::LIMIT_MAX).clamp(1, Self::LIMIT_MAX)))
+        Value::Int(i64::from(self.bounded()))
+    }
+
+    /// At most so many records.
+    pub(crate) fn size(&self) -> usize {
+        self.bounded() as usize
+    }
+
+    fn bounded(&self) -> u32 {
+        self.limit.unwrap_or(Self::LIMIT_MAX).clamp(1, Self::LIMIT_MAX)
     }
 }

@@ -34,11 +34,11 @@ async fn readyz(State(state): State<ApiState>, RawQuery(query): RawQuery) -> (St
     match state.certificates.validity(state.engine.ports().clock.now()) {
         Validity::Good => checks.push_str("[+]certificates ok\n"),
         Validity::EndsSoon => {
-            let _ = writeln!(checks, "[!]certificates warn: they end at {end} and were not issued anew; see the log");
+            let _ = writeln!(checks, "[!]certificates warn: they expire at {end} and were not renewed; see the log");
         }
         Validity::Over => {
             passed = false;
-            let _ = writeln!(checks, "[-]certificates failed: they ended at {end}");
+            let _ = writeln!(checks, "[-]certificates failed: they expired at {end}");
         }
     }
     if passed && !verbose {

@@ -149,14 +149,14 @@ fn told(options: &ServerOptions, restored: &Restored, file: &Path) -> String {
     let counted = counted(backup, &format!("Restored from {}", file.display()));
     let mut words = format!(
         "{counted}\n\n\
-         What was withdrawn after {made_at} would be good again, so all of this was ended:\n  \
-         every API token ({tokens} were good), every enrollment string, every task-signing key, every node's identity.\n\n\
+         Credentials revoked after {made_at} would be valid again, so the restore revoked all of these:\n  \
+         every API token ({tokens} were valid), every enrollment string, every task-signing key, every node's identity.\n\n\
          What to do:\n  \
-         1. Start the control plane, and become its administrator until {expires_at}: {exchange}\n     \
-         Then make tokens for people and programs: gpuaas token create\n  \
-         2. Enroll each node again: gpuaas node enroll NODE. One that changed hands after {made_at} is reset first: \
+         1. Start the control plane, and sign in as its administrator before {expires_at}: {exchange}\n     \
+         Then create tokens for people and programs: gpuaas token create\n  \
+         2. Enroll each node again: gpuaas node enroll NODE. Reset a node first that changed hands after {made_at}: \
          gpuaas node reset NODE\n  \
-         3. Look for workloads that were deployed after {made_at}: they run on their nodes and are nobody's",
+         3. Look for workloads that were deployed after {made_at}: they keep running but are unmanaged",
         made_at = backup.made_at,
         tokens = ended.tokens,
         expires_at = admin.expires_at,

@@ -18,8 +18,8 @@ use async_trait::async_trait;
 use camino::{Utf8Path, Utf8PathBuf};
 use futures::stream::BoxStream;
 use gpuaas_host::{
-    Changed, Command, CommandEnd, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Listener, Process,
-    UnitStatus,
+    Changed, Command, CommandEnd, ContentId, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Listener,
+    Process, UnitStatus,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -162,6 +162,21 @@ impl Host for Disk {
     }
     async fn rename(&self, _from: &Utf8Path, _to: &Utf8Path) -> Result<(), HostError> {
         absent("renaming")
+    }
+    async fn read_verified(&self, _path: &Utf8Path, _id: ContentId) -> Result<Vec<u8>, HostError> {
+        absent("verified files")
+    }
+    async fn holds(&self, _path: &Utf8Path, _id: ContentId) -> Result<bool, HostError> {
+        absent("verified files")
+    }
+    async fn copy_verified(
+        &self,
+        _from: &Utf8Path,
+        _to: &Utf8Path,
+        _mode: u32,
+        _id: ContentId,
+    ) -> Result<Changed, HostError> {
+        absent("verified files")
     }
     async fn run(&self, _command: &Command) -> Result<CommandEnd, HostError> {
         absent("programs")

@@ -1,7 +1,7 @@
 //! Rows that somebody wrote past the store are not believed.
 
 use gpuaas_model::{KeyState, Role, TokenId};
-use gpuaas_store::{EnrollmentRefusal, ForgedRow, SigningKeyRecord, StoreError, StoredSigningKey, TokenRecord};
+use gpuaas_store::{EnrollmentRefusal, ForgedRow, Page, SigningKeyRecord, StoreError, StoredSigningKey, TokenRecord};
 
 use super::{
     given,
@@ -135,4 +135,23 @@ pub(crate) async fn without_its_proof_a_record_is_neither_written_nor_read(world
     assert_eq!(unproven.read().await.unwrap().token_by_sha256(&known.sha256).await.unwrap(), None);
     let mut tx = unproven.begin().await.unwrap();
     assert!(matches!(tx.insert_token(&token(Role::PlatformAdmin)).await, Err(StoreError::NoProof)));
+}
+
+pub(crate) async fn forged_rows_hide_no_genuine_ones_from_a_list(world: World) {
+    let store = world.open().await;
+    let tokens: Vec<TokenRecord> = (0..5).map(|_| token(Role::Viewer)).collect();
+    let mut tx = store.begin().await.unwrap();
+    for token in &tokens {
+        tx.insert_token(token).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    for forged in [&tokens[0], &tokens[1], &tokens[3]] {
+        world.sql(&format!("update tokens set code = '' where id = '{}'", forged.id)).await.unwrap();
+    }
+    let page = Page { limit: Some(1), ..Page::default() };
+    let mut reader = store.read().await.unwrap();
+    let first = reader.tokens(None, &page).await.unwrap();
+    assert_eq!(first, [tokens[2].clone()], "two forged rows stand before it");
+    let next = Page { after: Some(first[0].id.to_string()), ..page };
+    assert_eq!(reader.tokens(None, &next).await.unwrap(), [tokens[4].clone()]);
 }
