@@ -1,7 +1,7 @@
 //! Rows as the API shows them.
 
-use gpuaas_api_types::{Allocation, AuditEntry, Event, Project, ServiceAccount, SigningKey, Task, Token};
-use gpuaas_engine::commands::keys::SigningKeyView;
+use gpuaas_api_types::{Allocation, AuditEntry, Authority, Event, Project, ServiceAccount, SigningKey, Task, Token};
+use gpuaas_engine::commands::{authorities::AuthorityView, keys::SigningKeyView};
 use gpuaas_model::Name;
 use gpuaas_store::{
     AllocationRecord, AuditRecord, EventRecord, ProjectRecord, ServiceAccountRecord, TaskRecord, TokenRecord,
@@ -43,6 +43,18 @@ pub(crate) fn signing_key(view: SigningKeyView) -> SigningKey {
         version: view.key.version,
         created_at: view.key.created_at.to_string(),
         changed_at: view.key.changed_at.to_string(),
+    }
+}
+
+pub(crate) fn authority(view: AuthorityView) -> Authority {
+    Authority {
+        id: view.authority.id,
+        state: view.authority.state.to_string(),
+        waiting_for: view.waiting_for,
+        certificate: view.authority.certificate,
+        version: view.authority.version,
+        created_at: view.authority.created_at.to_string(),
+        changed_at: view.authority.changed_at.to_string(),
     }
 }
 

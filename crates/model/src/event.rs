@@ -55,6 +55,8 @@ text_enum! {
         ServiceAccountDeleted = "service_account.deleted",
         /// A task-signing key came to another state.
         SigningKeyStateChanged = "signing_key.state_changed",
+        /// A certificate authority came to another state.
+        AuthorityStateChanged = "authority.state_changed",
         /// A row was refused because nothing proves that the platform wrote it: somebody else writes to the database.
         RowForged = "row.forged",
         /// A node was registered.

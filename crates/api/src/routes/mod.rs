@@ -5,6 +5,7 @@ mod allocations;
 mod apps;
 mod artifacts;
 mod audit;
+mod authorities;
 mod bootstrap;
 mod enroll;
 mod events;
@@ -56,6 +57,9 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(signing_keys::list_signing_keys))
         .routes(routes!(signing_keys::rotate_signing_keys))
         .routes(routes!(signing_keys::revoke_signing_key))
+        .routes(routes!(authorities::list_authorities))
+        .routes(routes!(authorities::rotate_authority))
+        .routes(routes!(authorities::force_authority))
         .routes(routes!(nodes::list_nodes, nodes::register_node))
         .routes(routes!(nodes::get_node))
         .routes(routes!(nodes::issue_enrollment))

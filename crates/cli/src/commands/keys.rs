@@ -1,7 +1,7 @@
 //! `gpuaas keys`.
 
 use clap::{Subcommand, ValueEnum};
-use gpuaas_api_types::SigningKey;
+use gpuaas_api_types::{Authority, SigningKey};
 use gpuaas_client::Client;
 
 use super::following::{Following, Next};
@@ -12,16 +12,29 @@ use crate::{cli::Target, output};
 pub(crate) enum Purpose {
     /// Signs the tasks that nodes carry out
     TaskSigning,
+    /// Issues the certificates of nodes and of the control plane
+    #[value(alias = "authorities")]
+    Authority,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// List the keys that sign or signed tasks, and what each waits for
-    List,
-    /// Have a new key take the place of the one in use, without a refused task
+    /// List the keys that sign or signed tasks, or the authorities, and what each waits for
+    List {
+        /// Which keys
+        #[arg(default_value = "task-signing")]
+        purpose: Purpose,
+    },
+    /// Have a new key take the place of the one in use, without a refused task or a lost connection
     Rotate {
         /// Which key
         purpose: Purpose,
+        /// Of the authority: have the rotation that is under way go on without the nodes that hold it up. What is left behind enrolls again
+        #[arg(long, requires = "reason")]
+        force: bool,
+        /// Why it is forced, in one line; kept in the audit
+        #[arg(long, value_name = "TEXT", requires = "force")]
+        reason: Option<String>,
     },
     /// End a key that may have leaked: nodes take no task of it any more, and where it signed, another signs at once
     Revoke {
@@ -32,12 +45,32 @@ pub(crate) enum Verb {
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
-        Verb::List => {
-            let keys = client.list_signing_keys().await?.items;
-            let columns = ["ID", "STATE", "SINCE", "WAITING FOR"];
-            output::list(target.output, &keys, &columns, row, |key| key.id.clone())
+        Verb::List { purpose: Purpose::Authority } => {
+            let authorities = client.list_authorities().await?.items;
+            let row = |of: &Authority| {
+                let waiting_for = of.waiting_for.clone().unwrap_or_default();
+                vec![of.id.clone(), of.state.clone(), of.changed_at.clone(), waiting_for]
+            };
+            output::list(target.output, &authorities, &COLUMNS, row, |authority| authority.id.clone())
         }
-        Verb::Rotate { purpose: Purpose::TaskSigning } => {
+        Verb::List { purpose: Purpose::TaskSigning } => {
+            let keys = client.list_signing_keys().await?.items;
+            output::list(target.output, &keys, &COLUMNS, row, |key| key.id.clone())
+        }
+        Verb::Rotate { purpose: Purpose::TaskSigning, reason: Some(_), .. } => {
+            anyhow::bail!("the rotation of a task-signing key waits a minute at most, and is not forced")
+        }
+        Verb::Rotate { purpose: Purpose::Authority, reason, .. } => {
+            let mut authority = match reason {
+                Some(reason) => client.force_authority(&reason).await?,
+                None => client.rotate_authority().await?,
+            };
+            if target.wait {
+                authority = succeeded(client, authority).await?;
+            }
+            output::one(target.output, &authority, |of| format!("Authority {} is {}.", of.id, of.state), &authority.id)
+        }
+        Verb::Rotate { purpose: Purpose::TaskSigning, .. } => {
             let mut key = client.rotate_signing_keys().await?;
             if target.wait {
                 key = rotated(client, key).await?;
@@ -50,6 +83,8 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         }
     }
 }
+
+const COLUMNS: [&str; 4] = ["ID", "STATE", "SINCE", "WAITING FOR"];
 
 fn described(key: &SigningKey) -> String {
     format!("Key {} is {}.", key.id, key.state)
@@ -72,6 +107,24 @@ async fn rotated(client: &Client, made: SigningKey) -> anyhow::Result<SigningKey
         loop {
             match events.next().await? {
                 Next::Event(event) if event.kind != "signing_key.state_changed" => {}
+                Next::Event(_) | Next::Anew => break,
+            }
+        }
+    }
+}
+
+/// The authority once nothing is to come by itself, told by events.
+async fn succeeded(client: &Client, made: Authority) -> anyhow::Result<Authority> {
+    let mut events = Following::start(client, None, None).await?;
+    loop {
+        let authorities = client.list_authorities().await?.items;
+        let under_way = authorities.iter().any(|authority| matches!(authority.state.as_str(), "staged" | "grace"));
+        if let Some(authority) = authorities.into_iter().find(|of| of.id == made.id).filter(|_| !under_way) {
+            return Ok(authority);
+        }
+        loop {
+            match events.next().await? {
+                Next::Event(event) if event.kind != "authority.state_changed" => {}
                 Next::Event(_) | Next::Anew => break,
             }
         }

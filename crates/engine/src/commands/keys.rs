@@ -75,7 +75,7 @@ pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<SigningKeyRecord
 }
 
 /// A replica of another version may not know how this one's rotations go, and would sign or give keys by its own rules.
-async fn refuse_beside_other_versions(engine: &Engine, reader: &mut Reader) -> Result<(), CommandError> {
+pub(super) async fn refuse_beside_other_versions(engine: &Engine, reader: &mut Reader) -> Result<(), CommandError> {
     let lives = reader.replicas().await?;
     let is_other = |life: &&ReplicaLife| !life.left.is_zero() && life.replica.version != env!("CARGO_PKG_VERSION");
     let Some(other) = lives.iter().filter(|life| life.replica.id != engine.replica()).find(is_other) else {
@@ -131,7 +131,7 @@ async fn staged_at_once(
     Ok(made.key)
 }
 
-fn named(names: &[String]) -> String {
+pub(super) fn named(names: &[String]) -> String {
     match names {
         [] => "none".to_owned(),
         few if few.len() <= NODES_NAMED => few.join(", "),
