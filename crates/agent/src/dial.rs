@@ -12,7 +12,7 @@ use rustls::ClientConfig;
 use tokio::{
     net::TcpStream,
     signal::unix::{SignalKind, signal},
-    sync::Mutex,
+    sync::{Mutex, Notify},
 };
 use tokio_rustls::client::TlsStream;
 
@@ -48,6 +48,9 @@ pub(crate) struct Dialer {
     pub(crate) instance: String,
     pub(crate) endpoints: Arc<Endpoints>,
     pub(crate) state: Mutex<State>,
+    /// Told when another authority issues.
+    pub(crate) issuer_changed: Notify,
+    pub(crate) fetch: Arc<Fetch>,
 }
 
 /// Serves the control plane until SIGTERM.
@@ -55,11 +58,13 @@ pub(crate) async fn run(host: Arc<dyn Host>, state: State) -> Result<(), AgentEr
     let endpoints = Arc::new(Endpoints::new(state.identity.channels.clone()));
     let fetch = Arc::new(Fetch::new(&state, endpoints.clone())?);
     let identity = &state.identity;
-    let keys = identity.key_set.open(&identity.authority()?).map_err(|error| AgentError::State(error.to_string()))?;
+    let keys = identity.key_set.open(&identity.authorities()?).map_err(|error| AgentError::State(error.to_string()))?;
     let addressee =
         Addressee { control_plane: identity.control_plane.clone(), node: identity.node, epoch: identity.epoch };
     let runner = Runner::open(host.clone(), fetch.clone(), addressee, keys).await?;
-    let dialer = Arc::new(Dialer { host, instance: random_hex(), endpoints, state: Mutex::new(state) });
+    let (state, issuer_changed) = (Mutex::new(state), Notify::new());
+    let dialer =
+        Arc::new(Dialer { host, instance: random_hex(), endpoints, state, issuer_changed, fetch: fetch.clone() });
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| AgentError::State(error.to_string()))?;
     tokio::select! {
         () = dialer.clone().keep_control(runner) => Ok(()),
@@ -161,16 +166,23 @@ impl Dialer {
         Ok(())
     }
 
-    /// Takes a signed key set that is newer, or the same once the one in use is to be renewed: kept first, used then.
+    /// Takes a signed key set that is newer, or the same once the one in use is to be renewed, with the authorities that it names: kept first, used
+    /// then. Connections that stand go on.
     pub(crate) async fn take_keys(&self, runner: &Runner, signed: &SignedKeySet) -> Result<(), String> {
         let mut state = self.state.lock().await;
-        let authority = state.identity.authority().map_err(|error| error.to_string())?;
+        let authorities = state.identity.authorities().map_err(|error| error.to_string())?;
         let held = runner.key_set();
-        let keys = signed.verify(&authority, Some(&held), now()).map_err(|error| error.to_string())?;
+        let keys = signed.verify(&authorities, Some(&held), now()).map_err(|error| error.to_string())?;
         if keys.version > held.version || held.is_to_be_renewed(now()) {
-            state.identity.key_set = signed.clone();
-            state::keep(&self.host, &state.identity).await.map_err(|error| error.to_string())?;
+            let identity = state.identity.with_key_set(signed, &keys);
+            state::keep(&self.host, &identity).await.map_err(|error| error.to_string())?;
+            let trusts_others = identity.authority != state.identity.authority;
+            state.identity = identity;
             runner.set_keys(keys);
+            if trusts_others {
+                self.fetch.renewed(&state).map_err(|error| error.to_string())?;
+                self.issuer_changed.notify_one();
+            }
         }
         Ok(())
     }
@@ -178,7 +190,7 @@ impl Dialer {
 
 fn tls(state: &State) -> Result<ClientConfig, AgentError> {
     let chain = vec![state.identity.certificate()?];
-    let mut config = node_client_config(&state.identity.authority()?, chain, state.key.to_der(), ALPN_NODE)
+    let mut config = node_client_config(&state.identity.authorities()?, chain, state.key.to_der(), ALPN_NODE)
         .map_err(|error| AgentError::State(error.to_string()))?;
     config.time_provider = Arc::new(NodeTime);
     Ok(config)

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use camino::Utf8Path;
 use gpuaas_host::Host;
 use gpuaas_model::Code;
-use gpuaas_trust::{EnrollmentString, NodeKey, SecretText, pinned_client_config, sha256_hex};
+use gpuaas_trust::{
+    EnrollmentString, NodeKey, SecretText, certificate_pem, certificates_of_pem, pinned_client_config, sha256_hex,
+};
 use gpuaas_wire::session::{BODY_BYTES_MAX, EnrollRequest, EnrollResponse, ReimageEvidence};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::Full;
-use rustls_pki_types::{CertificateDer, pem::PemObject};
 
 use crate::{
     clock::{NodeTime, now},
@@ -151,27 +152,27 @@ fn refusal(status: StatusCode, body: &[u8]) -> AgentError {
 /// The answer came over a pinned connection; still the authority in it must be the pinned one, and the keys signed by it.
 fn checked(string: &EnrollmentString, response: EnrollResponse) -> Result<Identity, AgentError> {
     let wrong = |what: String| AgentError::Refused(format!("its answer makes no sense: {what}"));
-    let authority =
-        CertificateDer::from_pem_slice(response.authority.as_bytes()).map_err(|error| wrong(error.to_string()))?;
-    if sha256_hex(&authority) != string.ca_sha256 {
-        return Err(wrong("another authority than the pinned one".to_owned()));
-    }
+    let offered = certificates_of_pem(&response.authority).map_err(|error| wrong(error.to_string()))?;
+    let pinned = offered.into_iter().find(|authority| sha256_hex(authority) == string.ca_sha256);
+    let pinned = pinned.ok_or_else(|| wrong("another authority than the pinned one".to_owned()))?;
     let key_set: gpuaas_trust::SignedKeySet =
         serde_json::from_value(response.key_set).map_err(|error| wrong(error.to_string()))?;
-    key_set.verify(&authority, None, now()).map_err(|error| wrong(error.to_string()))?;
-    Ok(Identity {
+    let set = key_set.verify(std::slice::from_ref(&pinned), None, now()).map_err(|error| wrong(error.to_string()))?;
+    let identity = Identity {
         node: string.node,
         control_plane: response.control_plane,
         epoch: response.epoch,
         channels: response.channels,
-        authority: response.authority,
+        // What the answer offers beside the pinned one counts only where the signed set names it.
+        authority: certificate_pem(&pinned),
         certificate: response.certificate,
-        key_set,
+        key_set: key_set.clone(),
         name: Some(string.name.clone()),
         url: Some(string.url.clone()),
         enrolled_by: None,
         key: None,
-    })
+    };
+    Ok(identity.with_key_set(&key_set, &set))
 }
 
 #[cfg(test)]

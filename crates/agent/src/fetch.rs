@@ -33,7 +33,7 @@ impl Fetch {
         Ok(Self { endpoints, tls: RwLock::new(tls(&state.identity, state)?) })
     }
 
-    /// Uses a renewed certificate from now on.
+    /// Uses a renewed certificate, and the authorities that are trusted now, from now on.
     pub(crate) fn renewed(&self, state: &State) -> Result<(), AgentError> {
         *self.tls.write().unwrap_or_else(std::sync::PoisonError::into_inner) = tls(&state.identity, state)?;
         Ok(())
@@ -112,7 +112,7 @@ async fn body(response: Response<Incoming>, bytes_max: usize) -> Result<Bytes, A
 
 fn tls(identity: &Identity, state: &State) -> Result<ClientConfig, AgentError> {
     let chain = vec![identity.certificate()?];
-    let mut config = node_client_config(&identity.authority()?, chain, state.key.to_der(), ALPN_FETCH)
+    let mut config = node_client_config(&identity.authorities()?, chain, state.key.to_der(), ALPN_FETCH)
         .map_err(|error| AgentError::State(error.to_string()))?;
     config.time_provider = Arc::new(NodeTime);
     Ok(config)

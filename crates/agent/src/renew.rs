@@ -1,4 +1,4 @@
-//! Renews the node's certificate at two thirds of its life, by itself, each time for a fresh key.
+//! Renews the node's certificate at two thirds of its life or when another authority issues, by itself, each time for a fresh key.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,9 +16,15 @@ const RETRY: Duration = Duration::from_secs(60);
 pub(crate) async fn keep(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
     loop {
         let due = due_at(&dialer).await.unwrap_or_else(|_| now());
-        tokio::time::sleep(due.since(now())).await;
+        tokio::select! {
+            () = tokio::time::sleep(due.since(now())) => {}
+            // It may be due at once.
+            () = dialer.issuer_changed.notified() => continue,
+        }
         match renew(&dialer, &fetch).await {
-            Ok(()) => tracing::info!("the node's certificate was renewed"),
+            Ok(true) => tracing::info!("the node's certificate was renewed"),
+            // A replica that has not heard yet that another authority issues.
+            Ok(false) => tokio::time::sleep(RETRY).await,
             Err(error) => {
                 tracing::warn!(%error, "the node's certificate could not be renewed yet");
                 tokio::time::sleep(RETRY).await;
@@ -27,7 +33,8 @@ pub(crate) async fn keep(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
     }
 }
 
-async fn renew(dialer: &Dialer, fetch: &Fetch) -> Result<(), AgentError> {
+/// Renews once. False where the certificate is still not of the authority that issues.
+async fn renew(dialer: &Dialer, fetch: &Fetch) -> Result<bool, AgentError> {
     let damaged = |error: gpuaas_trust::AuthorityError| AgentError::State(error.to_string());
     let key = NodeKey::generate().map_err(damaged)?;
     let certificate = fetch.renew(key.request_pem().map_err(damaged)?).await?;
@@ -35,11 +42,15 @@ async fn renew(dialer: &Dialer, fetch: &Fetch) -> Result<(), AgentError> {
     let renewed = state.renewed(certificate, key);
     state::keep(&dialer.host, &renewed.identity).await?;
     *state = renewed;
-    fetch.renewed(&state)
+    fetch.renewed(&state)?;
+    Ok(!state.identity.is_of_former_authority()?)
 }
 
 async fn due_at(dialer: &Dialer) -> Result<Timestamp, AgentError> {
     let state = dialer.state.lock().await;
+    if state.identity.is_of_former_authority()? {
+        return Ok(now());
+    }
     let certificate = state.identity.certificate()?;
     let end = gpuaas_trust::expires_at(&certificate).map_err(|error| AgentError::State(error.to_string()))?;
     let left = NODE_CERTIFICATE_LIFE * (100 - RENEW_AT_LIFE_PERCENT) / 100;

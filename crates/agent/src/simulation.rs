@@ -114,7 +114,7 @@ fn nowhere() -> Result<Arc<Fetch>, AgentError> {
         epoch: 0,
     };
     let request = key.request_pem().map_err(|error| damaged(&error))?;
-    let set = SigningKeySet { version: 0, keys: Vec::new(), expires_at: now };
+    let set = SigningKeySet { version: 0, keys: Vec::new(), expires_at: now, authorities: Vec::new() };
     let set = set.sign(&authority).map_err(|error| damaged(&error))?;
     let identity = Identity {
         node: node.node,

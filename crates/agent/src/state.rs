@@ -5,7 +5,7 @@ use std::sync::Arc;
 use camino::{Utf8Path, Utf8PathBuf};
 use gpuaas_host::{FileSpec, Host};
 use gpuaas_model::{Name, NodeId};
-use gpuaas_trust::{NodeKey, SecretText, SignedKeySet};
+use gpuaas_trust::{NodeKey, SecretText, SignedKeySet, SigningKeySet, certificates_of_pem, names_issuer};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ pub(crate) struct Identity {
     pub(crate) epoch: u64,
     /// Where the node channel listens, each `host:port`.
     pub(crate) channels: Vec<String>,
-    /// The authority's certificate, PEM.
+    /// The certificates of the authorities that are trusted, PEM, the one that issues first; an agent of before there could be several reads that one.
     pub(crate) authority: String,
     /// The node's certificate, PEM.
     pub(crate) certificate: String,
@@ -110,9 +110,25 @@ impl Identity {
         self.name.as_ref().map_or_else(|| self.node.to_string(), Name::to_string)
     }
 
-    /// The authority's certificate.
-    pub(crate) fn authority(&self) -> Result<CertificateDer<'static>, AgentError> {
-        CertificateDer::from_pem_slice(self.authority.as_bytes()).map_err(|error| AgentError::State(error.to_string()))
+    /// The certificates of the authorities that are trusted, the one that issues first.
+    pub(crate) fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, AgentError> {
+        certificates_of_pem(&self.authority).map_err(|error| AgentError::State(error.to_string()))
+    }
+
+    /// The same identity with a key set that was verified, and the authorities that it names: both are kept at once, so that the agent never holds keys
+    /// of an authority that it does not trust.
+    pub(crate) fn with_key_set(&self, signed: &SignedKeySet, set: &SigningKeySet) -> Self {
+        let authority = match set.authorities.as_slice() {
+            [] => self.authority.clone(),
+            named => named.concat(),
+        };
+        Self { key_set: signed.clone(), authority, ..self.clone() }
+    }
+
+    /// Whether the certificate is of another authority than the one that issues: it is to be renewed now.
+    pub(crate) fn is_of_former_authority(&self) -> Result<bool, AgentError> {
+        let (certificate, authorities) = (self.certificate()?, self.authorities()?);
+        Ok(authorities.first().is_some_and(|issuing| !names_issuer(&certificate, issuing)))
     }
 
     /// The node's certificate.

@@ -24,8 +24,8 @@ pub use node::{
 };
 pub use plan::{PlacementOption, PlannedMember, PlannedStep, Preview};
 pub use platform::{
-    AuditEntry, Bootstrap, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
-    Event, Project, Replica, SealingKey, ServiceAccount, SigningKey, Token, WhoAmI,
+    AuditEntry, Authority, Bootstrap, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken,
+    CreatedToken, Event, ForceAuthority, Project, Replica, SealingKey, ServiceAccount, SigningKey, Token, WhoAmI,
 };
 pub use problem::{Problem, ProblemReason};
 pub use workload::{

@@ -201,6 +201,34 @@ pub struct SealingKey {
     pub since: Option<String>,
 }
 
+/// A certificate authority.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Authority {
+    /// SHA-256 of its certificate, 64 hex digits: what enrollment strings pin.
+    pub id: String,
+    /// `staged`, `active`, `grace` or `retired`.
+    pub state: String,
+    /// What its next state waits for; absent when nothing is to come by itself.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting_for: Option<String>,
+    /// Its certificate, PEM.
+    pub certificate: String,
+    /// The version of the key set since which that is its state.
+    pub version: u64,
+    /// When it was made.
+    pub created_at: String,
+    /// When it came to its state.
+    pub changed_at: String,
+}
+
+/// Has a rotation go on without the nodes that hold it up.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForceAuthority {
+    /// Why, in one line; kept in the audit.
+    pub reason: String,
+}
+
 /// Who the caller is.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WhoAmI {

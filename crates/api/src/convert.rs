@@ -1,7 +1,9 @@
 //! Rows as the API shows them.
 
-use gpuaas_api_types::{Allocation, AuditEntry, Event, Project, SealingKey, ServiceAccount, SigningKey, Task, Token};
-use gpuaas_engine::commands::{keys::SigningKeyView, sealing_key::SealingKeyView};
+use gpuaas_api_types::{
+    Allocation, AuditEntry, Authority, Event, Project, SealingKey, ServiceAccount, SigningKey, Task, Token,
+};
+use gpuaas_engine::commands::{authorities::AuthorityView, keys::SigningKeyView, sealing_key::SealingKeyView};
 use gpuaas_model::Name;
 use gpuaas_store::{
     AllocationRecord, AuditRecord, EventRecord, ProjectRecord, ServiceAccountRecord, TaskRecord, TokenRecord,
@@ -55,6 +57,18 @@ pub(crate) fn sealing_key(view: SealingKeyView) -> SealingKey {
         previous: view.previous,
         rows_left: view.rows_left,
         since: view.since.map(|at| at.to_string()),
+    }
+}
+
+pub(crate) fn authority(view: AuthorityView) -> Authority {
+    Authority {
+        id: view.authority.id,
+        state: view.authority.state.to_string(),
+        waiting_for: view.waiting_for,
+        certificate: view.authority.certificate,
+        version: view.authority.version,
+        created_at: view.authority.created_at.to_string(),
+        changed_at: view.authority.changed_at.to_string(),
     }
 }
 

@@ -5,8 +5,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use gpuaas_model::{Clock, EnrolledNode, NodeId, ReplicaId, SecretId, Timestamp};
 use gpuaas_trust::{
-    ALPN_REPLICA, Authority, NodeIdentity, NodeKey, ReplicaIdentity, ShownCertificate, node_client_config,
-    replica_server_config,
+    ALPN_REPLICA, Authority, NodeIdentity, NodeKey, ReplicaIdentity, ShownCertificate, TrustedAuthorities,
+    node_client_config, replica_server_config,
 };
 use gpuaas_wire::{session::Hello, task::UnitReport};
 use rustls::ClientConfig;
@@ -104,8 +104,8 @@ const NODE: NodeId = NodeId::from_uuid(Uuid::from_u128(77));
 /// A replica, number 1, that holds no node, and where it will listen.
 async fn replica(authority: &Authority) -> (PeerService, SocketAddr) {
     let (chain, key) = authority.issue_replica(&identity(1), now()).unwrap();
-    let tls =
-        Arc::new(replica_server_config(ShownCertificate::new(chain, key).unwrap(), authority.certificate()).unwrap());
+    let trusted = TrustedAuthorities::new(authority.certificates()).unwrap();
+    let tls = Arc::new(replica_server_config(ShownCertificate::new(chain, key).unwrap(), &trusted).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let clock = Arc::new(MachineClock);
@@ -127,7 +127,7 @@ async fn listening(authority: &Authority) -> SocketAddr {
 
 fn shown_by(trusted: &Authority, identity: &ReplicaIdentity, issuer: &Authority) -> ClientConfig {
     let (chain, key) = issuer.issue_replica(identity, now()).unwrap();
-    node_client_config(trusted.certificate(), chain, key, ALPN_REPLICA).unwrap()
+    node_client_config(trusted.certificates(), chain, key, ALPN_REPLICA).unwrap()
 }
 
 /// What comes of asking the replica `number` at that address for a node that nobody holds.
@@ -157,7 +157,7 @@ async fn a_replica_of_this_control_plane_is_answered_and_nobody_else() {
     let node = NodeIdentity { control_plane: "cp-1".into(), node: NODE, epoch: 1 };
     let pem = authority.issue_node(&key.request_pem().unwrap(), &node, now()).unwrap();
     let chain = vec![CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()];
-    let node = node_client_config(authority.certificate(), chain, key.to_der(), ALPN_REPLICA).unwrap();
+    let node = node_client_config(authority.certificates(), chain, key.to_der(), ALPN_REPLICA).unwrap();
     for (who, tls) in [("another authority's", foreign), ("another control plane's", other), ("a node", node)] {
         let refused = asked(tls, address, 1).await;
         assert!(matches!(refused, ChannelError::Lost(_) | ChannelError::Peer(_)), "{who}: {refused:?}");

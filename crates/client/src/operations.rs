@@ -1,11 +1,11 @@
 //! One method per operation of the API, under the operation's own name.
 
 use gpuaas_api_types::{
-    AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry, Bootstrap,
-    CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
-    Deploy, EnrollNode, Event, FixNode, FixedNode, ImportRelease, List, Member, Node, Operation, OperationDetail, Ping,
-    PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, SealingKey, ServiceAccount, SigningKey,
-    Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
+    AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry, Authority,
+    Bootstrap, CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken,
+    CreatedToken, Deploy, EnrollNode, Event, FixNode, FixedNode, ForceAuthority, ImportRelease, List, Member, Node,
+    Operation, OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica,
+    SealingKey, ServiceAccount, SigningKey, Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -133,6 +133,21 @@ impl Client {
     /// Puts the next sealing key into use, which every replica must have taken.
     pub async fn rotate_sealing_key(&self) -> Answer<SealingKey> {
         self.post("/api/v1/sealing-key/rotate", &json!({})).await
+    }
+
+    /// Every certificate authority, oldest first.
+    pub async fn list_authorities(&self) -> Answer<List<Authority>> {
+        self.get("/api/v1/authorities").await
+    }
+
+    /// Has a new authority take the place of the one that issues.
+    pub async fn rotate_authority(&self) -> Answer<Authority> {
+        self.post("/api/v1/authorities/rotate", &json!({})).await
+    }
+
+    /// Has the authority's rotation go on without the nodes that hold it up.
+    pub async fn force_authority(&self, reason: &str) -> Answer<Authority> {
+        self.post("/api/v1/authorities/force", &ForceAuthority { reason: reason.to_owned() }).await
     }
 
     /// Ends a task-signing key at once.

@@ -35,17 +35,22 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the control plane at `url` (`https://host:port`), which must prove itself by the authority in `authority_pem`.
+    /// A client of the control plane at `url` (`https://host:port`), which must prove itself by an authority in `authority_pem`.
     pub fn new(url: &str, authority_pem: &[u8], token: &str) -> Result<Self, ClientError> {
         let address = url
             .strip_prefix("https://")
             .ok_or_else(|| ClientError::Setting(format!("{url} does not begin with https://")))?;
         let address = address.trim_end_matches('/');
         let address = if address.contains(':') { address.to_owned() } else { format!("{address}:443") };
-        let authority = CertificateDer::from_pem_slice(authority_pem)
-            .map_err(|error| ClientError::Setting(format!("the authority's file holds no certificate: {error}")))?;
         let mut roots = RootCertStore::empty();
-        roots.add(authority).map_err(|error| ClientError::Setting(error.to_string()))?;
+        for authority in CertificateDer::pem_slice_iter(authority_pem) {
+            let authority = authority
+                .map_err(|error| ClientError::Setting(format!("the authority's file holds no certificate: {error}")))?;
+            roots.add(authority).map_err(|error| ClientError::Setting(error.to_string()))?;
+        }
+        if roots.is_empty() {
+            return Err(ClientError::Setting("the authority's file holds no certificate".to_owned()));
+        }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])

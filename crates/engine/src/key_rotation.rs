@@ -132,6 +132,7 @@ impl Engine {
             self.ports().runtime.spawn("giving of keys", Box::pin(giving));
         }
         let next = self.advance_keys().await?;
+        self.advance_authorities().await?;
         tending.settled.store(ring.version(), Ordering::Relaxed);
         if !all_given || ring.is_changing() {
             // Looked at again at the latest after `next`.

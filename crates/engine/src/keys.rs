@@ -1,7 +1,7 @@
 //! The control plane's own keys: it signs tasks and seals secrets with them. Nothing here ever prints one.
 //!
 //! Which key signs is said by rows, so that every replica changes over with the same commit. How one key follows another is
-//! [`crate::key_rotation`]'s.
+//! [`crate::key_rotation`]'s, and of authorities [`crate::authority_rotation`]'s.
 
 use std::{
     borrow::Cow,
@@ -9,24 +9,28 @@ use std::{
 };
 
 use gpuaas_model::{Entropy, KeyState, SecretId, Timestamp};
-use gpuaas_store::{Reader, RecordProof, SigningKeyRecord, StoreError, StoredSigningKey};
+use gpuaas_store::{Reader, RecordProof, SigningKeyRecord, StoreError, StoredAuthority, StoredSigningKey};
 use gpuaas_trust::{Authority, SealError, SealingKeys, SignError, SigningKeySet, TaskKey, TaskSigner, TaskStatement};
+use tokio::sync::watch;
 use zeroize::Zeroizing;
+
+use crate::authorities::Authorities;
 
 /// The keys in use.
 pub struct Keys {
     control_plane: String,
-    authority: Authority,
     sealing: Arc<SealingKeys>,
     ring: RwLock<Arc<KeyRing>>,
+    /// Follows the ring, for those who act on a change.
+    authorities: watch::Sender<Arc<Authorities>>,
 }
 
-/// The task-signing keys, at one version of their set.
-#[derive(Default)]
+/// The task-signing keys and the authorities, at one version of their set.
 pub struct KeyRing {
     version: u64,
     accepted: Vec<TaskKey>,
     signer: Option<TaskSigner>,
+    authorities: Arc<Authorities>,
 }
 
 /// A signed task, ready to be recorded and sent.
@@ -56,7 +60,7 @@ pub enum KeysError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A seed does not open, or the set could not be signed.
-    #[error("the task-signing keys cannot be used: {0}")]
+    #[error("the keys cannot be used: {0}")]
     Unusable(String),
     /// No row names a key that signs.
     #[error("no task-signing key is active")]
@@ -67,14 +71,31 @@ pub enum KeysError {
 }
 
 impl Keys {
-    /// The keys of the control plane of that id. Which one signs, rows say.
-    pub fn new(control_plane: String, authority: Authority, sealing: impl Into<SealingKeys>) -> Self {
-        Self { control_plane, authority, sealing: Arc::new(sealing.into()), ring: RwLock::default() }
+    /// The keys of the control plane of that id, whose authority is that one as long as no row names another. Which key signs, rows say.
+    pub fn new(control_plane: String, authority: Authority, sealing: impl Into<Arc<SealingKeys>>) -> Self {
+        let authorities = Arc::new(Authorities::first(authority));
+        let ring = KeyRing { version: 0, accepted: Vec::new(), signer: None, authorities: authorities.clone() };
+        Self {
+            control_plane,
+            sealing: sealing.into(),
+            ring: RwLock::new(Arc::new(ring)),
+            authorities: watch::Sender::new(authorities),
+        }
     }
 
-    /// The certificate authority.
-    pub fn authority(&self) -> &Authority {
-        &self.authority
+    /// The authorities as they were when rows were last read.
+    pub fn authorities(&self) -> Arc<Authorities> {
+        self.known_ring().authorities.clone()
+    }
+
+    /// The authority that issued certificates when rows were last read.
+    pub fn authority(&self) -> Arc<Authority> {
+        self.authorities().active().clone()
+    }
+
+    /// Follows the authorities from now on.
+    pub fn watch_authorities(&self) -> watch::Receiver<Arc<Authorities>> {
+        self.authorities.subscribe()
     }
 
     /// The keys that seal what the store keeps.
@@ -84,7 +105,7 @@ impl Keys {
 
     /// What tells the platform's own records from others.
     pub fn proof(&self) -> Arc<dyn RecordProof> {
-        Arc::new(SealedProof(self.sealing.clone()))
+        record_proof(self.sealing.clone())
     }
 
     /// This control plane's id, as node certificates and tasks carry it.
@@ -132,8 +153,19 @@ impl Keys {
         if known.version == version && version > 0 {
             return Ok(known);
         }
-        let ring = Arc::new(self.opened(version, reader.signing_keys().await?)?);
-        *self.ring.write().unwrap_or_else(PoisonError::into_inner) = ring.clone();
+        let authorities = self.opened_authorities(reader.authorities().await?)?;
+        let ring = Arc::new(self.opened(version, reader.signing_keys().await?, authorities)?);
+        let mut known = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+        // Whoever read earlier may come later.
+        if known.version < version {
+            known.clone_from(&ring);
+            self.authorities.send_if_modified(|known| {
+                let is_other = !Arc::ptr_eq(known, &ring.authorities);
+                known.clone_from(&ring.authorities);
+                is_other
+            });
+        }
+        drop(known);
         Ok(ring)
     }
 
@@ -142,13 +174,14 @@ impl Keys {
         self.ring.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The keys that agents accept tasks from, signed by the authority at `now`.
+    /// The keys that agents accept tasks from and the authorities that they trust, signed at `now`.
     pub async fn signed_set(&self, reader: &mut Reader, now: Timestamp) -> Result<SignedSet, KeysError> {
         let ring = self.ring(reader).await?;
         let expires_at = now.plus(SigningKeySet::LIFE);
-        let set = SigningKeySet { version: ring.version, keys: ring.accepted.clone(), expires_at };
+        let (keys, authorities) = (ring.accepted.clone(), ring.authorities.named());
+        let set = SigningKeySet { version: ring.version, keys, expires_at, authorities };
         let unusable = |error: &dyn std::fmt::Display| KeysError::Unusable(error.to_string());
-        let signed = set.sign(&self.authority).map_err(|error| unusable(&error))?;
+        let signed = ring.authorities.sign(&set).map_err(|error| unusable(&error))?;
         let text = serde_json::to_string(&signed).map_err(|error| unusable(&error))?;
         Ok(SignedSet { version: set.version, text })
     }
@@ -164,8 +197,13 @@ impl Keys {
     }
 
     /// The ring of the rows. The public half of a key that has its seed is the seed's own, whatever its row says.
-    fn opened(&self, version: u64, stored: Vec<StoredSigningKey>) -> Result<KeyRing, KeysError> {
-        let mut ring = KeyRing { version, ..KeyRing::default() };
+    fn opened(
+        &self,
+        version: u64,
+        stored: Vec<StoredSigningKey>,
+        authorities: Arc<Authorities>,
+    ) -> Result<KeyRing, KeysError> {
+        let mut ring = KeyRing { version, accepted: Vec::new(), signer: None, authorities };
         for stored in stored.into_iter().filter(|stored| stored.key.state.is_accepted()) {
             let key =
                 TaskKey { kid: stored.key.key_id.clone(), public: stored.key.public.clone(), state: stored.key.state };
@@ -186,6 +224,15 @@ impl Keys {
         Ok(ring)
     }
 
+    fn opened_authorities(&self, stored: Vec<StoredAuthority>) -> Result<Arc<Authorities>, KeysError> {
+        let known = self.authorities();
+        if known.is_of(&stored) {
+            return Ok(known);
+        }
+        let opened = Authorities::opened(&self.sealing, &stored);
+        Ok(Arc::new(opened.map_err(|error| KeysError::Unusable(error.to_string()))?))
+    }
+
     fn signer(&self, stored: &StoredSigningKey) -> Result<TaskSigner, KeysError> {
         let key_id = &stored.key.key_id;
         let unusable = |error: &dyn std::fmt::Display| KeysError::Unusable(format!("{key_id}: {error}"));
@@ -202,9 +249,14 @@ impl KeyRing {
         self.version
     }
 
-    /// Whether one key is following another: neither staged nor grace keys remain afterwards.
+    /// The authorities.
+    pub fn authorities(&self) -> &Arc<Authorities> {
+        &self.authorities
+    }
+
+    /// Whether one key or authority is following another: neither staged nor grace ones remain afterwards.
     pub fn is_changing(&self) -> bool {
-        self.accepted.iter().any(|key| key.state != KeyState::Active)
+        self.authorities.is_changing() || self.accepted.iter().any(|key| key.state != KeyState::Active)
     }
 
     /// Signs a task with the active key.
@@ -217,6 +269,11 @@ impl KeyRing {
             envelope: envelope.to_json(),
         })
     }
+}
+
+/// What tells records that were written under these sealing keys from others.
+pub fn record_proof(sealing: Arc<SealingKeys>) -> Arc<dyn RecordProof> {
+    Arc::new(SealedProof(sealing))
 }
 
 /// Proves rows, and seals values again, by the sealing keys.

@@ -5,6 +5,8 @@
 //!
 //! Deliberately absent: SQL (`store`), connections (`channel`), Kubernetes (an app's effects), HTTP (`api`).
 
+mod authorities;
+mod authority_rotation;
 mod begin;
 mod caller;
 mod catalog;
@@ -33,13 +35,14 @@ mod seen;
 mod settle;
 mod step;
 
+pub use authorities::{Authorities, open_authority, stored_authority};
 pub use caller::Caller;
 pub use catalog::{AppEntry, Catalog};
 pub use engine::{Endpoints, Engine, EngineParts};
 pub use error::CommandError;
 pub use fair_queue::{CallPermit, FairQueue, QueueFull, QueueLimits};
 pub use held::WhileHeld;
-pub use keys::{KeyRing, Keys, KeysError, SignedSet, SignedTask};
+pub use keys::{KeyRing, Keys, KeysError, SignedSet, SignedTask, record_proof};
 pub use restored::{Ended, EndedNode, end_what_came_back};
 pub use sealing_rotation::SealingState;
 pub use seen::{Revision, Seen};

@@ -67,6 +67,16 @@ text_enum! {
         SealingKeyRotate = "sealing_key.rotate",
         /// The last row has come under the sealing key in use.
         SealingKeyFinish = "sealing_key.finish",
+        /// A successor of the authority was asked for.
+        AuthorityRotate = "authority.rotate",
+        /// An operator had a rotation go on without the nodes that held it up.
+        AuthorityForce = "authority.force",
+        /// An authority began to issue certificates.
+        AuthorityActivate = "authority.activate",
+        /// Another took its place.
+        AuthoritySupersede = "authority.supersede",
+        /// Its certificates count no more, and its key was erased.
+        AuthorityRetire = "authority.retire",
         /// A node was registered.
         NodeRegister = "node.register",
         /// An enrollment token was issued.

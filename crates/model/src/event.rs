@@ -57,6 +57,8 @@ text_enum! {
         SigningKeyStateChanged = "signing_key.state_changed",
         /// A next sealing key was taken, put into use, or is the only one in use.
         SealingKeyStateChanged = "sealing_key.state_changed",
+        /// A certificate authority came to another state.
+        AuthorityStateChanged = "authority.state_changed",
         /// A row was refused because nothing proves that the platform wrote it: somebody else writes to the database.
         RowForged = "row.forged",
         /// A node was registered.

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use gpuaas_app_rke2::{Deadlines, Rke2};
 use gpuaas_app_rke2_effects::Rke2Effects;
-use gpuaas_engine::{AppEntry, Catalog, Ended, Keys, end_what_came_back, port::Ports};
+use gpuaas_engine::{
+    AppEntry, Catalog, Ended, Keys, end_what_came_back, open_authority, port::Ports, record_proof, stored_authority,
+};
 use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState, Timestamp};
-use gpuaas_store::{NewAudit, SealingRecord, Store, leapt};
+use gpuaas_store::{NewAudit, SealingRecord, Store, Tx, leapt};
 use gpuaas_trust::{Authority, SealingKeys, ServerKey, TaskSigner};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -15,6 +17,11 @@ use crate::error::ServerError;
 
 /// Where the one task-signing key lay before there could be several.
 const FIRST_KEY: &str = "task-signing.key";
+
+/// Where the one authority lay before there could be several,
+const FIRST_AUTHORITY: &str = "authority.certificate";
+/// and its key, sealed.
+const FIRST_AUTHORITY_KEY: &str = "authority.key";
 
 /// Where the API's key lies, sealed.
 const API_KEY: &str = "api.key";
@@ -37,28 +44,17 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
     }
     let id = tx.put_setting_if_absent("control-plane.id", fresh_id.as_bytes()).await?;
     let id = String::from_utf8(id).map_err(|error| trust(&error))?;
-    let kept = tx.setting("authority.certificate").await?;
-    let version = first_version(kept.is_none(), ports.clock.now());
-    let authority = match kept {
-        Some(certificate) => {
-            let key = open(&sealing, tx.setting("authority.key").await?, "authority.key")?;
-            Authority::from_pem(&String::from_utf8_lossy(&certificate), &String::from_utf8_lossy(&key))
-                .map_err(|error| trust(&error))?
-        }
-        None => {
-            let made = Authority::generate(&id, ports.clock.now()).map_err(|error| trust(&error))?;
-            let key = sealing.seal(b"authority.key", made.key_pem().as_bytes()).map_err(|error| trust(&error))?;
-            tx.put_setting_if_absent("authority.key", &key).await?;
-            tx.put_setting_if_absent("authority.certificate", made.certificate_pem().as_bytes()).await?;
-            made
-        }
-    };
+    let is_new = tx.setting(FIRST_AUTHORITY).await?.is_none() && tx.authority_ids().await?.is_empty();
+    let version = first_version(is_new, ports.clock.now());
+    let sealing = Arc::new(sealing);
+    store.prove_with(record_proof(sealing.clone()));
+    let authority = authority(&mut tx, &sealing, &id, ports).await?;
     // The authority's key has opened, so the sealing key is the right one.
     if named.is_none() {
         tx.put_sealing(&SealingRecord::settled(sealing.active(), ports.clock.now())).await?;
     }
     let keys = Keys::new(id, authority, sealing);
-    store.prove_with(keys.proof());
+    tx.remove_forged_authorities().await?;
     tx.remove_forged_signing_keys().await?;
     if tx.signing_keys().await?.is_empty() {
         let now = ports.clock.now();
@@ -76,6 +72,8 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
         let target = format!("signing-key/{}", made.key.key_id);
         tx.append_audit(&of_ourselves(AuditAction::KeyActivate, target, json!({ "version": version }))).await?;
     }
+    // The other authorities, where one is following another.
+    keys.ring(&mut tx).await.map_err(|error| trust(&error))?;
     tx.commit().await?;
     Ok(keys)
 }
@@ -84,6 +82,41 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
 /// agents hold one, and the rows that named its version are lost or forged.
 fn first_version(is_new: bool, now: Timestamp) -> u64 {
     if is_new { 1 } else { leapt(0, now) }
+}
+
+/// The authority that issues. The first start makes it; where it lies in the settings, as it did before there could be several, it becomes a row.
+async fn authority(
+    tx: &mut Tx,
+    sealing: &SealingKeys,
+    control_plane: &str,
+    ports: &Ports,
+) -> Result<Authority, ServerError> {
+    let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
+    let kept = tx.authorities().await?.into_iter().find(|stored| stored.authority.state == KeyState::Active);
+    if let Some(kept) = kept {
+        return open_authority(sealing, &kept).map_err(|error| trust(&error));
+    }
+    if !tx.authority_ids().await?.is_empty() {
+        let detail =
+            "this sealing key proves no row of an authority that issues: it is another one's, or the rows were changed";
+        return Err(ServerError::Trust(detail.to_owned()));
+    }
+    let now = ports.clock.now();
+    let made = match tx.setting(FIRST_AUTHORITY).await? {
+        Some(certificate) => {
+            let key = open(sealing, tx.setting(FIRST_AUTHORITY_KEY).await?, FIRST_AUTHORITY_KEY)?;
+            Authority::from_pem(&String::from_utf8_lossy(&certificate), &String::from_utf8_lossy(&key))
+        }
+        None => Authority::generate(control_plane, now),
+    };
+    let made = made.map_err(|error| trust(&error))?;
+    let stored = stored_authority(sealing, &made, KeyState::Active, 1, now).map_err(|error| trust(&error))?;
+    tx.insert_authority(&stored).await?;
+    tx.remove_setting(FIRST_AUTHORITY).await?;
+    tx.remove_setting(FIRST_AUTHORITY_KEY).await?;
+    let target = format!("authority/{}", stored.authority.id);
+    tx.append_audit(&of_ourselves(AuditAction::AuthorityActivate, target, json!({ "version": 1 }))).await?;
+    Ok(made)
 }
 
 /// Completes a restore that was interrupted before it had revoked the credentials in the backup.
@@ -198,6 +231,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_authority_of_before_lies_in_a_row_of_its_own_and_opens_with_no_other_key() {
+        let (folder, ports) = (tempfile::tempdir().unwrap(), crate::ports::system());
+        let store = store_in(folder.path(), &ports).await;
+        let before = Authority::generate("cp-1", ports.clock.now()).unwrap();
+        let sealed = sealing().seal(FIRST_AUTHORITY_KEY.as_bytes(), before.key_pem().as_bytes()).unwrap();
+        let mut tx = store.begin().await.unwrap();
+        tx.put_setting_if_absent(FIRST_AUTHORITY_KEY, &sealed).await.unwrap();
+        tx.put_setting_if_absent(FIRST_AUTHORITY, before.certificate_pem().as_bytes()).await.unwrap();
+        tx.commit().await.unwrap();
+        for _ in 0..2 {
+            let keys = keys(&store, sealing(), &ports).await.unwrap();
+            assert_eq!(keys.authority().digest(), before.digest());
+            let mut reader = store.read().await.unwrap();
+            assert_eq!(reader.setting(FIRST_AUTHORITY_KEY).await.unwrap(), None, "it lies in one place alone");
+            assert_eq!(reader.authority_ids().await.unwrap(), [before.digest()]);
+        }
+        let foreign = keys(&store, SealingKey::new(&[8; 32]).unwrap().into(), &ports).await;
+        assert!(foreign.is_err(), "another sealing key");
+        assert_eq!(store.read().await.unwrap().authority_ids().await.unwrap(), [before.digest()], "nothing is removed");
+    }
+
+    #[tokio::test]
     async fn the_one_key_of_before_signs_on_from_where_keys_lie_now() {
         let (folder, ports) = (tempfile::tempdir().unwrap(), crate::ports::system());
         let store = store_in(folder.path(), &ports).await;
@@ -214,7 +269,8 @@ mod tests {
             assert_eq!(kept, [(signer.key_id(), KeyState::Active)], "{start} start");
             assert_eq!(reader.setting(FIRST_KEY).await.unwrap(), None, "it lies in one place alone");
             let told = reader.audits(&AuditFilter::default()).await.unwrap();
-            assert_eq!(told.iter().map(|record| record.action).collect::<Vec<_>>(), [AuditAction::KeyActivate]);
+            let told: Vec<_> = told.iter().map(|record| record.action).collect();
+            assert_eq!(told, [AuditAction::AuthorityActivate, AuditAction::KeyActivate]);
             keys.ring(&mut reader).await.expect("its seed opens");
         }
     }

@@ -3,11 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use gpuaas_api::CertificatesEnd;
-use gpuaas_engine::Engine;
+use gpuaas_engine::{Authorities, Engine};
 use gpuaas_model::Timestamp;
 use gpuaas_trust::{
     Authority, AuthorityError, ReplicaIdentity, SERVER_CERTIFICATE_LIFE, ServerKey, ShownCertificate, TlsError,
+    TrustedAuthorities, names_issuer,
 };
+use rustls_pki_types::CertificateDer;
 
 /// Age at which certificates are renewed.
 const RENEWED_AFTER: Duration = Duration::from_secs(SERVER_CERTIFICATE_LIFE.as_secs() * 2 / 3);
@@ -31,6 +33,8 @@ pub(crate) struct Certificates {
     pub(crate) channel: Arc<ShownCertificate>,
     /// By which this replica is known to the others, as listener and as dialer; a fresh key each time.
     pub(crate) replica: Arc<ShownCertificate>,
+    /// Whom the node channel and the replicas believe.
+    pub(crate) trusted: Arc<TrustedAuthorities>,
     /// When the first of them ends.
     pub(crate) end: Arc<CertificatesEnd>,
     names: Vec<String>,
@@ -39,9 +43,9 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// Issues them for listeners at these names.
+    /// Issues them for listeners at these names, that believe those who are `trusted`.
     pub(crate) fn issue(
-        authority: &Authority,
+        (authority, trusted): (&Authority, &[CertificateDer<'static>]),
         api_key: ServerKey,
         names: Vec<String>,
         identity: ReplicaIdentity,
@@ -53,6 +57,7 @@ impl Certificates {
             api: ShownCertificate::new(authority.issue_server_for(&api_key, &names, now)?, api_key.to_der())?,
             channel: ShownCertificate::new(channel, channel_key)?,
             replica: ShownCertificate::new(replica, replica_key)?,
+            trusted: TrustedAuthorities::new(trusted)?,
             end: Arc::new(CertificatesEnd::at(now.plus(SERVER_CERTIFICATE_LIFE))),
             names,
             api_key,
@@ -71,12 +76,23 @@ impl Certificates {
         Ok(())
     }
 
-    /// Renews them when they are due, until the process ends.
+    /// Issues them anew whenever it is time, and with every change of the authorities; trusts the authorities that count.
     pub(crate) async fn keep(self: Arc<Self>, engine: Arc<Engine>) {
         let (clock, runtime) = (engine.ports().clock.clone(), engine.ports().runtime.clone());
+        let mut authorities = engine.keys().watch_authorities();
+        // Also what changed since they were issued.
+        authorities.mark_changed();
         loop {
+            let is_changed = tokio::select! {
+                changed = authorities.changed() => changed.is_ok(),
+                () = runtime.sleep_until(clock.now().plus(LOOKED_AT_EVERY)) => false,
+            };
+            let present = authorities.borrow_and_update().clone();
+            if is_changed && let Err(error) = self.follow(&present, clock.now()) {
+                tracing::error!(%error, "the listeners could not change over to the present authorities");
+            }
             if self.is_due(clock.now()) {
-                match self.renew(engine.keys().authority(), clock.now()) {
+                match self.renew(present.active(), clock.now()) {
                     Ok(()) => {
                         tracing::info!(end = %self.end.get(), "the certificates of the listeners were renewed")
                     }
@@ -85,8 +101,18 @@ impl Certificates {
                     }
                 }
             }
-            runtime.sleep_until(clock.now().plus(LOOKED_AT_EVERY)).await;
         }
+    }
+
+    /// Trusts the authorities that count from now on, and shows certificates of the one that issues. What stands goes on.
+    fn follow(&self, authorities: &Authorities, now: Timestamp) -> Result<(), CertificatesError> {
+        self.trusted.replace(&authorities.trusted())?;
+        let issuing = authorities.active().certificate();
+        if !self.api.chain().first().is_some_and(|shown| names_issuer(shown, issuing)) {
+            self.renew(authorities.active(), now)?;
+            tracing::info!("the listeners show certificates of another authority");
+        }
+        Ok(())
     }
 
     fn is_due(&self, now: Timestamp) -> bool {
@@ -110,7 +136,8 @@ mod tests {
         let identity =
             ReplicaIdentity { control_plane: "cp-1".into(), replica: ReplicaId::from_uuid(uuid::Uuid::from_u128(1)) };
         let names = vec!["127.0.0.1".to_owned()];
-        Certificates::issue(authority, ServerKey::generate().unwrap(), names, identity, now).unwrap()
+        Certificates::issue((authority, authority.certificates()), ServerKey::generate().unwrap(), names, identity, now)
+            .unwrap()
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::{
 
 use gpuaas_engine::{commands::bootstrap, port::Ports};
 use gpuaas_model::{AuditAction, Role, Timestamp};
-use gpuaas_store::{AuditFilter, Change, Store, StoreError, TokenRecord};
+use gpuaas_store::{AuditFilter, AuditRecord, Change, Store, StoreError, TokenRecord};
 use gpuaas_trust::SecretText;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -105,9 +105,11 @@ pub(crate) async fn at_start(store: &Store, folder: &Path, ports: &Ports) -> Res
 /// which nothing is ever removed.
 async fn is_first_start(store: &Store) -> Result<bool, StoreError> {
     let mut reader = store.read().await?;
-    let audit = reader.audits(&AuditFilter { limit: Some(2), ..AuditFilter::default() }).await?;
-    // The first start of all has made a key that signs tasks, a moment ago.
-    let is_new = audit.iter().all(|record| record.action == AuditAction::KeyActivate);
+    let audit = reader.audits(&AuditFilter { limit: Some(3), ..AuditFilter::default() }).await?;
+    // The first start of all has made an authority and a key that signs tasks, a moment ago.
+    let is_made_at_start =
+        |record: &AuditRecord| matches!(record.action, AuditAction::AuthorityActivate | AuditAction::KeyActivate);
+    let is_new = audit.iter().all(is_made_at_start);
     Ok(is_new && reader.setting(DONE).await?.is_none())
 }
 

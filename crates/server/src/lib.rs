@@ -100,14 +100,15 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let identity = ReplicaIdentity { control_plane: keys.control_plane().to_owned(), replica };
     let api_key = bootstrap::api_key(&store, &keys).await?;
     let api_pin = api_key.pin();
-    let certificates =
-        Certificates::issue(keys.authority(), api_key, options.names(&url), identity.clone(), ports.clock.now());
+    let authorities = keys.authorities();
+    let (authority, now) = ((&**authorities.active(), &*authorities.trusted()), ports.clock.now());
+    let certificates = Certificates::issue(authority, api_key, options.names(&url), identity.clone(), now);
     let certificates = Arc::new(certificates.map_err(|error| trust(&error))?);
     let api_tls = api_server_config(certificates.api.clone(), options.tls_min_version);
     let api_tls = Arc::new(api_tls.map_err(|error| trust(&error))?);
-    let channel_tls = channel_server_config(certificates.channel.clone(), keys.authority().certificate());
+    let channel_tls = channel_server_config(certificates.channel.clone(), &certificates.trusted);
     let channel_tls = Arc::new(channel_tls.map_err(|error| trust(&error))?);
-    let authority_pem = keys.authority().certificate_pem().to_owned();
+    let authority_pem = authorities.pem();
 
     let late = Arc::new(LateChannel::default());
     let channel_listener = bind("the node channel", options.channel_listen).await?;

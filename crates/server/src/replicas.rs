@@ -26,13 +26,14 @@ impl Listening {
         keys: &Keys,
         certificates: &Certificates,
     ) -> Result<Self, ServerError> {
-        let authority = keys.authority().certificate();
         let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
         let listener = bind("the replicas' listener", options.replica_listen).await?;
         let bound = shown(&listener, options.replica_listen);
         let address = options.replica_address.clone().unwrap_or_else(|| bound.to_string());
-        let tls = replica_server_config(certificates.replica.clone(), authority).map_err(|error| trust(&error))?;
-        let client = replica_client_config(authority, certificates.replica.clone()).map_err(|error| trust(&error))?;
+        let tls = replica_server_config(certificates.replica.clone(), &certificates.trusted)
+            .map_err(|error| trust(&error))?;
+        let client = replica_client_config(certificates.trusted.clone(), certificates.replica.clone())
+            .map_err(|error| trust(&error))?;
         let dial = PeerOptions { control_plane: keys.control_plane().to_owned(), tls: client };
         Ok(Self { address, dial, listener, tls: Arc::new(tls) })
     }

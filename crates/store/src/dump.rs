@@ -17,8 +17,9 @@ use sqlx::{
 use crate::{error::StoreError, migrate, query::Value, store::Store};
 
 /// Every table that is dumped, in an order in which each refers only to earlier ones.
-const TABLES: [&str; 21] = [
+const TABLES: [&str; 22] = [
     "settings",
+    "authorities",
     "signing_keys",
     "projects",
     "service_accounts",

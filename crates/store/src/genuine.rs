@@ -1,8 +1,8 @@
 //! Tells rows that the platform wrote from rows that somebody wrote past it: whoever may write to the database is not the platform.
 //!
-//! Guarantees: tokens, task-signing keys and enrollments are read here alone, and a row whose code does not prove it is as good as absent, for
-//! every reader, and told to those who listen. The code covers the whole record, and the columns beside it must say the same, so that no
-//! genuine record is found, counted or withdrawn as another.
+//! Guarantees: tokens, task-signing keys, certificate authorities and enrollments are read here alone, and a row whose code does not prove it is as
+//! good as absent, for every reader, and told to those who listen. The code covers the whole record, and the columns beside it must say the same, so
+//! that no genuine record is found, counted or withdrawn as another.
 //!
 //! Deliberately absent: the key, which never enters the store; and time. An older state of the same row is genuine too: what a record must not go
 //! back from has an end of its own.

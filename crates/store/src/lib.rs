@@ -12,6 +12,7 @@ mod address;
 mod allocation;
 mod artifact;
 mod audit;
+mod authority;
 mod dialect;
 mod dump;
 mod enrollment;
@@ -47,6 +48,7 @@ mod workload;
 
 pub use allocation::AllocationFilter;
 pub use audit::AuditFilter;
+pub use authority::StoredAuthority;
 pub use dump::{DumpError, RESTORED, leapt};
 pub use enrollment::EnrollmentTerms;
 pub use error::{EnrollmentRefusal, StoreError};
@@ -55,10 +57,10 @@ pub use node::NodeFilter;
 pub use operation::OperationFilter;
 pub use page::Page;
 pub use record::{
-    AccessGrantRecord, AllocationRecord, ArtifactRecord, AuditRecord, EnrollmentRecord, EventRecord, IdempotencyRecord,
-    LeaseRecord, LeftMachine, MachineChange, MemberRecord, NewAudit, NewEvent, NodeKeyRecord, NodeRecord,
-    OperationRecord, ProjectRecord, ReplicaRecord, SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord,
-    StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
+    AccessGrantRecord, AllocationRecord, ArtifactRecord, AuditRecord, AuthorityRecord, EnrollmentRecord, EventRecord,
+    IdempotencyRecord, LeaseRecord, LeftMachine, MachineChange, MemberRecord, NewAudit, NewEvent, NodeKeyRecord,
+    NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord, SecretRecord, ServiceAccountRecord, SessionRecord,
+    SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
 };
 pub use repeat::repeated;
 pub use replica::{Burial, ReplicaLife};

@@ -12,6 +12,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (4, include_str!("../migrations/0004_what_is_counted_and_purged.sql")),
     (5, include_str!("../migrations/0005_machines_that_change_hands.sql")),
     (6, include_str!("../migrations/0006_bootstrapped_once.sql")),
+    (7, include_str!("../migrations/0007_authorities.sql")),
 ];
 
 /// The newest schema that this version knows.

@@ -8,7 +8,7 @@ mod replica;
 mod workload;
 
 pub use {
-    credential::{ServiceAccountRecord, SigningKeyRecord, TokenRecord},
+    credential::{AuthorityRecord, ServiceAccountRecord, SigningKeyRecord, TokenRecord},
     history::{AuditRecord, EventRecord, IdempotencyRecord, NewAudit, NewEvent},
     inventory::{
         AllocationRecord, ArtifactRecord, EnrollmentRecord, LeftMachine, MachineChange, NodeKeyRecord, NodeRecord,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::any::AnyRow;
 
 use crate::{
+    authority::{self, StoredAuthority},
     enrollment,
     error::StoreError,
     query::{Value, get_blob, get_count, get_text, text},
@@ -59,6 +60,7 @@ pub struct Reached {
 enum Table {
     Settings,
     SigningKeys,
+    Authorities,
     Tokens,
     Enrollments,
     Secrets,
@@ -66,8 +68,15 @@ enum Table {
 }
 
 /// All of them, in the order in which they are looked at.
-const TABLES: [Table; 6] =
-    [Table::Settings, Table::SigningKeys, Table::Tokens, Table::Enrollments, Table::Secrets, Table::Idempotency];
+const TABLES: [Table; 7] = [
+    Table::Settings,
+    Table::SigningKeys,
+    Table::Authorities,
+    Table::Tokens,
+    Table::Enrollments,
+    Table::Secrets,
+    Table::Idempotency,
+];
 
 impl Table {
     /// So many rows behind a row, in order, with the id of each.
@@ -77,6 +86,7 @@ impl Table {
             Self::SigningKeys => {
                 "select key_id as id, seed, doc, code from signing_keys where key_id > $1 order by key_id limit $2"
             }
+            Self::Authorities => "select id, sealed_key, doc, code from authorities where id > $1 order by id limit $2",
             Self::Tokens => "select id, doc, code from tokens where id > $1 order by id limit $2",
             Self::Enrollments => "select id, doc, code from enrollments where id > $1 order by id limit $2",
             Self::Secrets => "select id, sealed from secrets where id > $1 order by id limit $2",
@@ -92,6 +102,7 @@ impl Table {
         match self {
             Self::Settings => "select count(*) as rows from settings where name > $1",
             Self::SigningKeys => "select count(*) as rows from signing_keys where key_id > $1",
+            Self::Authorities => "select count(*) as rows from authorities where id > $1",
             Self::Tokens => "select count(*) as rows from tokens where id > $1",
             Self::Enrollments => "select count(*) as rows from enrollments where id > $1",
             Self::Secrets => "select count(*) as rows from secrets where id > $1",
@@ -202,6 +213,7 @@ impl Tx {
                 self.replace("update enrollments set code = $2 where id = $1", id, code).await
             }
             Table::SigningKeys => self.reseal_signing_key(row, id, key).await,
+            Table::Authorities => self.reseal_authority(row, id, key).await,
             Table::Idempotency => self.reseal_answer(row).await,
         }
     }
@@ -235,6 +247,16 @@ impl Tx {
         if let Some(code) = self.code_anew(signing_key::TABLE, row, (&before, &seed), key)? {
             let sql = "update signing_keys set seed = $2, code = $3 where key_id = $1";
             self.execute(sql, vec![text(id), Value::Blob(seed), code]).await?;
+        }
+        Ok(())
+    }
+
+    async fn reseal_authority(&mut self, row: &AnyRow, id: &str, key: &str) -> Result<(), StoreError> {
+        let before = get_blob(row, "sealed_key")?;
+        let sealed = self.sealed_now(&StoredAuthority::sealed_for(id), &before).await?;
+        if let Some(code) = self.code_anew(authority::TABLE, row, (&before, &sealed), key)? {
+            let sql = "update authorities set sealed_key = $2, code = $3 where id = $1";
+            self.execute(sql, vec![text(id), Value::Blob(sealed), code]).await?;
         }
         Ok(())
     }

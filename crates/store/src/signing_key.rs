@@ -118,10 +118,12 @@ impl Reader {
         Ok(keys)
     }
 
-    /// The version of the key set, which is that of its newest key; 0 before there is a key.
+    /// The version of the key set, which is that of its newest key or authority; 0 before there is either.
     pub async fn key_set_version(&mut self) -> Result<u64, StoreError> {
-        let keys = self.signing_keys().await?;
-        Ok(keys.iter().map(|stored| stored.key.version).max().unwrap_or(0))
+        let (keys, authorities) = (self.signing_keys().await?, self.authorities().await?);
+        let keys = keys.iter().map(|stored| stored.key.version);
+        let authorities = authorities.iter().map(|stored| stored.authority.version);
+        Ok(keys.chain(authorities).max().unwrap_or(0))
     }
 
     /// Tasks that a key has signed and that have not ended.

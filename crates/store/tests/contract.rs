@@ -103,6 +103,7 @@ behaviours! {
     genuine {
         a_token_that_somebody_else_wrote_changed_or_moved_is_absent_and_told,
         a_signing_key_that_somebody_else_wrote_is_not_in_the_set,
+        an_authority_that_somebody_else_wrote_or_changed_is_none,
         an_enrollment_that_somebody_else_wrote_or_changed_is_unknown,
         forged_rows_hide_no_genuine_ones_from_a_list,
         without_its_proof_a_record_is_neither_written_nor_read,
@@ -167,6 +168,7 @@ behaviours! {
     keys {
         one_key_is_active_and_one_staged_at_most,
         a_key_that_signs_no_more_has_no_seed,
+        an_authority_that_is_retired_has_no_key,
         open_tasks_are_counted_by_the_key_that_signed_them,
         tokens_are_counted_while_they_are_good_and_removed_once_they_are_not,
         a_service_account_has_its_name_alone_until_it_is_deleted,

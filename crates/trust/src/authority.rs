@@ -13,7 +13,12 @@ use rustls_pki_types::{
     CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject,
 };
 use time::OffsetDateTime;
-use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer};
+use x509_parser::{
+    certification_request::X509CertificationRequest,
+    extensions::ParsedExtension,
+    oid_registry::{OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER},
+    prelude::FromDer,
+};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -29,6 +34,9 @@ pub const SERVER_CERTIFICATE_LIFE: Duration = Duration::from_secs(90 * 24 * 3_60
 const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 /// Certificates begin this long before they are made, for clocks that are slow.
 const BACKDATED: Duration = Duration::from_secs(300);
+
+/// Characters of a line of PEM.
+const PEM_LINE_BYTES: usize = 64;
 
 /// The algorithm of the one kind of signature that a request may carry, in DER.
 const ECDSA_WITH_SHA256: &[u8] = &[0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
@@ -54,25 +62,38 @@ impl From<rcgen::Error> for AuthorityError {
 }
 
 /// A certificate authority with its key.
+///
+/// One that follows another has that one's name and a certificate by it, so that whoever trusts the earlier one alone believes the later one's
+/// certificates: RFC 4210 calls it `NewWithOld`, and RFC 5280 counts it in no path's length.
 pub struct Authority {
     certificate: CertificateDer<'static>,
     certificate_pem: String,
     issuer: Issuer<'static, KeyPair>,
+    /// The certificate by the authority before, and that one's own; empty for the first.
+    by_predecessor: Vec<CertificateDer<'static>>,
 }
 
 impl Authority {
     /// A new authority for the control plane of that id.
     pub fn generate(control_plane: &str, now: Timestamp) -> Result<Self, AuthorityError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let mut params = CertificateParams::default();
-        params.distinguished_name = named(&format!("GPUaaS {control_plane}"));
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages =
-            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-        lasting(&mut params, now, AUTHORITY_LIFE)?;
-        let certificate = params.self_signed(&key)?;
+        let certificate = authority_params(&format!("GPUaaS {control_plane}"), now)?.self_signed(&key)?;
         let (pem, key_pem) = (certificate.pem(), key.serialize_pem());
         Self::from_pem(&pem, &key_pem)
+    }
+
+    /// A new authority that may take the place of this one: with its name, and certified by it.
+    pub fn successor(&self, now: Timestamp) -> Result<Self, AuthorityError> {
+        let material = |error: &dyn std::fmt::Display| AuthorityError::Material(error.to_string());
+        let (_, own) = x509_parser::parse_x509_certificate(&self.certificate).map_err(|error| material(&error))?;
+        let name = own.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
+        let params = authority_params(name.ok_or_else(|| material(&"the authority has no name"))?, now)?;
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let next = Self::from_pem(&params.self_signed(&key)?.pem(), &key.serialize_pem())?;
+        let mut params = params;
+        params.use_authority_key_identifier_extension = true;
+        let by_this = params.signed_by(&key, &self.issuer)?.der().clone();
+        Ok(Self { by_predecessor: vec![by_this, self.certificate.clone()], ..next })
     }
 
     /// The authority whose certificate and key were kept. The certificate lies open and the key sealed: one that is not the key's own was put there by
@@ -88,8 +109,18 @@ impl Authority {
         }
         let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
         // Made anew: whatever else the text held is nobody's to trust.
-        let certificate_pem = pem_of(&certificate);
-        Ok(Self { certificate, certificate_pem, issuer })
+        let certificate_pem = self::certificate_pem(&certificate);
+        Ok(Self { certificate, certificate_pem, issuer, by_predecessor: Vec::new() })
+    }
+
+    /// The same authority with what its predecessor certified, as [`Authority::by_predecessor_pem`] has it.
+    pub fn following(self, by_predecessor_pem: &str) -> Result<Self, AuthorityError> {
+        Ok(Self { by_predecessor: certificates_of_pem(by_predecessor_pem)?, ..self })
+    }
+
+    /// Its certificate by the authority before, and that one's own, PEM; empty for the first.
+    pub fn by_predecessor_pem(&self) -> String {
+        self.by_predecessor.iter().map(|certificate| certificate_pem(certificate)).collect()
     }
 
     /// Its certificate.
@@ -100,6 +131,20 @@ impl Authority {
     /// Its certificate.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
+    }
+
+    /// Its certificate alone, for those who trust nobody else.
+    pub fn certificates(&self) -> &[CertificateDer<'static>] {
+        std::slice::from_ref(&self.certificate)
+    }
+
+    /// A certificate with what leads from it to the authority before, for those who trust that one alone, and this authority's own. In that order: OpenSSL
+    /// takes the first issuer that fits, and goes no further from one that signed itself.
+    fn chain(&self, certificate: CertificateDer<'static>) -> Vec<CertificateDer<'static>> {
+        let mut chain = vec![certificate];
+        chain.extend(self.by_predecessor.iter().cloned());
+        chain.push(self.certificate.clone());
+        chain
     }
 
     /// Its key, to be sealed.
@@ -117,7 +162,7 @@ impl Authority {
         Ok(rcgen::SigningKey::sign(self.issuer.key(), message)?)
     }
 
-    /// A certificate and a fresh key for a listener at these names and addresses, with the chain up to this authority.
+    /// A certificate and a fresh key for a listener at these names and addresses, with the chain up to this authority and to the one before.
     pub fn issue_server(
         &self,
         names: &[String],
@@ -127,7 +172,7 @@ impl Authority {
         Ok((self.issue_server_for(&key, names, now)?, key.to_der()))
     }
 
-    /// A certificate for that key at these names and addresses, with the chain up to this authority.
+    /// A certificate for that key at these names and addresses, with the chain up to this authority and to the one before.
     pub fn issue_server_for(
         &self,
         key: &ServerKey,
@@ -141,10 +186,10 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         lasting(&mut params, now, SERVER_CERTIFICATE_LIFE)?;
         let certificate = params.signed_by(&key.key, &self.issuer)?;
-        Ok(vec![certificate.der().clone(), self.certificate.clone()])
+        Ok(self.chain(certificate.der().clone()))
     }
 
-    /// A certificate and key by which replicas know each other in both directions, with the chain up to this authority.
+    /// A certificate and key by which replicas know each other in both directions, with the chain up to this authority and to the one before.
     pub fn issue_replica(
         &self,
         identity: &ReplicaIdentity,
@@ -162,7 +207,7 @@ impl Authority {
         lasting(&mut params, now, SERVER_CERTIFICATE_LIFE)?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        Ok((vec![certificate.der().clone(), self.certificate.clone()], key))
+        Ok((self.chain(certificate.der().clone()), key))
     }
 
     /// A node's certificate for the key of its request. Everything else that the request asks for is ignored.
@@ -258,6 +303,27 @@ impl NodeKey {
     }
 }
 
+/// The certificates of a PEM text.
+pub fn certificates_of_pem(pem: &str) -> Result<Vec<CertificateDer<'static>>, AuthorityError> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    certificates.map_err(|error| AuthorityError::Material(error.to_string()))
+}
+
+/// Whether a certificate names that authority's key as its issuer's. Says nothing of its signature; one that names no issuer may be of anybody.
+pub fn names_issuer(certificate: &[u8], authority: &[u8]) -> bool {
+    let key_of = |certificate: &[u8], oid| {
+        let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+        let extension = parsed.get_extension_unique(&oid).ok()??;
+        match extension.parsed_extension() {
+            ParsedExtension::AuthorityKeyIdentifier(of) => of.key_identifier.as_ref().map(|id| id.0.to_vec()),
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+            _ => None,
+        }
+    };
+    let issuer = key_of(certificate, OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER);
+    issuer.is_none() || issuer == key_of(authority, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER)
+}
+
 /// SHA-256 of the public key (its SubjectPublicKeyInfo) that a certificate request in PEM is for, 64 hex digits.
 pub fn requested_key_sha256(request_pem: &str) -> Result<String, AuthorityError> {
     let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
@@ -305,6 +371,27 @@ fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// What every authority's certificate says; its path length leaves room for no further authority but its own successor.
+fn authority_params(name: &str, now: Timestamp) -> Result<CertificateParams, AuthorityError> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = named(name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    lasting(&mut params, now, AUTHORITY_LIFE)?;
+    Ok(params)
+}
+
+/// The PEM of a certificate.
+pub fn certificate_pem(certificate: &CertificateDer<'_>) -> String {
+    let lines: Vec<String> = STANDARD
+        .encode(certificate)
+        .as_bytes()
+        .chunks(PEM_LINE_BYTES)
+        .map(|line| String::from_utf8_lossy(line).into_owned())
+        .collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+}
+
 fn named(common_name: &str) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, common_name);
@@ -319,14 +406,6 @@ fn lasting(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Re
     params.not_before = at(now.as_millis() - backdated)?;
     params.not_after = at(now.plus(life).as_millis())?;
     Ok(())
-}
-
-/// A certificate as PEM, in lines of 64 characters.
-fn pem_of(certificate: &CertificateDer<'_>) -> String {
-    let body = STANDARD.encode(certificate);
-    let lines: Vec<&str> =
-        body.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap_or_default()).collect();
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
 #[cfg(test)]
@@ -363,6 +442,31 @@ mod tests {
         let (own, other) = (Authority::generate("cp-1", NOW).unwrap(), Authority::generate("cp-1", NOW).unwrap());
         let swapped = Authority::from_pem(other.certificate_pem(), &own.key_pem());
         assert!(matches!(swapped, Err(AuthorityError::Material(_))));
+    }
+
+    #[test]
+    fn a_successor_that_was_kept_leads_to_its_predecessor() {
+        let first = Authority::generate("cp-1", NOW).unwrap();
+        let made = first.successor(NOW).unwrap();
+        let kept = Authority::from_pem(made.certificate_pem(), &made.key_pem()).unwrap();
+        let kept = kept.following(&made.by_predecessor_pem()).unwrap();
+        let chain =
+            |authority: &Authority| authority.issue_server(&["cp.example".into()], NOW).unwrap().0[1..].to_vec();
+        assert_eq!(chain(&kept), chain(&made));
+        assert_eq!(chain(&kept).len(), 3, "by its predecessor, that one, and itself");
+        assert_eq!(chain(&first).len(), 1);
+    }
+
+    #[test]
+    fn a_certificate_names_the_authority_that_issued_it() {
+        let first = Authority::generate("cp-1", NOW).unwrap();
+        let next = first.successor(NOW).unwrap();
+        let request = NodeKey::generate().unwrap().request_pem().unwrap();
+        for (issuer, other) in [(&first, &next), (&next, &first)] {
+            let pem = issuer.issue_node(&request, &identity(), NOW).unwrap();
+            let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+            assert!(names_issuer(&der, issuer.certificate()) && !names_issuer(&der, other.certificate()));
+        }
     }
 
     #[test]

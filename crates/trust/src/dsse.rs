@@ -204,6 +204,7 @@ mod tests {
             version: 1,
             keys: vec![signer().public(KeyState::Active)],
             expires_at: Timestamp::from_millis(i64::MAX),
+            authorities: Vec::new(),
         }
     }
 

@@ -179,6 +179,7 @@ fn no_mutation_of_a_task_envelope_of_any_type_is_accepted() {
         version: 1,
         keys: vec![signer.public(gpuaas_model::KeyState::Active)],
         expires_at: NOW.plus(SigningKeySet::LIFE),
+        authorities: Vec::new(),
     };
     let mut types = BTreeSet::new();
     for &task in TaskType::ALL {
@@ -201,12 +202,13 @@ fn no_mutation_of_a_signing_key_set_is_accepted() {
         version: 3,
         keys: vec![TaskSigner::from_seed(&[7; 32]).public(gpuaas_model::KeyState::Active)],
         expires_at: NOW.plus(SigningKeySet::LIFE),
+        authorities: Vec::new(),
     };
     let signed = set.sign(&authority).unwrap();
     refuses_mutations("signing-key set", &serde_json::to_vec(&signed).unwrap(), |bytes| {
         match serde_json::from_slice::<SignedKeySet>(bytes) {
             Ok(read) if read == signed => Verdict::Same,
-            Ok(read) => verdict(read.verify(authority.certificate(), None, NOW).is_ok()),
+            Ok(read) => verdict(read.verify(authority.certificates(), None, NOW).is_ok()),
             Err(_) => Verdict::Refused,
         }
     });
@@ -235,7 +237,7 @@ fn no_mutation_of_an_enrollment_string_is_accepted() {
 fn let_in(authority: &Authority, certificate: &[u8]) -> bool {
     let at = UnixTime::since_unix_epoch(std::time::Duration::from_millis(NOW.as_millis().unsigned_abs()));
     let certificate = CertificateDer::from(certificate.to_vec());
-    channel_clients(authority.certificate()).unwrap().verify_client_cert(&certificate, &[], at).is_ok()
+    channel_clients(authority.certificates()).unwrap().verify_client_cert(&certificate, &[], at).is_ok()
 }
 
 #[test]

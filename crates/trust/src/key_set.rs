@@ -1,4 +1,5 @@
-//! The keys that an agent accepts tasks from: a versioned set, signed by the authority, that never goes back and ends by itself.
+//! Whom an agent believes: the keys that it accepts tasks from, and the authorities whose certificates count. One versioned set, signed by an authority
+//! that the agent trusts already; it never goes back and ends by itself.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    authority::{Authority, AuthorityError},
+    authority::{Authority, AuthorityError, certificates_of_pem},
     dsse::pre_authentication,
 };
 
@@ -44,9 +45,13 @@ pub struct SigningKeySet {
     pub keys: Vec<TaskKey>,
     /// From then on no task is accepted by this set: an agent that nobody renews it for obeys nobody.
     pub expires_at: Timestamp,
+    /// The authorities that count from then on, each PEM, the one that issues certificates first. Empty where there never was but one, and so in sets
+    /// of before they were named: then those of the set in use count on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub authorities: Vec<String>,
 }
 
-/// A key set with the authority's signature.
+/// A key set with the signature of each authority that may be the only one that an agent trusts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignedKeySet {
@@ -54,6 +59,9 @@ pub struct SignedKeySet {
     pub set: String,
     /// The authority's signature (ECDSA P-256 over SHA-256, ASN.1) over DSSE's pre-authentication encoding of the set, in base64.
     pub signature: String,
+    /// The same by the authority that was active before, for agents that were away since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_predecessor: Option<String>,
 }
 
 /// Why a key set was refused; the one in use stays.
@@ -62,8 +70,8 @@ pub enum KeySetError {
     /// Not a key set.
     #[error("the signing-key set is malformed: {0}")]
     Malformed(String),
-    /// Not signed by the authority.
-    #[error("the signing-key set is not signed by the pinned authority")]
+    /// Not signed by an authority that counts.
+    #[error("the signing-key set is not signed by an authority that is trusted here")]
     Signature,
     /// Older than the one in use.
     #[error("the signing-key set has version {offered}, and version {held} is in use")]
@@ -73,8 +81,8 @@ pub enum KeySetError {
         /// The one in use.
         held: u64,
     },
-    /// Other keys under the version of the set that is in use.
-    #[error("the signing-key set has other keys than the one of the same version {0} that is in use")]
+    /// Other keys or authorities under the version of the set that is in use.
+    #[error("the signing-key set has other keys or authorities than the one of the same version {0} that is in use")]
     Changed(u64),
     /// Its time is over.
     #[error("the signing-key set expired at {0}")]
@@ -104,28 +112,44 @@ impl SigningKeySet {
         VerifyingKey::from_bytes(&bytes).ok()
     }
 
+    /// The certificates of the authorities that it names.
+    pub fn authority_certificates(&self) -> Result<Vec<CertificateDer<'static>>, KeySetError> {
+        certificates_of_pem(&self.authorities.concat()).map_err(|error| KeySetError::Malformed(error.to_string()))
+    }
+
     /// Signs the set with the authority's key.
     pub fn sign(&self, authority: &Authority) -> Result<SignedKeySet, AuthorityError> {
         let set = serde_json::to_string(self).map_err(|error| AuthorityError::Material(error.to_string()))?;
-        let signature = STANDARD.encode(authority.sign(&pre_authentication(SIGNED_AS, set.as_bytes()))?);
-        Ok(SignedKeySet { set, signature })
+        Ok(SignedKeySet { signature: signature(&set, authority)?, set, by_predecessor: None })
     }
 }
 
+fn signature(set: &str, authority: &Authority) -> Result<String, AuthorityError> {
+    Ok(STANDARD.encode(authority.sign(&pre_authentication(SIGNED_AS, set.as_bytes()))?))
+}
+
 impl SignedKeySet {
-    /// The set, if `authority` signed it, its time is not over at `now`, and it goes back behind none that is `held`.
+    /// The same set, signed by the authority of before too.
+    pub fn signed_by_predecessor(self, authority: &Authority) -> Result<Self, AuthorityError> {
+        Ok(Self { by_predecessor: Some(signature(&self.set, authority)?), ..self })
+    }
+
+    /// The set, if one of `authorities` signed it, its time is not over at `now`, and it goes back behind none that is `held`.
     pub fn verify(
         &self,
-        authority: &CertificateDer<'_>,
+        authorities: &[CertificateDer<'_>],
         held: Option<&SigningKeySet>,
         now: Timestamp,
     ) -> Result<SigningKeySet, KeySetError> {
-        let set = self.open(authority)?;
+        let set = self.open(authorities)?;
+        set.authority_certificates()?;
         match held {
             Some(held) if set.version < held.version => {
                 Err(KeySetError::Older { offered: set.version, held: held.version })
             }
-            Some(held) if set.version == held.version && set.keys != held.keys => {
+            Some(held)
+                if set.version == held.version && (&set.keys, &set.authorities) != (&held.keys, &held.authorities) =>
+            {
                 Err(KeySetError::Changed(set.version))
             }
             _ if set.is_expired(now) => Err(KeySetError::Expired(set.expires_at)),
@@ -133,16 +157,25 @@ impl SignedKeySet {
         }
     }
 
-    /// The set if `authority` signed it, whatever its time and version: the one that was kept.
-    pub fn open(&self, authority: &CertificateDer<'_>) -> Result<SigningKeySet, KeySetError> {
-        let signature = STANDARD.decode(&self.signature).map_err(|error| KeySetError::Malformed(error.to_string()))?;
+    /// The set if one of `authorities` signed it, whatever its time and version: the one that was kept.
+    pub fn open(&self, authorities: &[CertificateDer<'_>]) -> Result<SigningKeySet, KeySetError> {
+        for signature in std::iter::once(&self.signature).chain(&self.by_predecessor) {
+            let signature = STANDARD.decode(signature).map_err(|error| KeySetError::Malformed(error.to_string()))?;
+            for authority in authorities {
+                if self.is_signed(authority, &signature)? {
+                    return serde_json::from_str(&self.set).map_err(|error| KeySetError::Malformed(error.to_string()));
+                }
+            }
+        }
+        Err(KeySetError::Signature)
+    }
+
+    fn is_signed(&self, authority: &CertificateDer<'_>, signature: &[u8]) -> Result<bool, KeySetError> {
         let (_, certificate) = x509_parser::parse_x509_certificate(authority)
             .map_err(|error| KeySetError::Malformed(error.to_string()))?;
         let point = &certificate.public_key().subject_public_key.data;
-        aws_lc_rs::signature::UnparsedPublicKey::new(&aws_lc_rs::signature::ECDSA_P256_SHA256_ASN1, point)
-            .verify(&pre_authentication(SIGNED_AS, self.set.as_bytes()), &signature)
-            .map_err(|_| KeySetError::Signature)?;
-        serde_json::from_str(&self.set).map_err(|error| KeySetError::Malformed(error.to_string()))
+        let key = aws_lc_rs::signature::UnparsedPublicKey::new(&aws_lc_rs::signature::ECDSA_P256_SHA256_ASN1, point);
+        Ok(key.verify(&pre_authentication(SIGNED_AS, self.set.as_bytes()), signature).is_ok())
     }
 }
 
@@ -155,23 +188,23 @@ mod tests {
 
     fn set(version: u64) -> SigningKeySet {
         let keys = vec![TaskSigner::from_seed(&[7; 32]).public(KeyState::Active)];
-        SigningKeySet { version, keys, expires_at: NOW.plus(SigningKeySet::LIFE) }
+        SigningKeySet { version, keys, expires_at: NOW.plus(SigningKeySet::LIFE), authorities: Vec::new() }
     }
 
     #[test]
     fn a_set_is_taken_from_its_authority_alone_and_never_goes_back() {
         let authority = Authority::generate("cp-1", NOW).unwrap();
         let signed = set(4).sign(&authority).unwrap();
-        let verified = |held: Option<&SigningKeySet>| signed.verify(authority.certificate(), held, NOW);
+        let verified = |held: Option<&SigningKeySet>| signed.verify(authority.certificates(), held, NOW);
         assert_eq!(verified(None), Ok(set(4)));
         assert_eq!(verified(Some(&set(4))), Ok(set(4)));
         assert_eq!(verified(Some(&set(5))), Err(KeySetError::Older { offered: 4, held: 5 }));
         let other = SigningKeySet { keys: vec![TaskSigner::from_seed(&[8; 32]).public(KeyState::Active)], ..set(4) };
         assert_eq!(verified(Some(&other)), Err(KeySetError::Changed(4)));
         let stranger = Authority::generate("cp-1", NOW).unwrap();
-        assert_eq!(signed.verify(stranger.certificate(), None, NOW), Err(KeySetError::Signature));
+        assert_eq!(signed.verify(stranger.certificates(), None, NOW), Err(KeySetError::Signature));
         let spoiled = SignedKeySet { set: signed.set.replace(":4", ":9"), ..signed };
-        assert_eq!(spoiled.verify(authority.certificate(), None, NOW), Err(KeySetError::Signature));
+        assert_eq!(spoiled.verify(authority.certificates(), None, NOW), Err(KeySetError::Signature));
     }
 
     #[test]
@@ -179,7 +212,7 @@ mod tests {
         let authority = Authority::generate("cp-1", NOW).unwrap();
         let signed = set(4).sign(&authority).unwrap();
         let end = NOW.plus(SigningKeySet::LIFE);
-        assert_eq!(signed.verify(authority.certificate(), None, end), Err(KeySetError::Expired(end)));
+        assert_eq!(signed.verify(authority.certificates(), None, end), Err(KeySetError::Expired(end)));
         assert!(!set(4).is_to_be_renewed(NOW));
         assert!(set(4).is_to_be_renewed(NOW.plus(SigningKeySet::RENEWED_AFTER)));
     }
@@ -190,9 +223,50 @@ mod tests {
         let set = serde_json::to_string(&set(4)).unwrap();
         for other in [set.clone().into_bytes(), pre_authentication(crate::dsse::PAYLOAD_TYPE, set.as_bytes())] {
             let signature = STANDARD.encode(authority.sign(&other).unwrap());
-            let signed = SignedKeySet { set: set.clone(), signature };
-            assert_eq!(signed.verify(authority.certificate(), None, NOW), Err(KeySetError::Signature));
+            let signed = SignedKeySet { set: set.clone(), signature, by_predecessor: None };
+            assert_eq!(signed.verify(authority.certificates(), None, NOW), Err(KeySetError::Signature));
         }
+    }
+
+    /// A set of that version that names these authorities.
+    fn naming(version: u64, authorities: &[&Authority]) -> SigningKeySet {
+        let authorities = authorities.iter().map(|authority| authority.certificate_pem().to_owned()).collect();
+        SigningKeySet { authorities, ..set(version) }
+    }
+
+    #[test]
+    fn authorities_are_named_by_one_that_is_trusted_and_never_go_back() {
+        let first = Authority::generate("cp-1", NOW).unwrap();
+        let (next, stranger) = (first.successor(NOW).unwrap(), first.successor(NOW).unwrap());
+        let staged = naming(5, &[&first, &next]);
+        let signed = staged.sign(&first).unwrap();
+        assert_eq!(signed.verify(first.certificates(), Some(&set(4)), NOW), Ok(staged.clone()));
+        for unknown in [&next, &stranger] {
+            let named_by = staged.sign(unknown).unwrap();
+            assert_eq!(named_by.verify(first.certificates(), Some(&set(4)), NOW), Err(KeySetError::Signature));
+        }
+        let other = naming(5, &[&first, &stranger]).sign(&first).unwrap();
+        assert_eq!(other.verify(first.certificates(), Some(&staged), NOW), Err(KeySetError::Changed(5)));
+        let earlier = naming(4, &[&first]).sign(&first).unwrap();
+        let back = earlier.verify(first.certificates(), Some(&staged), NOW);
+        assert_eq!(back, Err(KeySetError::Older { offered: 4, held: 5 }));
+        let damaged = SigningKeySet { authorities: vec!["-----BEGIN CERTIFICATE-----\n!".to_owned()], ..set(6) };
+        let damaged = damaged.sign(&first).unwrap().verify(first.certificates(), Some(&staged), NOW);
+        assert!(matches!(damaged, Err(KeySetError::Malformed(_))), "{damaged:?}");
+    }
+
+    #[test]
+    fn a_set_of_a_new_authority_is_taken_by_those_that_know_only_the_old_one_while_both_sign() {
+        let first = Authority::generate("cp-1", NOW).unwrap();
+        let next = first.successor(NOW).unwrap();
+        let active = naming(6, &[&next, &first]);
+        let by_both = active.sign(&next).unwrap().signed_by_predecessor(&first).unwrap();
+        for trusted in [first.certificates(), next.certificates()] {
+            assert_eq!(by_both.verify(trusted, None, NOW), Ok(active.clone()));
+        }
+        let alone = naming(7, &[&next]).sign(&next).unwrap();
+        assert_eq!(alone.verify(first.certificates(), None, NOW), Err(KeySetError::Signature));
+        assert_eq!(alone.open(&active.authority_certificates().unwrap()), Ok(naming(7, &[&next])));
     }
 
     #[test]

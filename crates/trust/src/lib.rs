@@ -20,10 +20,11 @@ mod shown;
 mod statement;
 mod tls;
 mod token;
+mod trusted;
 
 pub use authority::{
-    Authority, AuthorityError, NODE_CERTIFICATE_LIFE, NodeKey, SERVER_CERTIFICATE_LIFE, ServerKey,
-    certified_key_sha256, requested_key_sha256,
+    Authority, AuthorityError, NODE_CERTIFICATE_LIFE, NodeKey, SERVER_CERTIFICATE_LIFE, ServerKey, certificate_pem,
+    certificates_of_pem, certified_key_sha256, names_issuer, requested_key_sha256,
 };
 pub use digest::{Sha256Writer, same_bytes, sha256_hex};
 pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};
@@ -40,3 +41,4 @@ pub use tls::{
     replica_server_config,
 };
 pub use token::{ApiToken, SecretText};
+pub use trusted::TrustedAuthorities;

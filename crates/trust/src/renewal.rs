@@ -50,20 +50,25 @@ pub fn is_renewable(certificate: &[u8], now: Timestamp) -> Result<bool, Identity
 #[derive(Debug)]
 pub(crate) struct RenewableClients {
     in_time: Arc<dyn ClientCertVerifier>,
-    /// An authority whose own time is over renews nobody.
-    authority_ends: Timestamp,
+    /// Authorities whose own time is over renew nobody.
+    authorities_end: Timestamp,
 }
 
 impl RenewableClients {
-    pub(crate) fn of(in_time: Arc<dyn ClientCertVerifier>, authority: &CertificateDer<'_>) -> Result<Self, TlsError> {
-        let authority_ends = expires_at(authority).map_err(|error| TlsError::of(&error))?;
-        Ok(Self { in_time, authority_ends })
+    pub(crate) fn of(
+        in_time: Arc<dyn ClientCertVerifier>,
+        authorities: &[CertificateDer<'_>],
+    ) -> Result<Self, TlsError> {
+        let ends: Result<Vec<_>, _> = authorities.iter().map(|authority| expires_at(authority)).collect();
+        let ends = ends.map_err(|error| TlsError::of(&error))?;
+        let authorities_end = ends.into_iter().max().ok_or_else(|| TlsError::of(&"no authority is trusted"))?;
+        Ok(Self { in_time, authorities_end })
     }
 
     /// The moment at which an expired certificate is looked at instead of now.
     fn end_of(&self, certificate: &CertificateDer<'_>, now: UnixTime) -> Option<UnixTime> {
         let now = Timestamp::from_millis(i64::try_from(now.as_secs().checked_mul(1_000)?).ok()?);
-        let renewable = now <= self.authority_ends && standing(certificate, now).ok()? == Standing::RenewalOnly;
+        let renewable = now <= self.authorities_end && standing(certificate, now).ok()? == Standing::RenewalOnly;
         let end = u64::try_from(expires_at(certificate).ok()?.as_millis()).ok()?;
         renewable.then(|| UnixTime::since_unix_epoch(Duration::from_millis(end)))
     }
@@ -137,7 +142,7 @@ mod hostile_tests {
 
     fn taken(trusted: &Authority, certificate: &CertificateDer<'_>, at: Timestamp) -> bool {
         let at = UnixTime::since_unix_epoch(Duration::from_millis(at.as_millis().unsigned_abs()));
-        channel_clients(trusted.certificate()).unwrap().verify_client_cert(certificate, &[], at).is_ok()
+        channel_clients(trusted.certificates()).unwrap().verify_client_cert(certificate, &[], at).is_ok()
     }
 
     #[test]

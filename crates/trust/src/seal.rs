@@ -158,6 +158,12 @@ impl From<SealingKey> for SealingKeys {
     }
 }
 
+impl From<SealingKey> for Arc<SealingKeys> {
+    fn from(active: SealingKey) -> Self {
+        Self::new(active.into())
+    }
+}
+
 impl SealingKeys {
     /// Takes the key that is to follow, in place of one taken before. False when it is held already.
     pub fn take_next(&self, key: SealingKey) -> bool {

@@ -19,6 +19,7 @@ use crate::{
     digest::{same_bytes, sha256_hex},
     renewal::RenewableClients,
     shown::ShownCertificate,
+    trusted::TrustedAuthorities,
 };
 
 /// The node channel, roles reversed: the control plane is the HTTP/2 client.
@@ -93,31 +94,33 @@ pub fn api_server_config(shown: Arc<ShownCertificate>, oldest: OldestTls) -> Res
     Ok(config)
 }
 
-/// The channel's listener: only who holds a certificate of `authority` gets past the handshake. One that has expired may still be renewed, so
+/// The channel's listener: only who holds a certificate of one of the `trusted` gets past the handshake. One that has expired may still be renewed, so
 /// whoever accepts asks for its [`Standing`](crate::Standing).
 pub fn channel_server_config(
     shown: Arc<ShownCertificate>,
-    authority: &CertificateDer<'static>,
+    trusted: &Arc<TrustedAuthorities>,
 ) -> Result<ServerConfig, TlsError> {
-    mutual_server_config(shown, channel_clients(authority)?, &[ALPN_NODE, ALPN_FETCH])
+    mutual_server_config(shown, trusted.for_renewal_too(), &[ALPN_NODE, ALPN_FETCH])
 }
 
-/// Takes the certificates of `authority` alone, in their time or soon enough after it to be renewed.
-pub(crate) fn channel_clients(authority: &CertificateDer<'static>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    Ok(Arc::new(RenewableClients::of(clients_of(authority)?, authority)?))
+/// Takes the certificates of `authorities` alone, in their time or soon enough after it to be renewed.
+pub(crate) fn channel_clients(
+    authorities: &[CertificateDer<'static>],
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    Ok(Arc::new(RenewableClients::of(clients_of(authorities)?, authorities)?))
 }
 
 /// The replicas' listener: nodes hold certificates of the same authority, so whoever accepts still looks at the identity.
 pub fn replica_server_config(
     shown: Arc<ShownCertificate>,
-    authority: &CertificateDer<'static>,
+    trusted: &Arc<TrustedAuthorities>,
 ) -> Result<ServerConfig, TlsError> {
-    mutual_server_config(shown, clients_of(authority)?, &[ALPN_REPLICA])
+    mutual_server_config(shown, trusted.in_time(), &[ALPN_REPLICA])
 }
 
-/// Takes the certificates of `authority` alone, in their time.
-fn clients_of(authority: &CertificateDer<'static>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority)?), provider())
+/// Takes the certificates of `authorities` alone, in their time.
+pub(crate) fn clients_of(authorities: &[CertificateDer<'static>]) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider())
         .build()
         .map_err(|error| TlsError::of(&error))
 }
@@ -133,22 +136,25 @@ fn mutual_server_config(
         .with_client_cert_verifier(clients)
         .with_cert_resolver(shown);
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    // A resumed session would not have its certificate looked at again, by whichever authorities and at whichever time.
+    config.send_tls13_tickets = 0;
     Ok(config)
 }
 
-/// A client that trusts the authority in this PEM and shows no certificate.
+/// A client that trusts the authorities in this PEM and shows no certificate.
 pub fn client_config(authority_pem: &[u8]) -> Result<ClientConfig, TlsError> {
-    let authority = CertificateDer::from_pem_slice(authority_pem).map_err(|error| TlsError::of(&error))?;
+    let authorities: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(authority_pem).collect();
+    let authorities = authorities.map_err(|error| TlsError::of(&error))?;
     Ok(ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(ONLY_1_3)
         .map_err(|error| TlsError::of(&error))?
-        .with_root_certificates(roots(&authority)?)
+        .with_root_certificates(roots(&authorities)?)
         .with_no_client_auth())
 }
 
 /// A node's side of the channel.
 pub fn node_client_config(
-    authority: &CertificateDer<'static>,
+    authorities: &[CertificateDer<'static>],
     chain: Chain,
     key: PrivateKeyDer<'static>,
     alpn: &[u8],
@@ -156,7 +162,7 @@ pub fn node_client_config(
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(ONLY_1_3)
         .map_err(|error| TlsError::of(&error))?
-        .with_root_certificates(roots(authority)?)
+        .with_root_certificates(roots(authorities)?)
         .with_client_auth_cert(chain, key)
         .map_err(|error| TlsError::of(&error))?;
     config.alpn_protocols = vec![alpn.to_vec()];
@@ -165,13 +171,14 @@ pub fn node_client_config(
 
 /// A replica's side towards another one.
 pub fn replica_client_config(
-    authority: &CertificateDer<'static>,
+    trusted: Arc<TrustedAuthorities>,
     shown: Arc<ShownCertificate>,
 ) -> Result<ClientConfig, TlsError> {
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(ONLY_1_3)
         .map_err(|error| TlsError::of(&error))?
-        .with_root_certificates(roots(authority)?)
+        .dangerous()
+        .with_custom_certificate_verifier(trusted)
         .with_client_cert_resolver(shown);
     config.alpn_protocols = vec![ALPN_REPLICA.to_vec()];
     Ok(config)
@@ -187,9 +194,11 @@ pub fn pinned_client_config(ca_sha256: &str) -> Result<ClientConfig, TlsError> {
         .with_no_client_auth())
 }
 
-fn roots(authority: &CertificateDer<'static>) -> Result<RootCertStore, TlsError> {
+pub(crate) fn roots(authorities: &[CertificateDer<'static>]) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    roots.add(authority.clone()).map_err(|error| TlsError::of(&error))?;
+    for authority in authorities {
+        roots.add(authority.clone()).map_err(|error| TlsError::of(&error))?;
+    }
     Ok(roots)
 }
 
@@ -284,7 +293,7 @@ mod tests {
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(versions)
             .unwrap()
-            .with_root_certificates(roots(authority.certificate()).unwrap())
+            .with_root_certificates(roots(authority.certificates()).unwrap())
             .with_client_auth_cert(chain, key)
             .unwrap();
         config.alpn_protocols = [ALPN_NODE, ALPN_REPLICA, b"h2"].map(<[u8]>::to_vec).to_vec();
@@ -307,11 +316,13 @@ mod tests {
         };
         let channel = || {
             let (chain, key) = issue();
-            channel_server_config(ShownCertificate::new(chain, key).unwrap(), authority.certificate()).unwrap()
+            channel_server_config(ShownCertificate::new(chain, key).unwrap(), &trusting(authority.certificates()))
+                .unwrap()
         };
         let replica = || {
             let (chain, key) = issue();
-            replica_server_config(ShownCertificate::new(chain, key).unwrap(), authority.certificate()).unwrap()
+            replica_server_config(ShownCertificate::new(chain, key).unwrap(), &trusting(authority.certificates()))
+                .unwrap()
         };
         let (old, both) = (|| speaks(&authority, &[&TLS12]), || speaks(&authority, &[&TLS12, &TLS13]));
         for (name, server) in [("api", api(OldestTls::default())), ("channel", channel()), ("replica", replica())] {
@@ -332,7 +343,7 @@ mod tests {
         let clients = [
             client_config(authority.certificate_pem().as_bytes()).unwrap(),
             pinned_client_config(&authority.digest()).unwrap(),
-            node_client_config(authority.certificate(), chain, key, b"h2").unwrap(),
+            node_client_config(authority.certificates(), chain, key, b"h2").unwrap(),
         ];
         for client in clients {
             let (chain, key) = issue();
@@ -362,5 +373,76 @@ mod tests {
         let (forged, _) = impostor.issue_server(&["127.0.0.1".into()], NOW).unwrap();
         let mixed = [forged[0].clone(), authority.certificate().clone()];
         assert!(!verdict(&authority.digest(), &mixed, "127.0.0.1"));
+    }
+
+    fn trusting(authorities: &[CertificateDer<'static>]) -> Arc<TrustedAuthorities> {
+        TrustedAuthorities::new(authorities).unwrap()
+    }
+
+    #[test]
+    fn whoever_trusts_the_old_authority_alone_believes_servers_of_its_successor() {
+        let first = Authority::generate("cp-1", now()).unwrap();
+        let next = first.successor(now()).unwrap();
+        let served = |by: &Authority| {
+            let (chain, key) = by.issue_server(&["127.0.0.1".into()], now()).unwrap();
+            api_server_config(ShownCertificate::new(chain, key).unwrap(), OldestTls::default()).unwrap()
+        };
+        let both = format!("{}{}", next.certificate_pem(), first.certificate_pem());
+        for (trusted, name) in [(first.certificate_pem(), "old"), (next.certificate_pem(), "new"), (&both, "both")] {
+            let ended = shaken(client_config(trusted.as_bytes()).unwrap(), served(&next));
+            assert_eq!(ended, Ok(rustls::ProtocolVersion::TLSv1_3), "{name}");
+        }
+        for pinned in [&first, &next] {
+            let ended = shaken(pinned_client_config(&pinned.digest()).unwrap(), served(&next));
+            assert_eq!(ended, Ok(rustls::ProtocolVersion::TLSv1_3));
+        }
+        assert!(shaken(client_config(next.certificate_pem().as_bytes()).unwrap(), served(&first)).is_err());
+        let stranger = Authority::generate("cp-1", now()).unwrap().successor(now()).unwrap();
+        assert!(shaken(client_config(first.certificate_pem().as_bytes()).unwrap(), served(&stranger)).is_err());
+    }
+
+    #[test]
+    fn the_next_handshake_goes_by_the_authorities_that_are_trusted_then() {
+        let first = Authority::generate("cp-1", now()).unwrap();
+        let next = first.successor(now()).unwrap();
+        let trusted = trusting(first.certificates());
+        let (chain, key) = next.issue_server(&["127.0.0.1".into()], now()).unwrap();
+        let server = channel_server_config(ShownCertificate::new(chain, key).unwrap(), &trusted).unwrap();
+        let replica = crate::ReplicaIdentity {
+            control_plane: "cp-1".into(),
+            replica: "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap(),
+        };
+        let client = |by: &Authority| {
+            let (chain, key) = by.issue_replica(&replica, now()).unwrap();
+            // Kept for all handshakes: a session that is resumed would bring the certificate of before.
+            node_client_config(next.certificates(), chain, key, ALPN_NODE).unwrap()
+        };
+        let (of_first, of_next) = (client(&first), client(&next));
+        let mut verdicts = Vec::new();
+        let both = [next.certificate().clone(), first.certificate().clone()];
+        for trusts in [first.certificates(), &both, next.certificates()] {
+            trusted.replace(trusts).unwrap();
+            let is_taken = |client: &ClientConfig| shaken(client.clone(), server.clone()).is_ok();
+            verdicts.push((is_taken(&of_first), is_taken(&of_next)));
+        }
+        // While the first alone is trusted, its successor counts by the first's word for it.
+        assert_eq!(verdicts, [(true, true), (true, true), (false, true)]);
+    }
+
+    #[test]
+    fn a_dialer_goes_by_the_authorities_that_are_trusted_then() {
+        let first = Authority::generate("cp-1", now()).unwrap();
+        let next = first.successor(now()).unwrap();
+        let trusted = trusting(next.certificates());
+        let (chain, key) = next.issue_server(&["127.0.0.1".into()], now()).unwrap();
+        let client = replica_client_config(trusted.clone(), ShownCertificate::new(chain, key).unwrap()).unwrap();
+        let (chain, key) = first.issue_server(&["127.0.0.1".into()], now()).unwrap();
+        let both = trusting(&[next.certificate().clone(), first.certificate().clone()]);
+        let server = replica_server_config(ShownCertificate::new(chain, key).unwrap(), &both).unwrap();
+        // Server certificates are for servers: what is refused here is the authority, told by how it ends.
+        let unknown = shaken(client.clone(), server.clone()).unwrap_err();
+        trusted.replace(first.certificates()).unwrap();
+        let known = shaken(client, server).unwrap_err();
+        assert_ne!(format!("{unknown}"), format!("{known}"));
     }
 }

@@ -73,9 +73,14 @@ pub(crate) fn enrolled_nobody() -> State {
         channels: Vec::new(),
         authority: authority.certificate_pem().to_owned(),
         certificate: authority.issue_node(&key.request_pem().unwrap(), &node, now()).unwrap(),
-        key_set: SigningKeySet { version: 0, keys: Vec::new(), expires_at: Timestamp::from_millis(i64::MAX) }
-            .sign(&authority)
-            .unwrap(),
+        key_set: SigningKeySet {
+            version: 0,
+            keys: Vec::new(),
+            expires_at: Timestamp::from_millis(i64::MAX),
+            authorities: Vec::new(),
+        }
+        .sign(&authority)
+        .unwrap(),
         name: None,
         url: None,
         enrolled_by: None,

@@ -6,9 +6,11 @@ use axum::{
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
+use serde::Deserialize;
 use tokio_util::io::ReaderStream;
+use utoipa::IntoParams;
 
-use crate::{problem::ApiProblem, state::ApiState};
+use crate::{page::Params, problem::ApiProblem, state::ApiState};
 
 /// The script. The same for every machine: what differs comes with the enrollment string.
 const SCRIPT: &str = include_str!("install/install.sh");
@@ -28,17 +30,32 @@ pub(crate) async fn install_script() -> Response {
     text("text/plain; charset=utf-8", SCRIPT.to_owned())
 }
 
+/// Which authority.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuthorityParams {
+    /// The digest of its certificate that an enrollment string pins, 64 hex digits; that of the one that issues when absent or unknown
+    sha256: Option<String>,
+}
+
 /// The authority's certificate, PEM. Whoever takes it holds it against the digest in the enrollment string before anything else.
 #[utoipa::path(
-    get, path = "/install/authority.pem", tag = "nodes",
+    get, path = "/install/authority.pem", tag = "nodes", params(AuthorityParams),
     extensions(
         ("x-permission" = json!("none: nothing in it is secret")), ("x-cli" = json!("none: for machines")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
     responses((status = 200, body = String, content_type = "application/pem-certificate-chain"))
 )]
-pub(crate) async fn install_authority(State(state): State<ApiState>) -> Response {
-    text("application/pem-certificate-chain", state.engine.keys().authority().certificate_pem().to_owned())
+pub(crate) async fn install_authority(
+    State(state): State<ApiState>,
+    Params(asked): Params<AuthorityParams>,
+) -> Response {
+    let authorities = state.engine.keys().authorities();
+    let pinned = asked.sha256.and_then(|sha256| authorities.pinned(&sha256));
+    let pem = pinned.unwrap_or(authorities.active()).certificate_pem().to_owned();
+    text("application/pem-certificate-chain", pem)
 }
 
 /// A package, or `SHA256SUMS`, which lists them all.

@@ -5,6 +5,7 @@ mod allocations;
 mod apps;
 mod artifacts;
 mod audit;
+mod authorities;
 mod bootstrap;
 mod enroll;
 mod events;
@@ -59,6 +60,9 @@ pub(crate) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(signing_keys::revoke_signing_key))
         .routes(routes!(sealing_key::get_sealing_key))
         .routes(routes!(sealing_key::rotate_sealing_key))
+        .routes(routes!(authorities::list_authorities))
+        .routes(routes!(authorities::rotate_authority))
+        .routes(routes!(authorities::force_authority))
         .routes(routes!(nodes::list_nodes, nodes::register_node))
         .routes(routes!(nodes::get_node))
         .routes(routes!(nodes::issue_enrollment))

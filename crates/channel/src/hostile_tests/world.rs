@@ -17,8 +17,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use gpuaas_model::{Clock, Code, EnrolledNode, NodeId, SecretId, Timestamp};
 use gpuaas_trust::{
-    ALPN_FETCH, ALPN_NODE, Authority, NodeIdentity, NodeKey, ShownCertificate, Standing, channel_server_config,
-    node_client_config, standing,
+    ALPN_FETCH, ALPN_NODE, Authority, NodeIdentity, NodeKey, ShownCertificate, Standing, TrustedAuthorities,
+    channel_server_config, node_client_config, standing,
 };
 use gpuaas_wire::{
     session::{BulkRequest, ConnectionKind, Hello, PROTOCOL, path},
@@ -230,9 +230,8 @@ impl World {
     pub(super) async fn giving_up_after(unreachable_after: Duration) -> Self {
         let authority = Authority::generate("cp-1", ago(100 * 24 * 3_600)).unwrap();
         let (chain, key) = authority.issue_server(&["127.0.0.1".to_owned()], now()).unwrap();
-        let tls = Arc::new(
-            channel_server_config(ShownCertificate::new(chain, key).unwrap(), authority.certificate()).unwrap(),
-        );
+        let trusted = TrustedAuthorities::new(authority.certificates()).unwrap();
+        let tls = Arc::new(channel_server_config(ShownCertificate::new(chain, key).unwrap(), &trusted).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let options = ChannelOptions {
             unreachable_after,
@@ -258,7 +257,7 @@ impl World {
         let identity = NodeIdentity { control_plane: "cp-1".into(), node: node(number), epoch: 1 };
         let pem = issuer.issue_node(&key.request_pem().unwrap(), &identity, made).unwrap();
         let chain = vec![CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()];
-        node_client_config(self.authority.certificate(), chain, key.to_der(), alpn).unwrap()
+        node_client_config(self.authority.certificates(), chain, key.to_der(), alpn).unwrap()
     }
 
     pub(super) async fn dial(&self, tls: ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {

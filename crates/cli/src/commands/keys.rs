@@ -1,7 +1,7 @@
 //! `gpuaas keys`.
 
 use clap::{Subcommand, ValueEnum};
-use gpuaas_api_types::{SealingKey, SigningKey};
+use gpuaas_api_types::{Authority, SealingKey, SigningKey};
 use gpuaas_client::Client;
 
 use super::following::{Following, Next};
@@ -12,8 +12,21 @@ use crate::{cli::Target, output};
 pub(crate) enum Purpose {
     /// Signs the tasks that nodes carry out
     TaskSigning,
+    /// Issues the certificates of nodes and of the control plane
+    #[value(alias = "authorities")]
+    Authority,
     /// Seals what the control plane keeps; every replica must have taken the next one before
     Sealing,
+}
+
+/// Keys that are listed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Listed {
+    /// Those that sign or signed tasks
+    TaskSigning,
+    /// Those that issue or issued certificates
+    #[value(alias = "authorities")]
+    Authority,
 }
 
 /// A key that is shown by itself.
@@ -25,17 +38,27 @@ pub(crate) enum Shown {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// List the keys that sign or signed tasks, and what each waits for
-    List,
+    /// List task-signing keys or certificate authorities, and what each waits for
+    List {
+        /// Which keys
+        #[arg(default_value = "task-signing")]
+        purpose: Listed,
+    },
     /// Show the key in use, by its public id, and how far its successor is
     Show {
         /// Which key
         purpose: Shown,
     },
-    /// Have a new key take the place of the one in use, without a refused task
+    /// Replace the key in use by a new one, without a refused task or a lost connection
     Rotate {
         /// Which key
         purpose: Purpose,
+        /// Of the authority: have the rotation that is under way go on without the nodes that hold it up. What is left behind enrolls again
+        #[arg(long, requires = "reason")]
+        force: bool,
+        /// Why it is forced, in one line; kept in the audit
+        #[arg(long, value_name = "TEXT", requires = "force")]
+        reason: Option<String>,
     },
     /// End a key that may have leaked: nodes take no task of it any more, and where it signed, another signs at once
     Revoke {
@@ -46,19 +69,39 @@ pub(crate) enum Verb {
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
-        Verb::List => {
-            let keys = client.list_signing_keys().await?.items;
-            let columns = ["ID", "STATE", "SINCE", "WAITING FOR"];
-            output::list(target.output, &keys, &columns, row, |key| key.id.clone())
+        Verb::List { purpose: Listed::Authority } => {
+            let authorities = client.list_authorities().await?.items;
+            let row = |of: &Authority| {
+                let waiting_for = of.waiting_for.clone().unwrap_or_default();
+                vec![of.id.clone(), of.state.clone(), of.changed_at.clone(), waiting_for]
+            };
+            output::list(target.output, &authorities, &COLUMNS, row, |authority| authority.id.clone())
         }
-        Verb::Rotate { purpose: Purpose::TaskSigning } => {
+        Verb::List { purpose: Listed::TaskSigning } => {
+            let keys = client.list_signing_keys().await?.items;
+            output::list(target.output, &keys, &COLUMNS, row, |key| key.id.clone())
+        }
+        Verb::Rotate { purpose: Purpose::TaskSigning | Purpose::Sealing, reason: Some(_), .. } => {
+            anyhow::bail!("only the rotation of an authority waits for nodes that are away, and can be forced")
+        }
+        Verb::Rotate { purpose: Purpose::Authority, reason, .. } => {
+            let mut authority = match reason {
+                Some(reason) => client.force_authority(&reason).await?,
+                None => client.rotate_authority().await?,
+            };
+            if target.wait {
+                authority = succeeded(client, authority).await?;
+            }
+            output::one(target.output, &authority, |of| format!("Authority {} is {}.", of.id, of.state), &authority.id)
+        }
+        Verb::Rotate { purpose: Purpose::TaskSigning, .. } => {
             let mut key = client.rotate_signing_keys().await?;
             if target.wait {
                 key = rotated(client, key).await?;
             }
             output::one(target.output, &key, described, &key.id)
         }
-        Verb::Rotate { purpose: Purpose::Sealing } => {
+        Verb::Rotate { purpose: Purpose::Sealing, .. } => {
             let mut key = client.rotate_sealing_key().await?;
             if target.wait {
                 key = sealed_again(client, key).await?;
@@ -75,6 +118,8 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         }
     }
 }
+
+const COLUMNS: [&str; 4] = ["ID", "STATE", "SINCE", "WAITING FOR"];
 
 fn described(key: &SigningKey) -> String {
     format!("Key {} is {}.", key.id, key.state)
@@ -123,6 +168,24 @@ async fn rotated(client: &Client, made: SigningKey) -> anyhow::Result<SigningKey
         loop {
             match events.next().await? {
                 Next::Event(event) if event.kind != "signing_key.state_changed" => {}
+                Next::Event(_) | Next::Anew => break,
+            }
+        }
+    }
+}
+
+/// The authority once nothing is to come by itself, told by events.
+async fn succeeded(client: &Client, made: Authority) -> anyhow::Result<Authority> {
+    let mut events = Following::start(client, None, None).await?;
+    loop {
+        let authorities = client.list_authorities().await?.items;
+        let under_way = authorities.iter().any(|authority| matches!(authority.state.as_str(), "staged" | "grace"));
+        if let Some(authority) = authorities.into_iter().find(|of| of.id == made.id).filter(|_| !under_way) {
+            return Ok(authority);
+        }
+        loop {
+            match events.next().await? {
+                Next::Event(event) if event.kind != "authority.state_changed" => {}
                 Next::Event(_) | Next::Anew => break,
             }
         }

@@ -85,3 +85,47 @@ async fn a_service_account_that_somebody_made_an_admin_gets_no_token() {
     let refused = refused.await.expect_err("no such account");
     assert_eq!(refused.code(), Code::Forbidden, "{refused}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_authority_that_somebody_wrote_into_the_database_is_trusted_by_nobody() {
+    let fleet = Fleet::start(1).await;
+    let admin = fleet.client();
+    let own = gpuaas_trust::Authority::generate("mallory", gpuaas_model::Timestamp::from_millis(1_790_000_000_000));
+    let own = own.expect("an authority");
+    let sql = format!(
+        "insert into authorities (id, state, version, sealed_key, doc, code) \
+         select '{id}', 'staged', version + 1, sealed_key, \
+         replace(replace(replace(doc, '\"active\"', '\"staged\"'), id, '{id}'), '\"version\":1', '\"version\":2'), code \
+         from authorities",
+        id = own.digest(),
+    );
+    write(&fleet, &sql).await;
+    let pem = own.certificate_pem().replace('\n', "\\n");
+    write(
+        &fleet,
+        &format!("update authorities set doc = json_set(doc, '$.certificate', '{pem}') where state = 'staged'"),
+    )
+    .await;
+    // A change of the keys is what has nodes given the set.
+    admin.rotate_signing_keys().await.expect("accepted");
+    eventually("the rotation does not end", async || {
+        let keys = admin.list_signing_keys().await.expect("keys").items;
+        keys.iter().any(|key| key.state == "retired")
+    })
+    .await;
+    let authority = || {
+        let kept = std::fs::read(fleet.node_file(1, "var/lib/gpuaas-agent/identity.json")).expect("kept");
+        let kept: serde_json::Value = serde_json::from_slice(&kept).expect("JSON");
+        kept["authority"].as_str().expect("a text").matches("BEGIN CERTIFICATE").count()
+    };
+    assert_eq!(authority(), 1, "the node trusts an authority that somebody made up");
+    assert_eq!(admin.list_authorities().await.expect("listed").items.len(), 1);
+    // Nor does it stand in the way.
+    admin.rotate_authority().await.expect("accepted");
+    eventually("the rotation does not end", async || {
+        let authorities = admin.list_authorities().await.expect("listed").items;
+        authorities.iter().map(|authority| authority.state.as_str()).eq(["retired", "active"])
+    })
+    .await;
+    eventually("the node still trusts the old authority", async || authority() == 1).await;
+}

@@ -1,11 +1,13 @@
-//! Task-signing keys that follow one another while nodes work.
+//! Task-signing keys and certificate authorities that follow one another while nodes work.
 
 use gpuaas_client::{Client, ClientError};
 use gpuaas_postgres_server::Server;
+use http::Method;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     fleet::Fleet,
+    hostile_nodes::{Node, asked},
     world::{Platform, eventually},
 };
 
@@ -129,6 +131,103 @@ async fn a_rotation_reaches_the_nodes_of_every_replica_and_outlives_the_one_that
     settled(&survivor).await;
     assert_eq!(states(&survivor).await, ["retired", "retired", "active"]);
     assert_eq!(survivor.ping_node("gpu-2").await.expect("an answer").task.state, "succeeded");
+}
+
+async fn authorities(client: &Client) -> Vec<String> {
+    client.list_authorities().await.expect("authorities").items.into_iter().map(|authority| authority.state).collect()
+}
+
+/// What the authorities wait for.
+async fn held_up(client: &Client) -> Option<String> {
+    let listed = client.list_authorities().await.expect("authorities").items;
+    listed.into_iter().find_map(|authority| authority.waiting_for)
+}
+
+/// The connection of each node, by its id.
+async fn connections(fleet: &Fleet) -> Vec<String> {
+    let url = format!("sqlite://{}", fleet.data_dir().join("gpuaas.db").display());
+    let mut store = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the store");
+    sqlx::query_scalar("select connection from sessions order by node_id").fetch_all(&mut store).await.expect("read")
+}
+
+/// What a node's agent keeps.
+fn identity(fleet: &Fleet, node: u8) -> serde_json::Value {
+    let kept = std::fs::read(fleet.node_file(node, "var/lib/gpuaas-agent/identity.json")).expect("enrolled");
+    serde_json::from_slice(&kept).expect("JSON")
+}
+
+/// Whether a certificate is let in: what it asks for is not there, and that is said.
+async fn is_let_in(node: &Node, certificate: &str) -> bool {
+    let Ok(mut sender) = node.fetch_with(certificate).await else { return false };
+    asked(&mut sender, Method::GET, "/v1/artifacts/00", "").await.is_some_and(|(status, _)| status == 404)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_authority_follows_another_under_load_and_no_connection_ends() {
+    let fleet = Fleet::start(2).await;
+    let client = fleet.client();
+    // Of a node that never renews by itself.
+    let silent = Node::enrolled(&client, "gpu-3").await;
+    let before = connections(&fleet).await;
+    assert_eq!(before.len(), 2);
+    let stop = CancellationToken::new();
+    let pings = ["gpu-1", "gpu-2"].map(|node| tokio::spawn(ping_on(fleet.client(), node, stop.clone())));
+    let made = client.rotate_authority().await.expect("accepted");
+    eventually("the nodes do not renew", async || {
+        held_up(&client).await.as_deref() == Some("nodes to renew their certificates: gpu-3")
+    })
+    .await;
+    assert_eq!(authorities(&client).await, ["grace", "active"]);
+    assert!(is_let_in(&silent, &silent.certificate).await, "the old authority counts until its last node has renewed");
+    let late = Node::enrolled(&client, "gpu-4").await;
+    let forced = client.force_authority("it is a test's own").await.expect("forced");
+    assert_eq!(forced.state, "retired");
+    eventually("the old authority counts on", async || !is_let_in(&silent, &silent.certificate).await).await;
+    assert!(is_let_in(&late, &late.certificate).await, "one of the new authority is");
+    for node in [1, 2] {
+        eventually("the node trusts the old authority", async || {
+            identity(&fleet, node)["authority"] == made.certificate
+        })
+        .await;
+        let of = |pem: &str| gpuaas_trust::certificates_of_pem(pem).expect("PEM").remove(0);
+        let certificate = of(identity(&fleet, node)["certificate"].as_str().expect("a text"));
+        assert!(gpuaas_trust::names_issuer(&certificate, &of(&made.certificate)));
+    }
+    stop.cancel();
+    for ping in pings {
+        assert!(ping.await.expect("every ping succeeded") > 0);
+    }
+    assert_eq!(connections(&fleet).await, before, "no connection ended");
+    // Trusting the old authority alone, by its word for the new one.
+    assert_eq!(authorities(&fleet.client()).await, ["retired", "active"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_away_while_the_authority_changed_works_when_it_is_back() {
+    let mut fleet = Fleet::start(2).await;
+    let client = fleet.client();
+    fleet.kill_init(1);
+    eventually("the node is not gone", async || connections(&fleet).await.len() == 1).await;
+    client.rotate_authority().await.expect("accepted");
+    eventually("it is not waited for", async || {
+        held_up(&client).await.as_deref() == Some("nodes to renew their certificates: gpu-1")
+    })
+    .await;
+    fleet.start_init(1);
+    eventually("the old authority is not retired", async || authorities(&client).await == ["retired", "active"]).await;
+    assert_eq!(client.ping_node("gpu-1").await.expect("an answer").task.state, "succeeded");
+    // And after a restart of either side.
+    fleet.kill_server();
+    fleet.start_server();
+    eventually("the nodes do not come back", async || {
+        client.ping_node("gpu-1").await.is_ok_and(|ping| ping.task.state == "succeeded")
+    })
+    .await;
+    fleet.kill_agent(1);
+    eventually("the agent does not come back", async || {
+        client.ping_node("gpu-1").await.is_ok_and(|ping| ping.task.state == "succeeded")
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

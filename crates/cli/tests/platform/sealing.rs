@@ -41,6 +41,7 @@ async fn opened_by(url: &str, key: &SealingKey) -> usize {
         "select name as owner, value as sealed from settings",
         "select id as owner, sealed from secrets",
         "select 'task-signing.key/' || key_id as owner, seed as sealed from signing_keys",
+        "select 'authority.key/' || id as owner, sealed_key as sealed from authorities",
     ] {
         for row in sqlx::query(sql).fetch_all(&mut store).await.expect("rows") {
             let (owner, sealed): (String, Vec<u8>) = (row.get("owner"), row.get("sealed"));
@@ -51,6 +52,7 @@ async fn opened_by(url: &str, key: &SealingKey) -> usize {
         ("tokens", "select doc, code, ''::bytea as more from tokens"),
         ("enrollments", "select doc, code, ''::bytea as more from enrollments"),
         ("signing_keys", "select doc, code, seed as more from signing_keys"),
+        ("authorities", "select doc, code, sealed_key as more from authorities"),
     ] {
         for row in sqlx::query(sql).fetch_all(&mut store).await.expect("rows") {
             let (doc, code, more): (String, String, Vec<u8>) = (row.get("doc"), row.get("code"), row.get("more"));

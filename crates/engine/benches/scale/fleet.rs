@@ -172,6 +172,7 @@ fn keys_in_use() -> SigningKeySet {
         version: 1,
         keys: vec![signer().public(KeyState::Active)],
         expires_at: gpuaas_model::Timestamp::from_millis(i64::MAX),
+        authorities: Vec::new(),
     }
 }
 

@@ -131,7 +131,7 @@ async fn staged_at_once(
     Ok(made.key)
 }
 
-fn named(names: &[String]) -> String {
+pub(super) fn named(names: &[String]) -> String {
     match names {
         [] => "none".to_owned(),
         few if few.len() <= NODES_NAMED => few.join(", "),

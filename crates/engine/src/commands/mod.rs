@@ -4,6 +4,7 @@
 pub mod access;
 pub mod allocation;
 pub mod artifact;
+pub mod authorities;
 pub mod bootstrap;
 mod clock;
 pub mod fix;

@@ -62,6 +62,7 @@ pub async fn register(
         machine: None,
         preflight: None,
         inspected_at: None,
+        certified_by: None,
         created_at: now,
         generation: 0,
     };
@@ -158,6 +159,7 @@ pub(super) async fn issue(
     let ports = engine.ports();
     let token = ApiToken::generate(TOKEN_PREFIX, &*ports.entropy);
     let now = ports.clock.now();
+    let authority = engine.keys().ring(tx).await?.authorities().active().digest();
     let enrollment = EnrollmentRecord {
         id: EnrollmentId::generate(&*ports.clock, &*ports.entropy),
         node: node.id,
@@ -180,7 +182,7 @@ pub(super) async fn issue(
         node: node.id,
         name: node.name.clone(),
         token: token.text,
-        ca_sha256: engine.keys().authority().digest(),
+        ca_sha256: authority,
         expires_at: enrollment.expires_at,
     };
     Ok(string.encode())
@@ -209,11 +211,12 @@ pub async fn redeem(
     node.agent_version = Some(bounded(&ask.agent_version));
     let control_plane = engine.keys().control_plane().to_owned();
     let identity = NodeIdentity { control_plane: control_plane.clone(), node: node.id, epoch: node.epoch };
-    let certificate = engine
-        .keys()
-        .authority()
+    let ring = engine.keys().ring(&mut tx).await?;
+    let authority = ring.authorities().active();
+    let certificate = authority
         .issue_node(&ask.csr, &identity, now)
         .map_err(|error| CommandError::new(Code::FieldInvalid, error.to_string()).about("csr"))?;
+    node.certified_by = Some(authority.digest());
     let node = tx.update_node(&node).await?;
     let data = json!({ "name": node.name, "epoch": node.epoch });
     platform_event(&mut tx, EventKind::NodeEnrolled, "node", node.id.to_string(), Some(correlation), data.clone())
@@ -225,7 +228,7 @@ pub async fn redeem(
         .map_err(|error| CommandError::new(Code::Internal, format!("the key set is no JSON: {error}")))?;
     let response = EnrollResponse {
         certificate,
-        authority: engine.keys().authority().certificate_pem().to_owned(),
+        authority: ring.authorities().pem(),
         channels,
         control_plane,
         epoch: node.epoch,
@@ -431,7 +434,8 @@ pub async fn cloned(engine: &Engine, id: NodeId, newer: &Hello) -> Result<(), Co
     Ok(())
 }
 
-/// A new certificate for a fresh key, for a node that may connect and whose present certificate has lived half of its life.
+/// A new certificate for a fresh key, for a node that may connect and whose present certificate has lived half of its life or is of another authority
+/// than the one that issues.
 pub async fn renew(
     engine: &Engine,
     identity: &NodeIdentity,
@@ -441,14 +445,17 @@ pub async fn renew(
     let now = engine.ports().clock.now();
     clock::must_agree(ask.clock, now)?;
     let invalid = |error: &dyn std::fmt::Display| CommandError::new(Code::FieldInvalid, error.to_string()).about("csr");
-    if !gpuaas_trust::is_renewable(present, now).map_err(|error| invalid(&error))? {
+    let ring = engine.keys().ring(&mut engine.store().read().await?).await?;
+    let authority = ring.authorities().active();
+    let is_of_another = !gpuaas_trust::names_issuer(present, authority.certificate());
+    if !is_of_another && !gpuaas_trust::is_renewable(present, now).map_err(|error| invalid(&error))? {
         let detail = "the certificate has not lived half of its life";
         return Err(CommandError::new(Code::RateLimited, detail).then("renew it at two thirds of its life"));
     }
-    let certificate = engine.keys().authority().issue_node(&ask.csr, identity, now).map_err(|error| invalid(&error))?;
+    let certificate = authority.issue_node(&ask.csr, identity, now).map_err(|error| invalid(&error))?;
     let correlation = CorrelationId::generate(&*engine.ports().clock, &*engine.ports().entropy);
     let mut tx = engine.store().begin().await?;
-    let node = tx.node(identity.node).await?;
+    let mut node = tx.node(identity.node).await?;
     if node.epoch != identity.epoch {
         return Err(CommandError::new(Code::Forbidden, "this identity is of an earlier enrollment"));
     }
@@ -458,8 +465,18 @@ pub async fn renew(
         return Err(StoreError::KeyReused.into());
     }
     certify_key(&mut tx, &ask.csr, identity.enrolled(), now).await?;
+    let issuer = authority.digest();
+    let changes_issuer = node.certified_by.as_ref() != Some(&issuer);
+    if changes_issuer {
+        node.certified_by = Some(issuer);
+        node = tx.update_node(&node).await?;
+    }
     audit_node(&mut tx, &node, AuditAction::NodeRenew, correlation, json!({ "epoch": node.epoch })).await?;
     tx.commit().await?;
+    if changes_issuer {
+        // The authority before may have waited for this one.
+        engine.key_tending().doubt();
+    }
     Ok(certificate)
 }
 

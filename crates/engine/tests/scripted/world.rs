@@ -16,6 +16,7 @@ use gpuaas_engine::{
     effects::Tunnel,
     ownership::NodeAccess,
     port::{NodeTunnels, Ports, ReimageHook},
+    stored_authority,
 };
 use gpuaas_model::{
     AuditAction, Clock, CorrelationId, Entropy, KeyState, NodeId, NodeState, Principal, ReplicaId, Role, Runtime,
@@ -105,6 +106,10 @@ impl World {
         let made = engine.keys().make(KeyState::Active, 1, now, &*engine.ports().entropy).unwrap();
         let mut tx = engine.store().begin().await.unwrap();
         tx.insert_signing_key(&made).await.unwrap();
+        // By the clock that later ones are made by.
+        let (keys, now) = (engine.keys(), tx.database_now().await.unwrap());
+        let authority = stored_authority(keys.sealing(), &keys.authority(), KeyState::Active, 1, now).unwrap();
+        tx.insert_authority(&authority).await.unwrap();
         tx.commit().await.unwrap();
         Self { nodes, kit, engine, folder }
     }

@@ -55,6 +55,7 @@ pub(crate) fn signing_keys() -> SigningKeySet {
         version: 1,
         keys: vec![signer().public(KeyState::Active)],
         expires_at: Timestamp::from_millis(i64::MAX),
+        authorities: Vec::new(),
     }
 }
 

@@ -54,6 +54,27 @@ pub struct SigningKeyRecord {
     pub correlation: Option<CorrelationId>,
 }
 
+/// A certificate authority, without its key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AuthorityRecord {
+    /// SHA-256 of its certificate, 64 hex digits: what enrollment strings pin.
+    pub id: String,
+    /// Its certificate, PEM.
+    pub certificate: String,
+    /// Its certificate by the authority before and that one's own, PEM; empty for the first.
+    pub by_predecessor: String,
+    /// Where it is in its life.
+    pub state: KeyState,
+    /// The version of the key set since which that is its state.
+    pub version: u64,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it came to its state.
+    pub changed_at: Timestamp,
+    /// The request that made it; absent for the first.
+    pub correlation: Option<CorrelationId>,
+}
+
 /// A program that acts for a project.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceAccountRecord {

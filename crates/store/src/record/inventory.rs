@@ -64,6 +64,9 @@ pub struct NodeRecord {
     /// When it was inspected last; absent when it is to be inspected anew.
     #[serde(default)]
     pub inspected_at: Option<Timestamp>,
+    /// The id of the authority that issued its certificate; absent where that was before authorities could be rotated.
+    #[serde(default)]
+    pub certified_by: Option<String>,
     /// When it was made.
     pub created_at: Timestamp,
     /// Grows with every change of this row; compare-and-swap.

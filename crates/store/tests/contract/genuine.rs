@@ -102,6 +102,36 @@ pub(crate) async fn a_signing_key_that_somebody_else_wrote_is_not_in_the_set(wor
     assert_eq!(store.read().await.unwrap().signing_keys().await.unwrap(), []);
 }
 
+pub(crate) async fn an_authority_that_somebody_else_wrote_or_changed_is_none(world: World) {
+    let store = world.open().await;
+    let own = given::authority("own", KeyState::Active, 3);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_authority(&own).await.unwrap();
+    tx.commit().await.unwrap();
+    let forged = "insert into authorities (id, state, version, sealed_key, doc, code) \
+                  select 'forged', 'staged', 99, sealed_key, replace(doc, 'own', 'forged'), code from authorities";
+    world.sql(forged).await.unwrap();
+    let mut told = store.forged_rows();
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(tx.authorities().await.unwrap(), [own.clone()]);
+    assert_eq!(told.try_recv().unwrap(), ForgedRow { table: "authorities", id: "forged".into() });
+    assert_eq!(tx.key_set_version().await.unwrap(), 3, "no agent is told of a version that it made up");
+    tx.remove_forged_authorities().await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(store.read().await.unwrap().authority_ids().await.unwrap(), ["own"]);
+    for columns in ["version = 99", "state = 'staged'", "id = 'other'"] {
+        world.sql(&format!("update authorities set {columns}")).await.unwrap();
+        assert_eq!(store.read().await.unwrap().authorities().await.unwrap(), [], "{columns}");
+        world.sql("update authorities set id = 'own', state = 'active', version = 3").await.unwrap();
+        assert_eq!(store.read().await.unwrap().authorities().await.unwrap(), [own.clone()]);
+    }
+    world.sql("update authorities set doc = replace(doc, 'active', 'grace')").await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(tx.authorities().await.unwrap(), [], "another state");
+    tx.remove_forged_authorities().await.unwrap();
+    assert_eq!(tx.authority_ids().await.unwrap(), ["own"], "where nothing is genuine, the proof may be the wrong one");
+}
+
 pub(crate) async fn an_enrollment_that_somebody_else_wrote_or_changed_is_unknown(world: World) {
     let store = world.open().await;
     let node = given::node("gpu-1");

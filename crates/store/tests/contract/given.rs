@@ -52,6 +52,7 @@ pub(crate) fn node(called: &str) -> NodeRecord {
         machine: None,
         inspected_at: None,
         preflight: None,
+        certified_by: None,
         created_at: NOW,
         generation: 1,
     }
@@ -171,4 +172,18 @@ pub(crate) async fn accepted(store: &Store, called: &str) -> (ProjectRecord, Wor
     tx.insert_workload(&workload).await.unwrap();
     tx.commit().await.unwrap();
     (project, workload)
+}
+
+pub(crate) fn authority(id: &str, state: KeyState, version: u64) -> StoredAuthority {
+    let authority = AuthorityRecord {
+        id: id.to_owned(),
+        certificate: "certificate".to_owned(),
+        by_predecessor: String::new(),
+        state,
+        version,
+        created_at: NOW,
+        changed_at: NOW,
+        correlation: None,
+    };
+    StoredAuthority { authority, key: vec![0, 255, 7] }
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use gpuaas_model::{KeyState, ProjectId, Role, ServiceAccountId, TaskState, TokenId};
-use gpuaas_store::{Page, ServiceAccountRecord, SigningKeyRecord, Store, StoreError, StoredSigningKey, TokenRecord};
+use gpuaas_store::{
+    AuthorityRecord, Page, ServiceAccountRecord, SigningKeyRecord, Store, StoreError, StoredAuthority,
+    StoredSigningKey, TokenRecord,
+};
 
 use super::{
     given,
@@ -49,6 +52,20 @@ pub(crate) async fn a_key_that_signs_no_more_has_no_seed(world: World) {
     tx.commit().await.unwrap();
     let kept = store.read().await.unwrap().signing_keys().await.unwrap();
     assert_eq!(kept, [StoredSigningKey { key: superseded, seed: Vec::new() }]);
+}
+
+pub(crate) async fn an_authority_that_is_retired_has_no_key(world: World) {
+    let store = world.open().await;
+    let stored = given::authority("one", KeyState::Grace, 1);
+    let retired = AuthorityRecord { state: KeyState::Retired, version: 2, ..stored.authority.clone() };
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_authority(&stored).await.unwrap();
+    assert_eq!(tx.authorities().await.unwrap(), [stored]);
+    tx.update_authority(&retired).await.unwrap();
+    tx.commit().await.unwrap();
+    let kept = store.read().await.unwrap().authorities().await.unwrap();
+    assert_eq!(kept, [StoredAuthority { authority: retired, key: Vec::new() }]);
+    assert_eq!(world.number("select count(*) from authorities where length(sealed_key) > 0").await, 0);
 }
 
 pub(crate) async fn open_tasks_are_counted_by_the_key_that_signed_them(world: World) {

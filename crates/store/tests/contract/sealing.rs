@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gpuaas_model::{KeyState, Role, SecretId, TokenId};
 use gpuaas_store::{
     ForgedRow, IdempotencyRecord, Page, RecordProof, SealingRecord, SecretRecord, SigningKeyRecord, Store, StoreError,
-    StoredSigningKey, TokenRecord,
+    StoredAuthority, StoredSigningKey, TokenRecord,
 };
 
 use super::{
@@ -39,6 +39,11 @@ fn signing_key(under: &str) -> StoredSigningKey {
         correlation: None,
     };
     StoredSigningKey { key, seed: Proof::sealed(under, &StoredSigningKey::sealed_for("own"), b"seed") }
+}
+
+fn authority(under: &str) -> StoredAuthority {
+    let given = given::authority("own", KeyState::Active, 3);
+    StoredAuthority { key: Proof::sealed(under, &StoredAuthority::sealed_for("own"), b"key"), ..given }
 }
 
 fn secret(under: &str) -> SecretRecord {
@@ -80,6 +85,7 @@ impl Rows {
             tx.insert_token(token).await.unwrap();
         }
         tx.insert_signing_key(&signing_key("old")).await.unwrap();
+        tx.insert_authority(&authority("old")).await.unwrap();
         tx.put_secret(&rows.secret).await.unwrap();
         tx.insert_node(&node).await.unwrap();
         tx.insert_enrollment(&rows.enrollment).await.unwrap();
@@ -98,6 +104,8 @@ impl Rows {
         let opens = |owner: &[u8], sealed: &[u8]| proof.reseal(None, owner, sealed).is_some();
         let signing = reader.signing_keys().await.unwrap();
         let seed = signing.first().is_some_and(|kept| opens(&StoredSigningKey::sealed_for("own"), &kept.seed));
+        let authorities = reader.authorities().await.unwrap();
+        let authority = authorities.first().is_some_and(|kept| opens(&StoredAuthority::sealed_for("own"), &kept.key));
         let secret = reader.secret(self.secret.id).await.unwrap();
         let setting = reader.setting("api.key").await.unwrap().unwrap();
         let kept = reader.idempotency(self.tokens[0].id, "once").await.unwrap().expect("it is kept").body;
@@ -106,6 +114,7 @@ impl Rows {
         reader.all_tokens().await.unwrap() == self.tokens
             && reader.look_at_enrollment(&enrollment.sha256, enrollment.node, NOW).await.is_ok()
             && seed
+            && authority
             && opens(self.secret.id.to_string().as_bytes(), &secret.sealed)
             && opens(b"api.key", &setting)
             && opens(&answer, &hex::decode(kept).unwrap())
@@ -135,7 +144,7 @@ pub(crate) async fn rows_are_readable_throughout_and_under_the_new_key_alone_in_
     assert_eq!(store.read().await.unwrap().rows_to_reseal().await.unwrap(), 0, "no rotation is under way");
     begin(&store).await;
     let mut left = store.read().await.unwrap().rows_to_reseal().await.unwrap();
-    assert!(left >= 12, "{left}");
+    assert!(left >= 13, "{left}");
     let mut batches = 0;
     loop {
         assert!(rows.are_read_with(&store, &["old", "new"]).await, "after {batches} batches");
@@ -173,6 +182,13 @@ pub(crate) async fn what_is_written_is_under_the_key_that_the_rows_name_whatever
     tx.put_idempotency(&answer(&late, "old")).await.unwrap();
     let key = tx.signing_keys().await.unwrap().remove(0).key;
     tx.update_signing_key(&SigningKeyRecord { version: 4, ..key }).await.unwrap();
+    tx.update_authority(&authority("old").authority).await.unwrap();
+    tx.insert_authority(&StoredAuthority {
+        authority: given::authority("late", KeyState::Staged, 4).authority,
+        key: Proof::sealed("old", &StoredAuthority::sealed_for("late"), b"key"),
+    })
+    .await
+    .unwrap();
     tx.commit().await.unwrap();
 
     let new = Proof(vec!["new"]);
@@ -180,6 +196,12 @@ pub(crate) async fn what_is_written_is_under_the_key_that_the_rows_name_whatever
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.token(late.id).await.unwrap(), late);
     assert_eq!(reader.key_set_version().await.unwrap(), 4);
+    let authorities = reader.authorities().await.unwrap();
+    assert_eq!(authorities.len(), 2);
+    for kept in authorities {
+        let owner = StoredAuthority::sealed_for(&kept.authority.id);
+        assert!(new.reseal(None, &owner, &kept.key).is_some(), "the key of authority {}", kept.authority.id);
+    }
     let kept = reader.secret(sealed.id).await.unwrap().sealed;
     assert!(new.reseal(None, sealed.id.to_string().as_bytes(), &kept).is_some(), "a secret");
     let kept = reader.setting("late.key").await.unwrap().unwrap();

@@ -9,7 +9,7 @@ use super::world::{FAR, World, statement};
 use crate::clock::now;
 
 fn set(world: &World, version: u64, state: KeyState) -> SigningKeySet {
-    SigningKeySet { version, keys: vec![world.signer.public(state)], expires_at: FAR }
+    SigningKeySet { version, keys: vec![world.signer.public(state)], expires_at: FAR, authorities: Vec::new() }
 }
 
 #[tokio::test]
@@ -114,4 +114,62 @@ async fn a_key_set_that_cannot_be_kept_is_not_used() {
     let newer = set(&world, 6, KeyState::Revoked).sign(&world.authority).unwrap();
     assert!(dialer.take_keys(&world.runner, &newer).await.is_err());
     assert_eq!(world.runner.key_set().version, 5);
+}
+
+/// A set of that version that names these authorities.
+fn naming(world: &World, version: u64, authorities: &[&Authority]) -> SigningKeySet {
+    let authorities = authorities.iter().map(|authority| authority.certificate_pem().to_owned()).collect();
+    SigningKeySet { authorities, ..set(world, version, KeyState::Active) }
+}
+
+async fn kept(world: &World) -> serde_json::Value {
+    serde_json::from_str(&world.text("/var/lib/gpuaas-agent/identity.json").await).unwrap()
+}
+
+#[tokio::test]
+async fn authorities_are_kept_with_the_set_that_names_them_and_then_trusted() {
+    let world = World::new().await;
+    let dialer = world.dialer();
+    let next = world.authority.successor(now()).unwrap();
+    let staged = naming(&world, 6, &[&world.authority, &next]).sign(&world.authority).unwrap();
+    dialer.take_keys(&world.runner, &staged).await.unwrap();
+    let both = format!("{}{}", world.authority.certificate_pem(), next.certificate_pem());
+    assert_eq!(kept(&world).await["authority"], both);
+    // From now on either's word counts, and a restart finds it so.
+    let active = naming(&world, 7, &[&next, &world.authority]).sign(&next).unwrap();
+    dialer.take_keys(&world.runner, &active).await.unwrap();
+    let alone = naming(&world, 8, &[&next]).sign(&next).unwrap();
+    dialer.take_keys(&world.runner, &alone).await.unwrap();
+    assert_eq!(kept(&world).await["authority"], next.certificate_pem());
+    let identity: crate::state::Identity = serde_json::from_value(kept(&world).await).unwrap();
+    assert_eq!(identity.key_set.open(&identity.authorities().unwrap()).unwrap().version, 8);
+    let late = naming(&world, 9, &[&world.authority]).sign(&world.authority).unwrap();
+    assert!(dialer.take_keys(&world.runner, &late).await.is_err(), "the old one's word counts no more");
+    assert_eq!(kept(&world).await["authority"], next.certificate_pem());
+}
+
+#[tokio::test]
+async fn authorities_that_cannot_be_kept_are_not_trusted() {
+    let world = World::new().await;
+    let dialer = world.dialer();
+    world.host.make_folder("/var/lib/gpuaas-agent/identity.json".into(), 0o700).await.unwrap();
+    let next = world.authority.successor(now()).unwrap();
+    let staged = naming(&world, 6, &[&world.authority, &next]).sign(&world.authority).unwrap();
+    assert!(dialer.take_keys(&world.runner, &staged).await.is_err());
+    let state = dialer.state.lock().await;
+    assert_eq!(state.identity.authorities().unwrap(), world.authority.certificates());
+}
+
+#[tokio::test]
+async fn a_certificate_of_the_authority_of_before_is_to_be_renewed_once_another_issues() {
+    let world = World::new().await;
+    let dialer = world.dialer();
+    let next = world.authority.successor(now()).unwrap();
+    let is_former = async || dialer.state.lock().await.identity.is_of_former_authority().unwrap();
+    let staged = naming(&world, 6, &[&world.authority, &next]).sign(&world.authority).unwrap();
+    dialer.take_keys(&world.runner, &staged).await.unwrap();
+    assert!(!is_former().await);
+    let active = naming(&world, 7, &[&next, &world.authority]).sign(&next).unwrap();
+    dialer.take_keys(&world.runner, &active).await.unwrap();
+    assert!(is_former().await);
 }

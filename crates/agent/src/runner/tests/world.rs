@@ -60,27 +60,45 @@ impl World {
         let host: Arc<dyn Host> = Arc::new(SandboxHost::new(environment));
         let authority = Authority::generate("cp-1", now()).unwrap();
         let signer = TaskSigner::from_seed(&[7; 32]);
-        let keys = SigningKeySet { version: 5, keys: vec![signer.public(KeyState::Active)], expires_at: FAR };
+        let keys = SigningKeySet {
+            version: 5,
+            keys: vec![signer.public(KeyState::Active)],
+            expires_at: FAR,
+            authorities: Vec::new(),
+        };
         let runner = open(&host, &authority, keys).await.unwrap();
         Self { host, authority, signer, runner, _root: folder }
     }
 
     /// The agent starts anew on the same node.
     pub(super) async fn restart(&mut self) -> Result<(), AgentError> {
-        let keys = SigningKeySet { version: 5, keys: vec![self.signer.public(KeyState::Active)], expires_at: FAR };
+        let keys = SigningKeySet {
+            version: 5,
+            keys: vec![self.signer.public(KeyState::Active)],
+            expires_at: FAR,
+            authorities: Vec::new(),
+        };
         self.runner = open(&self.host, &self.authority, keys).await?;
         Ok(())
     }
 
     /// The part of the agent that takes key sets.
     pub(super) fn dialer(&self) -> Dialer {
-        let keys = SigningKeySet { version: 5, keys: vec![self.signer.public(KeyState::Active)], expires_at: FAR };
+        let keys = SigningKeySet {
+            version: 5,
+            keys: vec![self.signer.public(KeyState::Active)],
+            expires_at: FAR,
+            authorities: Vec::new(),
+        };
         let state = state(&self.authority, keys.sign(&self.authority).unwrap());
+        let endpoints = Arc::new(Endpoints::new(state.identity.channels.clone()));
         Dialer {
             host: self.host.clone(),
             instance: "one".to_owned(),
-            endpoints: Arc::new(Endpoints::new(state.identity.channels.clone())),
+            fetch: Arc::new(Fetch::new(&state, endpoints.clone()).unwrap()),
+            endpoints,
             state: tokio::sync::Mutex::new(state),
+            issuer_changed: tokio::sync::Notify::new(),
         }
     }
 

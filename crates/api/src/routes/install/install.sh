@@ -319,7 +319,7 @@ clocks_must_agree() {
 # Leaves in $work/ca.pem the authority that the string pins, and nothing else.
 take_authority() {
     is_pinned=
-    fetch /install/authority.pem "$work/claimed.pem" $answer_kib_max --insecure
+    fetch "/install/authority.pem?sha256=$ca_sha256" "$work/claimed.pem" $answer_kib_max --insecure
     sed -n '/^-----BEGIN CERTIFICATE-----/,/^-----END CERTIFICATE-----/p' "$work/claimed.pem" | sed '/^-----/d' |
         base64 -d >"$work/ca.der" 2>/dev/null
     [ "$(sha256sum <"$work/ca.der" | cut -c1-64)" = "$ca_sha256" ] || refuse 4 install_authority_foreign \

@@ -24,7 +24,7 @@ enum Pages {
 }
 
 /// The lists that make up a bundle.
-const LISTS: [(&str, Pages); 12] = [
+const LISTS: [(&str, Pages); 13] = [
     ("replicas", Pages::Ids),
     ("projects", Pages::Ids),
     ("nodes", Pages::Ids),
@@ -35,6 +35,7 @@ const LISTS: [(&str, Pages); 12] = [
     ("operations", Pages::Ids),
     ("tasks", Pages::Ids),
     ("signing-keys", Pages::One),
+    ("authorities", Pages::One),
     ("events", Pages::Numbers),
     ("audit", Pages::Numbers),
 ];

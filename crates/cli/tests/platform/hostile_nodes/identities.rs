@@ -86,16 +86,21 @@ pub(crate) fn ago(hours: u64) -> Timestamp {
 pub(crate) async fn authority(fleet: &Fleet) -> (String, Authority) {
     let url = format!("sqlite://{}", fleet.data_dir().join("gpuaas.db").display());
     let mut store = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the store");
-    let mut setting = async |name: &str| -> Vec<u8> {
-        let found = sqlx::query_scalar("select value from settings where name = $1").bind(name.to_owned());
-        found.fetch_one(&mut store).await.expect("a setting")
-    };
-    let (id, certificate) = (setting("control-plane.id").await, setting("authority.certificate").await);
-    let sealed = setting("authority.key").await;
-    let sealing = std::fs::read(fleet.data_dir().join("sealing.key")).expect("a key");
-    let key = SealingKey::new(&sealing).expect("a key").open(b"authority.key", &sealed).expect("sealed by it");
+    let id: Vec<u8> = sqlx::query_scalar("select value from settings where name = 'control-plane.id'")
+        .fetch_one(&mut store)
+        .await
+        .expect("a setting");
+    let (authority, doc, sealed): (String, String, Vec<u8>) =
+        sqlx::query_as("select id, doc, sealed_key from authorities where state = 'active'")
+            .fetch_one(&mut store)
+            .await
+            .expect("an authority");
+    let sealing = SealingKey::new(&std::fs::read(fleet.data_dir().join("sealing.key")).expect("a key")).expect("a key");
+    let key = sealing.open(format!("authority.key/{authority}").as_bytes(), &sealed).expect("sealed by it");
+    let doc: serde_json::Value = serde_json::from_str(&doc).expect("JSON");
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("a text");
-    (text(&id), Authority::from_pem(&text(&certificate), &text(&key)).expect("an authority"))
+    let certificate = doc["certificate"].as_str().expect("a certificate");
+    (text(&id), Authority::from_pem(certificate, &text(&key)).expect("an authority"))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -60,7 +60,7 @@ impl Node {
             id: string.node,
             key,
             channel: response.channels[0].clone(),
-            keys: signed.open(&authority).expect("signed by the authority"),
+            keys: signed.open(std::slice::from_ref(&authority)).expect("signed by the authority"),
             authority,
             certificate: response.certificate,
         })
@@ -74,7 +74,7 @@ impl Node {
     /// The same with another key than its first.
     pub(crate) fn shown_by(&self, key: &NodeKey, certificate: &str, alpn: &[u8]) -> ClientConfig {
         let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("a certificate")];
-        node_client_config(&self.authority, chain, key.to_der(), alpn).expect("a configuration")
+        node_client_config(std::slice::from_ref(&self.authority), chain, key.to_der(), alpn).expect("a configuration")
     }
 
     /// A connection to its channel.

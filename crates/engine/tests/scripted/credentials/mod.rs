@@ -1,5 +1,6 @@
-//! Tokens, service accounts, access to clusters, and the keys that sign tasks.
+//! Tokens, service accounts, access to clusters, the keys that sign tasks, and the authorities that issue certificates.
 
+mod authorities;
 mod first_admin;
 mod giving;
 mod grants;

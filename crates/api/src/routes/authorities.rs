@@ -1,0 +1,61 @@
+//! The authorities that issue certificates.
+
+use axum::{Json, extract::State, http::StatusCode};
+use gpuaas_api_types::{Authority, ForceAuthority, List};
+use gpuaas_engine::commands::{
+    authorities::{self, AuthorityView},
+    node::Forced,
+};
+
+use crate::{auth::Authenticated, body::Body, convert, problem::ApiProblem, state::ApiState};
+
+/// Every authority that issues or issued certificates, oldest first.
+#[utoipa::path(get, path = "/api/v1/authorities", tag = "platform", security(("token" = [])), extensions(
+        ("x-permission" = json!("platform.read")), ("x-cli" = json!("keys list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!([]))
+    ),
+    responses((status = 200, body = List<Authority>)))]
+pub(crate) async fn list_authorities(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+) -> Result<Json<List<Authority>>, ApiProblem> {
+    let authorities = authorities::list(&state.engine, &caller).await?;
+    Ok(Json(List::new(authorities.into_iter().map(convert::authority).collect(), None)))
+}
+
+/// Makes a new authority take the place of the one that issues: staged until every connected node trusts it, then active, and the old one retired once
+/// every node has a certificate of the new one. No connection ends for it.
+#[utoipa::path(
+    post, path = "/api/v1/authorities/rotate", tag = "platform", security(("token" = [])),
+    extensions(
+        ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys rotate")), ("x-audit" = json!("authority.rotate")),
+        ("x-event" = json!("authority.state_changed")), ("x-errors" = json!(["state_conflict", "replica_versions_differ"]))
+    ),
+    responses((status = 202, body = Authority))
+)]
+pub(crate) async fn rotate_authority(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+) -> Result<(StatusCode, Json<Authority>), ApiProblem> {
+    let authority = authorities::rotate(&state.engine, &caller).await?;
+    Ok((StatusCode::ACCEPTED, Json(convert::authority(AuthorityView { authority, waiting_for: None }))))
+}
+
+/// Takes the next step of the rotation that is under way without the nodes that hold it up. One that is left behind when the old authority is retired
+/// has to be enrolled again.
+#[utoipa::path(
+    post, path = "/api/v1/authorities/force", tag = "platform", security(("token" = [])), request_body = ForceAuthority,
+    extensions(
+        ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys rotate")), ("x-audit" = json!("authority.force")),
+        ("x-event" = json!("authority.state_changed")), ("x-errors" = json!(["state_conflict"]))
+    ),
+    responses((status = 200, body = Authority))
+)]
+pub(crate) async fn force_authority(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Body(ask): Body<ForceAuthority>,
+) -> Result<Json<Authority>, ApiProblem> {
+    let authority = authorities::force(&state.engine, &caller, &Forced { reason: ask.reason }).await?;
+    Ok(Json(convert::authority(AuthorityView { authority, waiting_for: None })))
+}

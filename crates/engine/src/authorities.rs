@@ -1,0 +1,150 @@
+//! The certificate authorities that count at one version of the key set: which issues, which may be believed. Rows say it, so that every replica changes
+//! over with the same commit. How one follows another is [`crate::authority_rotation`]'s.
+
+use std::sync::Arc;
+
+use gpuaas_model::{KeyState, Timestamp};
+use gpuaas_store::{AuthorityRecord, StoredAuthority};
+use gpuaas_trust::{Authority, AuthorityError, SealError, SealingKeys, SignedKeySet, SigningKeySet};
+use rustls_pki_types::CertificateDer;
+
+/// The authorities that count.
+pub struct Authorities {
+    active: Arc<Authority>,
+    /// The one before, for as long as it is in grace.
+    predecessor: Option<Arc<Authority>>,
+    /// The one that will be.
+    staged: Option<Arc<Authority>>,
+    /// Whether there ever was another.
+    is_first: bool,
+    /// Of the key set, since which they are these; 0 where no row says so.
+    version: u64,
+}
+
+/// Why an authority's row cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthoritiesError {
+    /// The key does not open.
+    #[error("authority {0}: {1}")]
+    Sealed(String, SealError),
+    /// Certificate and key do not make one.
+    #[error("authority {0}: {1}")]
+    Unusable(String, AuthorityError),
+    /// None issues.
+    #[error("no authority is active")]
+    NoneActive,
+}
+
+impl Authorities {
+    /// One that never had another beside it.
+    pub(crate) fn first(authority: Authority) -> Self {
+        Self { active: Arc::new(authority), predecessor: None, staged: None, is_first: true, version: 0 }
+    }
+
+    /// Those of the rows.
+    pub(crate) fn opened(sealing: &SealingKeys, stored: &[StoredAuthority]) -> Result<Self, AuthoritiesError> {
+        let of = |state| -> Result<Option<Arc<Authority>>, AuthoritiesError> {
+            let found = stored.iter().find(|stored| stored.authority.state == state);
+            found.map(|stored| open_authority(sealing, stored).map(Arc::new)).transpose()
+        };
+        Ok(Self {
+            active: of(KeyState::Active)?.ok_or(AuthoritiesError::NoneActive)?,
+            predecessor: of(KeyState::Grace)?,
+            staged: of(KeyState::Staged)?,
+            is_first: stored.len() == 1,
+            version: newest(stored),
+        })
+    }
+
+    /// Whether these rows are what this was opened from.
+    pub(crate) fn is_of(&self, stored: &[StoredAuthority]) -> bool {
+        self.version == newest(stored)
+    }
+
+    /// The one that issues.
+    pub fn active(&self) -> &Arc<Authority> {
+        &self.active
+    }
+
+    /// The one of that digest, if it may be pinned now: the one that issues, or did before.
+    pub fn pinned(&self, sha256: &str) -> Option<&Arc<Authority>> {
+        std::iter::once(&self.active).chain(&self.predecessor).find(|authority| authority.digest() == sha256)
+    }
+
+    /// The certificates of those that count, the one that issues first.
+    pub fn trusted(&self) -> Vec<CertificateDer<'static>> {
+        self.each().map(|authority| authority.certificate().clone()).collect()
+    }
+
+    /// The certificates that enrollment strings may pin, PEM, the one that issues first.
+    pub fn pem(&self) -> String {
+        let pinned = std::iter::once(&self.active).chain(&self.predecessor);
+        pinned.map(|authority| authority.certificate_pem()).collect()
+    }
+
+    /// The certificates of those that count as a key set names them: none where there never was but one, so that agents of before they could be
+    /// rotated take the set.
+    pub(crate) fn named(&self) -> Vec<String> {
+        match self.is_first {
+            true => Vec::new(),
+            false => self.each().map(|authority| authority.certificate_pem().to_owned()).collect(),
+        }
+    }
+
+    /// Signs a set with the one that issues, and with the one before for agents that know that one alone.
+    pub(crate) fn sign(&self, set: &SigningKeySet) -> Result<SignedKeySet, AuthorityError> {
+        let signed = set.sign(&self.active)?;
+        match &self.predecessor {
+            Some(predecessor) => signed.signed_by_predecessor(predecessor),
+            None => Ok(signed),
+        }
+    }
+
+    /// Whether one is following another.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.staged.is_some() || self.predecessor.is_some()
+    }
+
+    fn each(&self) -> impl Iterator<Item = &Arc<Authority>> {
+        std::iter::once(&self.active).chain(&self.staged).chain(&self.predecessor)
+    }
+}
+
+/// The newest version of any row; 0 where there is none.
+fn newest(stored: &[StoredAuthority]) -> u64 {
+    stored.iter().map(|stored| stored.authority.version).max().unwrap_or(0)
+}
+
+/// The row of an authority, its key sealed.
+pub fn stored_authority(
+    sealing: &SealingKeys,
+    authority: &Authority,
+    state: KeyState,
+    version: u64,
+    now: Timestamp,
+) -> Result<StoredAuthority, SealError> {
+    let id = authority.digest();
+    let key = sealing.seal(&StoredAuthority::sealed_for(&id), authority.key_pem().as_bytes())?;
+    let authority = AuthorityRecord {
+        id,
+        certificate: authority.certificate_pem().to_owned(),
+        by_predecessor: authority.by_predecessor_pem(),
+        state,
+        version,
+        created_at: now,
+        changed_at: now,
+        correlation: None,
+    };
+    Ok(StoredAuthority { authority, key })
+}
+
+/// The authority of a row.
+pub fn open_authority(sealing: &SealingKeys, stored: &StoredAuthority) -> Result<Authority, AuthoritiesError> {
+    let AuthorityRecord { id, certificate, by_predecessor, .. } = &stored.authority;
+    let key = sealing.open(&StoredAuthority::sealed_for(id), &stored.key);
+    let key = key.map_err(|error| AuthoritiesError::Sealed(id.clone(), error))?;
+    let authority = Authority::from_pem(certificate, &String::from_utf8_lossy(&key));
+    authority
+        .and_then(|authority| authority.following(by_predecessor))
+        .map_err(|error| AuthoritiesError::Unusable(id.clone(), error))
+}

@@ -1,0 +1,97 @@
+//! Certificate authorities: which there are, and a new one in place of the one that issues.
+
+use gpuaas_model::{AuditAction, Code, KeyState, Permission};
+use gpuaas_store::AuthorityRecord;
+use serde_json::json;
+
+use super::{
+    audit,
+    keys::{named, refuse_beside_other_versions},
+    node::Forced,
+    reimage,
+};
+use crate::{
+    authorities::stored_authority,
+    authority_rotation::{announce, held_up_by, records, step, under_way},
+    caller::Caller,
+    engine::Engine,
+    error::CommandError,
+};
+
+/// An authority, and what its next state waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AuthorityView {
+    /// The authority.
+    pub authority: AuthorityRecord,
+    /// In words; absent when nothing is to come by itself.
+    pub waiting_for: Option<String>,
+}
+
+/// Every authority there ever was, oldest first.
+pub async fn list(engine: &Engine, caller: &Caller) -> Result<Vec<AuthorityView>, CommandError> {
+    caller.must(Permission::PlatformRead)?;
+    let (mut reader, now) = (engine.store().read().await?, engine.ports().clock.now());
+    let authorities = records(&mut reader).await?;
+    let mut views = Vec::new();
+    for authority in &authorities {
+        let what = match authority.state {
+            KeyState::Staged => Some("nodes to take it"),
+            KeyState::Grace => Some("nodes to renew their certificates"),
+            KeyState::Active | KeyState::Retired | KeyState::Revoked => None,
+        };
+        let waiting_for = match what {
+            Some(what) => {
+                let names = held_up_by(&mut reader, authority, &authorities, now).await?;
+                Some(format!("{what}: {}", named(&names)))
+            }
+            None => None,
+        };
+        views.push(AuthorityView { authority: authority.clone(), waiting_for });
+    }
+    Ok(views)
+}
+
+/// Makes an authority that will issue in place of the present one. What follows happens by itself; `list` and events tell how far it is.
+pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<AuthorityRecord, CommandError> {
+    caller.must(Permission::KeysWrite)?;
+    let mut tx = engine.store().begin().await?;
+    refuse_beside_other_versions(engine, &mut tx).await?;
+    if let Some(authority) = under_way(&records(&mut tx).await?) {
+        let detail = format!("a rotation is under way: authority {} is {}", authority.id, authority.state);
+        let next = "wait for it: `gpuaas keys list authority` says for what";
+        return Err(CommandError::new(Code::StateConflict, detail).then(next));
+    }
+    tx.remove_forged_authorities().await?;
+    let (version, now) = (tx.key_set_version().await? + 1, tx.database_now().await?);
+    let internal = |error: &dyn std::fmt::Display| CommandError::new(Code::Internal, error.to_string());
+    let ring = engine.keys().ring(&mut tx).await?;
+    let made = ring.authorities().active().successor(now).map_err(|error| internal(&error))?;
+    let made = stored_authority(engine.keys().sealing(), &made, KeyState::Staged, version, now);
+    let mut made = made.map_err(|error| internal(&error))?;
+    made.authority.correlation = Some(caller.correlation);
+    tx.insert_authority(&made).await?;
+    announce(&mut tx, &made.authority).await?;
+    let target = format!("authority/{}", made.authority.id);
+    audit(&mut tx, caller, AuditAction::AuthorityRotate, target, None, json!({ "version": version })).await?;
+    tx.commit().await?;
+    Ok(made.authority)
+}
+
+/// Takes the next step of the rotation that is under way without the nodes that hold it up. Returns the authority that came to another state.
+pub async fn force(engine: &Engine, caller: &Caller, forced: &Forced) -> Result<AuthorityRecord, CommandError> {
+    caller.must(Permission::KeysWrite)?;
+    reimage::check_reason(forced)?;
+    let (mut tx, now) = (engine.store().begin().await?, engine.ports().clock.now());
+    let authorities = records(&mut tx).await?;
+    let Some(authority) = under_way(&authorities) else {
+        let detail = "no rotation of the authority is under way";
+        return Err(CommandError::new(Code::StateConflict, detail).then("begin one: gpuaas keys rotate authority"));
+    };
+    let without = held_up_by(&mut tx, authority, &authorities, now).await?;
+    let data = json!({ "reason": forced.reason, "state": authority.state, "without": named(&without) });
+    audit(&mut tx, caller, AuditAction::AuthorityForce, format!("authority/{}", authority.id), None, data).await?;
+    let changed = step(&mut tx).await?;
+    let changed = changed.ok_or_else(|| CommandError::new(Code::Internal, "a rotation went on by itself"))?;
+    tx.commit().await?;
+    Ok(changed)
+}

@@ -1,0 +1,140 @@
+//! Certificate authorities that follow one another.
+
+use std::time::Duration;
+
+use gpuaas_engine::commands::{
+    authorities::{self, AuthorityView},
+    node::{Forced, renew},
+};
+use gpuaas_model::{AuditAction, Code, Coded, Connectivity, KeyState, NodeId, Timestamp};
+use gpuaas_trust::{Authority, NodeIdentity, NodeKey, certificates_of_pem, names_issuer};
+use gpuaas_wire::session::RenewRequest;
+
+use crate::world::{World, admin, eventually};
+
+async fn listed(world: &World) -> Vec<AuthorityView> {
+    authorities::list(&world.engine, &admin()).await.unwrap()
+}
+
+async fn are(world: &World, wanted: &[KeyState]) -> bool {
+    listed(world).await.iter().map(|view| view.authority.state).eq(wanted.iter().copied())
+}
+
+async fn become_(world: &World, wanted: &[KeyState]) {
+    eventually("the authorities do not come to their states", async || are(world, wanted).await).await;
+}
+
+/// What the authorities wait for, as far as they do.
+async fn waiting_for(world: &World) -> Vec<String> {
+    listed(world).await.into_iter().filter_map(|view| view.waiting_for).collect()
+}
+
+fn forced() -> Forced {
+    Forced { reason: "the machine burned".to_owned() }
+}
+
+/// Renews a node's certificate of that authority, and returns the one that it gets.
+async fn renewed(world: &World, node: NodeId, present: &Authority) -> Result<Vec<u8>, Code> {
+    let now = world.engine.ports().clock.now();
+    let identity = NodeIdentity { control_plane: "cp".to_owned(), node, epoch: 0 };
+    let csr = || NodeKey::generate().unwrap().request_pem().unwrap();
+    let present = certificates_of_pem(&present.issue_node(&csr(), &identity, now).unwrap()).unwrap().remove(0);
+    let renewed = renew(&world.engine, &identity, &present, &RenewRequest { csr: csr(), clock: None }).await;
+    let pem = renewed.map_err(|error| error.code())?;
+    Ok(certificates_of_pem(&pem).unwrap().remove(0).to_vec())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_authority_follows_another_once_every_node_trusts_it_and_has_its_certificate() {
+    let world = World::new().await;
+    let (quick, slow) = (world.node("gpu-1").await, world.node("gpu-2").await);
+    world.nodes.refusing.lock().unwrap().push(slow);
+    world.keep_keys();
+    let first = world.engine.keys().authority();
+    assert_eq!(renewed(&world, quick, &first).await, Err(Code::RateLimited), "it is fresh");
+    let made = authorities::rotate(&world.engine, &admin()).await.expect("none is under way");
+    let again = authorities::rotate(&world.engine, &admin()).await.expect_err("one at a time");
+    assert_eq!(again.code(), Code::StateConflict);
+    eventually("the node does not take it", async || world.held_by(quick).await >= made.version).await;
+    eventually("who waits is not said", async || waiting_for(&world).await == ["nodes to take it: gpu-2"]).await;
+    assert!(are(&world, &[KeyState::Active, KeyState::Staged]).await, "a node lacks it");
+    assert_eq!(world.engine.keys().authority().digest(), first.digest());
+
+    world.nodes.refusing.lock().unwrap().clear();
+    become_(&world, &[KeyState::Grace, KeyState::Active]).await;
+    let second = world.engine.keys().authority();
+    assert_eq!(second.digest(), made.id);
+    assert_eq!(waiting_for(&world).await, ["nodes to renew their certificates: gpu-1, gpu-2"]);
+    let certificate = renewed(&world, quick, &first).await.expect("also a fresh one is renewed now");
+    assert!(names_issuer(&certificate, second.certificate()));
+    eventually("one less", async || waiting_for(&world).await == ["nodes to renew their certificates: gpu-2"]).await;
+    assert!(are(&world, &[KeyState::Grace, KeyState::Active]).await);
+    renewed(&world, slow, &first).await.expect("renewed");
+    become_(&world, &[KeyState::Retired, KeyState::Active]).await;
+    assert_eq!(renewed(&world, quick, &second).await, Err(Code::RateLimited), "it is fresh");
+    let stored = world.store().read().await.unwrap().authorities().await.unwrap();
+    assert!(stored[0].key.is_empty() && !stored[1].key.is_empty(), "the old one's key is erased");
+    for (action, times) in [
+        (AuditAction::AuthorityRotate, 1),
+        (AuditAction::AuthorityActivate, 1),
+        (AuditAction::AuthoritySupersede, 1),
+        (AuditAction::AuthorityRetire, 1),
+    ] {
+        assert_eq!(world.recorded(action).await, times, "{action}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_engine_over_the_rows_changes_over() {
+    let world = World::new().await;
+    let other = world.successor().await;
+    let made = authorities::rotate(&world.engine, &admin()).await.expect("begun");
+    authorities::force(&world.engine, &admin(), &forced()).await.expect("active");
+    let set =
+        other.keys().signed_set(&mut other.store().read().await.unwrap(), other.ports().clock.now()).await.unwrap();
+    assert_eq!(other.keys().authority().digest(), made.id);
+    assert_eq!(set.version, made.version + 1);
+    let trusted = other.keys().authorities().trusted();
+    assert_eq!(trusted.len(), 2, "the one before is in grace");
+    assert_eq!(trusted[0], *other.keys().authority().certificate());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotation_that_is_held_up_goes_on_by_force_and_says_why() {
+    let world = World::new().await;
+    let none = authorities::force(&world.engine, &admin(), &forced()).await.expect_err("none is under way");
+    assert_eq!(none.code(), Code::StateConflict);
+    world.node("gpu-1").await;
+    authorities::rotate(&world.engine, &admin()).await.expect("begun");
+    let unsaid = authorities::force(&world.engine, &admin(), &Forced { reason: String::new() }).await;
+    assert_eq!(unsaid.expect_err("it needs a reason").code(), Code::FieldInvalid);
+    for (wanted, after) in [
+        (KeyState::Active, [KeyState::Grace, KeyState::Active]),
+        (KeyState::Retired, [KeyState::Retired, KeyState::Active]),
+    ] {
+        let changed = authorities::force(&world.engine, &admin(), &forced()).await.expect("forced");
+        assert_eq!(changed.state, wanted);
+        assert!(are(&world, &after).await);
+    }
+    assert_eq!(world.recorded(AuditAction::AuthorityForce).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_away_holds_the_old_authority_until_its_certificate_can_be_renewed_no_more() {
+    let world = World::new().await;
+    let away = world.node("gpu-1").await;
+    world.keep_keys();
+    authorities::rotate(&world.engine, &admin()).await.expect("begun");
+    become_(&world, &[KeyState::Grace, KeyState::Active]).await;
+    assert_eq!(waiting_for(&world).await, ["nodes to renew their certificates: gpu-1"]);
+    let mut tx = world.store().begin().await.unwrap();
+    let mut node = tx.node(away).await.unwrap();
+    let days_ago = |days: u64| {
+        let past = Duration::from_secs(days * 24 * 3_600).as_millis();
+        Timestamp::from_millis(world.engine.ports().clock.now().as_millis() - i64::try_from(past).unwrap())
+    };
+    (node.connectivity, node.connectivity_since) = (Connectivity::Unreachable, days_ago(32));
+    tx.update_node(&node).await.unwrap();
+    tx.commit().await.unwrap();
+    become_(&world, &[KeyState::Retired, KeyState::Active]).await;
+}

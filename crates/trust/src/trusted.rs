@@ -1,0 +1,150 @@
+//! The authorities whose certificates count, replaced while connections are made.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    server::danger::{ClientCertVerified, ClientCertVerifier},
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use crate::tls::{TlsError, channel_clients, clients_of, provider, roots};
+
+/// The authorities that a listener or a dialer trusts. A handshake goes by the newest; connections that stand are left alone.
+#[derive(Debug)]
+pub struct TrustedAuthorities(RwLock<Arc<Verifiers>>);
+
+#[derive(Debug)]
+struct Verifiers {
+    in_time: Arc<dyn ClientCertVerifier>,
+    for_renewal_too: Arc<dyn ClientCertVerifier>,
+    servers: Arc<WebPkiServerVerifier>,
+}
+
+impl TrustedAuthorities {
+    /// Trusts these.
+    pub fn new(authorities: &[CertificateDer<'static>]) -> Result<Arc<Self>, TlsError> {
+        Ok(Arc::new(Self(RwLock::new(Verifiers::of(authorities)?))))
+    }
+
+    /// Trusts these, and no others, from the next handshake on.
+    pub fn replace(&self, authorities: &[CertificateDer<'static>]) -> Result<(), TlsError> {
+        let newer = Verifiers::of(authorities)?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = newer;
+        Ok(())
+    }
+
+    /// Takes clients whose certificates are in their time.
+    pub(crate) fn in_time(self: &Arc<Self>) -> Arc<dyn ClientCertVerifier> {
+        Arc::new(Clients { trusted: self.clone(), verifier: |verifiers| &verifiers.in_time })
+    }
+
+    /// Takes clients whose certificates are in their time, or may still be renewed.
+    pub(crate) fn for_renewal_too(self: &Arc<Self>) -> Arc<dyn ClientCertVerifier> {
+        Arc::new(Clients { trusted: self.clone(), verifier: |verifiers| &verifiers.for_renewal_too })
+    }
+
+    fn present(&self) -> Arc<Verifiers> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Verifiers {
+    fn of(authorities: &[CertificateDer<'static>]) -> Result<Arc<Self>, TlsError> {
+        let servers = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider());
+        Ok(Arc::new(Self {
+            in_time: clients_of(authorities)?,
+            for_renewal_too: channel_clients(authorities)?,
+            servers: servers.build().map_err(|error| TlsError::of(&error))?,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Clients {
+    trusted: Arc<TrustedAuthorities>,
+    verifier: fn(&Verifiers) -> &Arc<dyn ClientCertVerifier>,
+}
+
+impl Clients {
+    fn present(&self) -> Arc<dyn ClientCertVerifier> {
+        (self.verifier)(&self.trusted.present()).clone()
+    }
+}
+
+impl ClientCertVerifier for Clients {
+    /// None: all our authorities have one name, and our clients have one certificate.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.present().verify_client_cert(end_entity, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.present().verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.present().verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.present().supported_verify_schemes()
+    }
+}
+
+impl ServerCertVerifier for TrustedAuthorities {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.present().servers.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.present().servers.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.present().servers.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.present().servers.supported_verify_schemes()
+    }
+}
