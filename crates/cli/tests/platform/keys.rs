@@ -80,6 +80,12 @@ async fn keys_follow_one_another_under_load_without_a_refused_task() {
 async fn a_node_that_was_away_during_a_rotation_works_when_it_is_back() {
     let mut fleet = Fleet::start(2).await;
     let client = fleet.client();
+    // The key that signed a node's open task stays in grace until the task ends, which on a node that is away is at its deadline.
+    eventually("the inspection does not end", async || {
+        let tasks = client.list_tasks(Some("gpu-1".into()), None).await.expect("tasks").items;
+        tasks.iter().any(|task| task.state == "succeeded")
+    })
+    .await;
     fleet.kill_init(1);
     rotated(&client).await;
     rotated(&client).await;
