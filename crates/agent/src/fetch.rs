@@ -79,6 +79,12 @@ impl Fetch {
         Ok(renewed.certificate)
     }
 
+    /// Shows the certificate that is used now. Until then the control plane counts with the one before: its answer with this one might have been lost.
+    pub(crate) async fn show(&self) -> Result<(), AgentError> {
+        let response = self.ask(Method::POST, path::KEPT.to_owned(), Bytes::new(), None).await?;
+        body(response, BODY_BYTES_MAX).await.map(|_| ())
+    }
+
     async fn ask(
         &self,
         method: Method,

@@ -33,7 +33,7 @@ pub(crate) async fn keep(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
     }
 }
 
-/// Renews once. False where the certificate is still not of the authority that issues.
+/// Renews once, and shows what it got. False where the certificate is still not of the authority that issues.
 async fn renew(dialer: &Dialer, fetch: &Fetch) -> Result<bool, AgentError> {
     let damaged = |error: gpuaas_trust::AuthorityError| AgentError::State(error.to_string());
     let key = NodeKey::generate().map_err(damaged)?;
@@ -43,7 +43,13 @@ async fn renew(dialer: &Dialer, fetch: &Fetch) -> Result<bool, AgentError> {
     state::keep(&dialer.host, &renewed.identity).await?;
     *state = renewed;
     fetch.renewed(&state)?;
-    Ok(!state.identity.is_of_former_authority()?)
+    let is_current = !state.identity.is_of_former_authority()?;
+    drop(state);
+    while let Err(error) = fetch.show().await {
+        tracing::warn!(%error, "the control plane could not be shown the renewed certificate yet");
+        tokio::time::sleep(RETRY).await;
+    }
+    Ok(is_current)
 }
 
 async fn due_at(dialer: &Dialer) -> Result<Timestamp, AgentError> {

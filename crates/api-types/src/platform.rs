@@ -225,7 +225,14 @@ pub struct Authority {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForceAuthority {
-    /// Why, in one line; kept in the audit.
+    /// The id of the authority that waits.
+    #[schema(min_length = 64, max_length = 64, pattern = "^[0-9a-f]{64}$")]
+    pub authority: String,
+    /// The state that it is in: where it has left it, nothing happens.
+    #[schema(pattern = "^(staged|grace)$")]
+    pub state: String,
+    /// Why it is forced: 1 to 500 printable characters, kept in the audit.
+    #[schema(min_length = 1, max_length = 500)]
     pub reason: String,
 }
 

@@ -107,7 +107,9 @@ async fn look_up(
 /// The digest of the token that a request carries. Refuses malformed tokens by their checksum, without a look-up or a penalty.
 pub(crate) fn digest_of_token(headers: &HeaderMap) -> Result<String, ApiProblem> {
     let header = headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("no token was sent"))?;
-    let secret = header.to_str().ok().and_then(|header| header.strip_prefix("Bearer "));
+    let (scheme, secret) = header.to_str().ok().and_then(|header| header.split_once(' ')).unwrap_or_default();
+    // By RFC 9110 the case of a scheme's name does not matter.
+    let secret = Some(secret).filter(|_| scheme.eq_ignore_ascii_case("Bearer"));
     let secret = secret.ok_or_else(|| refuse("the Authorization header holds no bearer token"))?.trim();
     if !token::is_well_formed(secret) {
         return Err(refuse("the Authorization header holds no token of GPUaaS: its form or checksum is wrong"));

@@ -5,7 +5,7 @@
 
 use axum::{
     extract::Request,
-    http::{HeaderName, Version, header},
+    http::{HeaderName, StatusCode, Version, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -25,12 +25,24 @@ const SINGLE: [HeaderName; 8] = [
     HeaderName::from_static("last-event-id"),
 ];
 
-/// Refuses a request whose headers can be read in two ways.
+/// Longest line and headers of a request together, in bytes.
+pub const HEADERS_BYTES_MAX: u32 = 64 * 1_024;
+
+/// Refuses a request whose headers are too long, or can be read in two ways.
 pub(crate) async fn middleware(request: Request, next: Next) -> Response {
+    if bytes_of(&request) > HEADERS_BYTES_MAX as usize {
+        // As the protocols' own implementation answers, which takes somewhat more than it is told to.
+        return StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response();
+    }
     match check(&request) {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
     }
+}
+
+fn bytes_of(request: &Request) -> usize {
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    request.headers().iter().fold(target, |bytes, (name, value)| bytes + name.as_str().len() + value.len())
 }
 
 fn check(request: &Request) -> Result<(), ApiProblem> {

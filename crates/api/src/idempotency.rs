@@ -210,7 +210,7 @@ impl Asked {
                 .about("Idempotency-Key")
                 .then("use a fresh key for a new request"));
         }
-        let body = self.opened(state, &known.body)?;
+        let body = opened(state, &known)?;
         let status = StatusCode::from_u16(known.status).unwrap_or(StatusCode::OK);
         let media_type = HeaderValue::from_static("application/json");
         let headers =
@@ -224,38 +224,32 @@ impl Asked {
         let (parts, body) = response.into_parts();
         let broken = |_| ApiProblem::new(Code::Internal, "the answer could not be remembered");
         let body: Bytes = to_bytes(body, ANSWER_BYTES_MAX).await.map_err(broken)?;
-        let sealed = state.engine.keys().sealing().seal(&self.sealed_for(), &body).map_err(|error| {
+        let mut answer = IdempotencyRecord {
+            token: self.token,
+            key: self.key.clone(),
+            request_sha256: self.sha256.clone(),
+            status: parts.status.as_u16(),
+            body: String::new(),
+            created_at: state.engine.ports().clock.now(),
+        };
+        let sealed = state.engine.keys().sealing().seal(&answer.sealed_for(), &body).map_err(|error| {
             tracing::error!(%error, "an answer could not be sealed");
             ApiProblem::new(Code::Internal, "the answer could not be remembered")
         })?;
-        if let Err(error) = self.keep(state, parts.status, &sealed).await {
+        answer.body = hex::encode(sealed);
+        if let Err(error) = self.keep(state, &answer).await {
             // What was asked for has happened, and only this answer says so.
             tracing::warn!(%error, "an answer was given and could not be remembered");
         }
         Ok(Response::from_parts(parts, Body::from(body)))
     }
 
-    async fn keep(&self, state: &ApiState, status: StatusCode, sealed: &[u8]) -> Result<(), StoreError> {
+    async fn keep(&self, state: &ApiState, answer: &IdempotencyRecord) -> Result<(), StoreError> {
         let mut tx = state.engine.store().begin().await?;
         tx.purge_idempotency(self.forgotten_before(state)).await?;
         tx.purge_leases(TURNS).await?;
-        tx.put_idempotency(&IdempotencyRecord {
-            token: self.token,
-            key: self.key.clone(),
-            request_sha256: self.sha256.clone(),
-            status: status.as_u16(),
-            body: hex::encode(sealed),
-            created_at: state.engine.ports().clock.now(),
-        })
-        .await?;
+        tx.put_idempotency(answer).await?;
         tx.commit().await
-    }
-
-    fn opened(&self, state: &ApiState, sealed: &str) -> Result<Vec<u8>, ApiProblem> {
-        let lost = || ApiProblem::new(Code::Internal, "the remembered answer cannot be opened");
-        let sealed = hex::decode(sealed).map_err(|_| lost())?;
-        let opened = state.engine.keys().sealing().open(&self.sealed_for(), &sealed).map_err(|_| lost())?;
-        Ok(opened.to_vec())
     }
 
     /// Names the request among those that take turns.
@@ -263,12 +257,20 @@ impl Asked {
         gpuaas_trust::sha256_hex(format!("idempotency {} {}", self.token, self.key).as_bytes())
     }
 
-    fn sealed_for(&self) -> Vec<u8> {
-        IdempotencyRecord::sealed_for(self.token, &self.key)
-    }
-
     fn forgotten_before(&self, state: &ApiState) -> Timestamp {
         let now = state.engine.ports().clock.now().as_millis();
         Timestamp::from_millis(now - i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX))
     }
+}
+
+/// The body of a remembered answer. One that does not open was changed by somebody else who writes to the database.
+fn opened(state: &ApiState, answer: &IdempotencyRecord) -> Result<Vec<u8>, ApiProblem> {
+    let refused = || {
+        tracing::error!(token = %answer.token, "a remembered answer was refused: its row was changed past the control plane");
+        ApiProblem::new(Code::Internal, "the remembered answer was changed past the control plane, and is not given")
+            .then("look at what the request was to change; then send it with a fresh idempotency key if it is still to do")
+    };
+    let sealed = hex::decode(&answer.body).map_err(|_| refused())?;
+    let opened = state.engine.keys().sealing().open(&answer.sealed_for(), &sealed).map_err(|_| refused())?;
+    Ok(opened.to_vec())
 }

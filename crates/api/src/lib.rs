@@ -39,6 +39,7 @@ mod watched;
 
 pub use certificates_end::CertificatesEnd;
 pub use document::document;
+pub use headers::HEADERS_BYTES_MAX;
 pub use install::{Install, SUMS_FILE};
 pub use journals::Journals;
 pub use limits::Paces;

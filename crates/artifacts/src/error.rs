@@ -87,8 +87,8 @@ pub enum ArtifactError {
     #[error("the release cannot be read from its source")]
     Unreachable,
     /// A release lies in a folder or at a URL.
-    #[error("a release's source is the absolute path of a folder, or an https URL")]
-    Source,
+    #[error("a release's source is the absolute path of a folder, or an https URL: {0}")]
+    Source(&'static str),
     /// That is no SHA-256.
     #[error("{0:?} is no SHA-256 in lower-case hex")]
     NoDigest(String),
@@ -118,7 +118,7 @@ impl Coded for ArtifactError {
             Self::Unreachable => Code::ReleaseUnreachable,
             Self::Truncated { .. } => Code::ArtifactTruncated,
             Self::UnsafePath { .. } => Code::ArtifactUnsafePath,
-            Self::Malformed { .. } | Self::NoDigest(_) | Self::Source => Code::FieldInvalid,
+            Self::Malformed { .. } | Self::NoDigest(_) | Self::Source(_) => Code::FieldInvalid,
             Self::TooLarge { .. } => Code::BodyTooLarge,
             Self::Fetch { .. } => Code::Unavailable,
             Self::NoRoom(_) => Code::DiskFull,
@@ -135,7 +135,7 @@ impl Coded for ArtifactError {
             Self::Unverified { .. } => Some(UNVERIFIED_NEXT.to_owned()),
             Self::Unreachable => Some(UNREACHABLE_NEXT.to_owned()),
             Self::Store(_) | Self::NoDigest(_) => None,
-            Self::Source => Some("give the folder's whole path, or a URL that begins with https://".to_owned()),
+            Self::Source(_) => Some("give the folder's whole path, or a URL that begins with https://".to_owned()),
             Self::Fetch { .. } => Some("try again: what was fetched is kept and continued".to_owned()),
             Self::NoRoom(_) => Some("make room on the control plane's disk, then import again".to_owned()),
             Self::TooLarge { .. } => Some("this is not a release of that app".to_owned()),

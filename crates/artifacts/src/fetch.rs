@@ -124,7 +124,7 @@ impl HttpFetch {
 #[async_trait]
 impl Fetch for HttpFetch {
     async fn get(&self, url: &str, offset: u64) -> Result<Fetched, FetchFailure> {
-        let mut uri = usable(url)?;
+        let mut uri = usable(url).map_err(refused)?;
         for _ in 0..=REDIRECTS_MAX {
             let answer = tokio::time::timeout(HEAD_TIMEOUT, self.ask(&uri, offset)).await;
             let answer = answer.unwrap_or_else(|_| {
@@ -136,22 +136,30 @@ impl Fetch for HttpFetch {
             }
             let to = answer.headers().get(LOCATION).and_then(|to| to.to_str().ok());
             let to = to.ok_or_else(|| FetchFailure::Refused("a redirection to nowhere".into()))?;
-            uri = usable(&absolute(&uri, to))?;
+            uri = usable(&absolute(&uri, to)).map_err(refused)?;
         }
         Err(FetchFailure::Refused(format!("more than {REDIRECTS_MAX} redirections")))
     }
 }
 
-fn usable(url: &str) -> Result<Uri, FetchFailure> {
-    let refused = |why: &str| FetchFailure::Refused(why.to_owned());
-    let uri: Uri = url.parse().map_err(|_| refused("this is not a URL"))?;
+/// A URL that a release may be fetched from; otherwise why it is none.
+pub(crate) fn usable(url: &str) -> Result<Uri, &'static str> {
+    let uri: Uri = url.parse().map_err(|_| "this is not a URL")?;
     if uri.scheme_str() != Some("https") {
-        return Err(refused("only https is fetched, also behind a redirection"));
+        return Err("only https is fetched, also behind a redirection");
     }
-    if uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
-        return Err(refused("a URL with a user in it is not fetched: it would show in logs"));
+    let authority = uri.authority().ok_or("it names no server")?;
+    if authority.as_str().contains('@') {
+        return Err("a URL with a user in it is not fetched: it would show in logs");
+    }
+    if uri.port_u16().is_none() && authority.as_str() != authority.host() {
+        return Err("its port is no number from 0 to 65535");
     }
     Ok(uri)
+}
+
+fn refused(why: &str) -> FetchFailure {
+    FetchFailure::Refused(why.to_owned())
 }
 
 /// A location may leave out scheme and host.

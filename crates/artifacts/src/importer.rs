@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::{
     download::import_release_url,
     error::ArtifactError,
-    fetch::HttpFetch,
+    fetch::{HttpFetch, usable},
     folder::Folder,
     reach::Reach,
     release::{ImportedRelease, Wanted, import_release},
@@ -43,13 +43,14 @@ impl Importer {
     pub async fn import(&self, source: &str, wanted: &Wanted<'_>) -> Result<ImportedRelease, ArtifactError> {
         let verification = &self.sources.verification;
         let mut imported = if source.starts_with("https://") {
+            usable(source).map_err(ArtifactError::Source)?;
             let fetch = HttpFetch::trusting(&self.sources.ca_bundle, self.sources.reach.clone())?;
             let scratch = self.scratch.join(crate::digest::of_text(source));
             import_release_url(&self.store, &fetch, source, wanted, verification, &scratch).await?
         } else if Path::new(source).is_absolute() {
             import_release(&self.store, self.folder(Path::new(source))?, wanted, verification).await?
         } else {
-            return Err(ArtifactError::Source);
+            return Err(ArtifactError::Source("it is neither"));
         };
         if imported.version.is_none() {
             imported.version = Path::new(source).file_name().and_then(|name| name.to_str()).map(str::to_owned);

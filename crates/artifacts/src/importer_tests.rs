@@ -61,9 +61,20 @@ impl World {
 #[tokio::test]
 async fn source_that_is_neither_a_folder_nor_an_https_url_is_refused() {
     let world = World::with(Verification::default());
-    for source in ["http://host/v1", "v1.36.3", "", "ftp://host", "file:///etc"] {
-        let refused = world.import(source, Proof::default()).await;
-        assert!(matches!(refused, Err(ArtifactError::Source)), "{source}: {refused:?}");
+    for source in [
+        "http://host/v1",
+        "v1.36.3",
+        "",
+        "ftp://host",
+        "file:///etc",
+        "https://user:secret@host/v1",
+        "https://",
+        "https://ho st/v1",
+        "https://host:port/v1",
+    ] {
+        let refused = world.import(source, Proof::default()).await.unwrap_err();
+        assert!(matches!(refused, ArtifactError::Source(_)), "{source}: {refused:?}");
+        assert!(refused.code() == Code::FieldInvalid && !refused.to_string().contains("secret"), "{refused}");
     }
 }
 

@@ -127,6 +127,10 @@ impl Fetch {
             let message = "the certificate has expired: it may be renewed, and does nothing else";
             return refused(StatusCode::FORBIDDEN, Code::CertificateExpired, message);
         }
+        if method == Method::POST && target == path::KEPT {
+            // That it was shown is all there is to it.
+            return plain(StatusCode::NO_CONTENT, Bytes::new());
+        }
         if let (&Method::GET, Some(sha256)) = (&method, target.strip_prefix(path::ARTIFACTS)) {
             return self.artifact(sha256, offset(&request)).await;
         }

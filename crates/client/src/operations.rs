@@ -146,8 +146,8 @@ impl Client {
     }
 
     /// Has the authority's rotation go on without the nodes that hold it up.
-    pub async fn force_authority(&self, reason: &str) -> Answer<Authority> {
-        self.post("/api/v1/authorities/force", &ForceAuthority { reason: reason.to_owned() }).await
+    pub async fn force_authority(&self, ask: &ForceAuthority) -> Answer<Authority> {
+        self.post("/api/v1/authorities/force", ask).await
     }
 
     /// Ends a task-signing key at once.

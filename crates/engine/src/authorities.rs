@@ -1,5 +1,5 @@
-//! The certificate authorities that count at one version of the key set: which issues, which may be believed. Rows say it, so that every replica changes
-//! over with the same commit. How one follows another is [`crate::authority_rotation`]'s.
+//! The certificate authorities in effect at one version of the key set: the issuer, and the others that are trusted. Rows say it, so that every replica
+//! changes over with the same commit. How one follows another is [`crate::authority_rotation`]'s.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ pub struct Authorities {
     predecessor: Option<Arc<Authority>>,
     /// The one that will be.
     staged: Option<Arc<Authority>>,
-    /// Whether there ever was another.
+    /// Whether no other authority has existed.
     is_first: bool,
-    /// Of the key set, since which they are these; 0 where no row says so.
+    /// Key-set version at which these took effect; 0 if no row names one.
     version: u64,
 }
 

@@ -2,46 +2,59 @@
 //!
 //! A new authority is *staged*: certified by the present one and named by the key set, so that every node trusts both before either issues anything
 //! new. It becomes *active* once every connected node has the set (one that connects later believes the server by the certificate that the old
-//! authority gave the new one, and is given the set then), and the one before is in *grace* until every node has a certificate of the new one. Then
-//! it is *retired*: its certificates count no more, and its key is erased.
+//! authority gave the new one, and is given the set then), and the one before is in *grace* until every node has shown a certificate of the new
+//! one and no enrollment string that pins the old one can be used any more. Then it is *retired*: its certificates count no more, and its key is erased.
 //!
 //! The set is the one of the task-signing keys ([`crate::key_rotation`]): one version, one signature, one file on the node, so that no node ever holds
 //! keys that are signed by an authority it does not know. Unlike a key, an authority waits for as long as it takes, or until an operator forces it.
 
-use gpuaas_model::{AuditAction, Connectivity, EventKind, KeyEvent, KeyState, NodeState, Timestamp};
+use std::time::Duration;
+
+use gpuaas_model::{AuditAction, EventKind, KeyEvent, KeyState, NodeState, Timestamp};
 use gpuaas_store::{AuthorityRecord, NodeFilter, NodeRecord, Page, Reader, StoreError, Tx};
 use gpuaas_trust::{NODE_CERTIFICATE_LIFE, RENEWAL_GRACE};
 use serde_json::json;
 
 use crate::{
     engine::Engine,
-    key_rotation::behind,
+    key_rotation::{SWEEP_EVERY, behind},
     keys::KeysError,
     record::{audit_own, platform_event},
 };
 
+/// While certificates are renewed, all nodes are looked through this often at most.
+const LOOKED_THROUGH_EVERY: Duration = Duration::from_secs(1);
+
 impl Engine {
-    /// Takes the next step of an authority's rotation if nobody holds it up.
-    pub(crate) async fn advance_authorities(&self) -> Result<(), KeysError> {
+    /// Takes the next step of an authority's rotation if nothing holds it up. Returns when to look again, whatever happens.
+    pub(crate) async fn advance_authorities(&self) -> Result<Duration, KeysError> {
         let now = self.ports().clock.now();
-        // Looked at on a reader first: this may be long, and is in vain as often as not.
-        if !is_due(&mut self.store().read().await?, now).await? {
-            return Ok(());
+        let (is_wanted, again) = self.key_tending().may_look_through_nodes(now, LOOKED_THROUGH_EVERY);
+        if !is_wanted {
+            return Ok(again);
+        }
+        // Checked on a reader first: it may be slow, and mostly finds nothing to do.
+        let mut reader = self.store().read().await?;
+        let authorities = records(&mut reader).await?;
+        let Some(authority) = under_way(&authorities) else {
+            self.key_tending().nothing_to_look_through();
+            return Ok(SWEEP_EVERY);
+        };
+        let is_held_up = !held_up_by(&mut reader, authority, &authorities, now).await?.is_empty();
+        drop(reader);
+        if is_held_up {
+            return Ok(SWEEP_EVERY);
         }
         let mut tx = self.store().begin().await?;
-        if is_due(&mut tx, now).await? && step(&mut tx).await?.is_some() {
+        let authorities = records(&mut tx).await?;
+        if let Some(authority) = under_way(&authorities)
+            && held_up_by(&mut tx, authority, &authorities, now).await?.is_empty()
+        {
+            step(&mut tx).await?;
             tx.commit().await?;
             self.key_tending().doubt();
         }
-        Ok(())
-    }
-}
-
-async fn is_due(reader: &mut Reader, now: Timestamp) -> Result<bool, StoreError> {
-    let authorities = records(reader).await?;
-    match under_way(&authorities) {
-        Some(authority) => Ok(held_up_by(reader, authority, &authorities, now).await?.is_empty()),
-        None => Ok(false),
+        Ok(SWEEP_EVERY)
     }
 }
 
@@ -50,51 +63,82 @@ pub(crate) async fn records(reader: &mut Reader) -> Result<Vec<AuthorityRecord>,
     Ok(reader.authorities().await?.into_iter().map(|stored| stored.authority).collect())
 }
 
-/// The authority whose next state is to come by itself.
+/// The authority that is staged or in grace.
 pub(crate) fn under_way(authorities: &[AuthorityRecord]) -> Option<&AuthorityRecord> {
     authorities.iter().find(|authority| matches!(authority.state, KeyState::Staged | KeyState::Grace))
 }
 
-/// The nodes, by name, that hold up an authority's next state.
+/// What an authority's next state waits for.
+#[derive(Debug, Default)]
+pub(crate) struct HeldUp {
+    /// Nodes that have not taken the key set, or do not have a certificate of the authority that issues.
+    pub(crate) nodes: Vec<NodeRecord>,
+    /// Nodes whose enrollment string pins the authority, and may still be used.
+    pub(crate) enrolling: Vec<NodeRecord>,
+}
+
+impl HeldUp {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.enrolling.is_empty()
+    }
+
+    /// The names of all of them.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.nodes.iter().chain(&self.enrolling).map(|node| node.name.to_string()).collect()
+    }
+}
+
+/// What holds up an authority's next state.
 pub(crate) async fn held_up_by(
     reader: &mut Reader,
     authority: &AuthorityRecord,
     all: &[AuthorityRecord],
     now: Timestamp,
-) -> Result<Vec<String>, StoreError> {
-    let mut names = Vec::new();
+) -> Result<HeldUp, StoreError> {
+    let mut held_up = HeldUp::default();
     match authority.state {
         KeyState::Staged => {
             for session in behind(reader, authority.version).await? {
-                names.push(reader.node(session.node).await?.name.to_string());
+                held_up.nodes.push(reader.node(session.node).await?);
             }
         }
         KeyState::Grace => {
             let active = all.iter().find(|authority| authority.state == KeyState::Active);
-            let mut page = Page::default();
-            loop {
-                let nodes = reader.nodes(&NodeFilter { page: page.clone(), ..NodeFilter::default() }).await?;
-                let Some(last) = nodes.last() else { break };
-                page.after = Some(last.id.to_string());
-                let lacks = |node: &&NodeRecord| {
-                    has_identity(node, now) && node.certified_by.as_ref() != active.map(|active| &active.id)
-                };
-                names.extend(nodes.iter().filter(lacks).map(|node| node.name.to_string()));
+            let active = active.map(|active| active.id.as_str()).unwrap_or_default();
+            held_up.nodes = certified_by_another(reader, active, now).await?;
+            for token in reader.open_enrollments(active, now).await? {
+                held_up.enrolling.push(reader.node(token.node).await?);
             }
         }
         KeyState::Active | KeyState::Retired | KeyState::Revoked => {}
     }
-    Ok(names)
+    Ok(held_up)
 }
 
-/// Whether a node may have a certificate that is good for anything: one that was away for longer than any may be renewed has none.
-fn has_identity(node: &NodeRecord, now: Timestamp) -> bool {
-    let may_connect = matches!(node.state, NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance);
-    let is_away = node.connectivity != Connectivity::Connected;
-    may_connect && !(is_away && node.connectivity_since.plus(NODE_CERTIFICATE_LIFE + RENEWAL_GRACE) <= now)
+/// The nodes that may hold a certificate that they can use or renew, and are not known to have one of that authority.
+async fn certified_by_another(
+    reader: &mut Reader,
+    active: &str,
+    now: Timestamp,
+) -> Result<Vec<NodeRecord>, StoreError> {
+    let issued = reader.newest_node_keys().await?;
+    // By what was issued, and not by who is connected: whoever has stolen the authority's key stays connected as long as they like.
+    let may_hold_one = |node: &NodeRecord| {
+        let may_connect = matches!(node.state, NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance);
+        may_connect && issued.get(&node.id).is_none_or(|at| at.plus(NODE_CERTIFICATE_LIFE + RENEWAL_GRACE) > now)
+    };
+    let (mut found, mut page) = (Vec::new(), Page::default());
+    loop {
+        let nodes = reader.nodes(&NodeFilter { page: page.clone(), ..NodeFilter::default() }).await?;
+        let Some(last) = nodes.last() else { return Ok(found) };
+        page.after = Some(last.id.to_string());
+        found.extend(
+            nodes.into_iter().filter(|node| may_hold_one(node) && node.certified_by.as_deref() != Some(active)),
+        );
+    }
 }
 
-/// Takes the next step of the rotation that is under way, whoever it waits for. `None` when there is none.
+/// Takes the next step of the rotation without waiting for anything. `None` if no rotation is in progress.
 pub(crate) async fn step(tx: &mut Tx) -> Result<Option<AuthorityRecord>, KeysError> {
     let authorities = records(tx).await?;
     let Some(authority) = under_way(&authorities).cloned() else { return Ok(None) };

@@ -31,7 +31,7 @@ use crate::{
 /// node that refuses keys harms itself alone.
 const STAGED_MAX: Duration = Duration::from_secs(60);
 /// Lost hints are made up for this often.
-const SWEEP_EVERY: Duration = Duration::from_secs(30);
+pub(crate) const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// Connections that stand for long are looked through this often for sets that were given long ago.
 const OLD_SETS_EVERY: Duration = Duration::from_secs(3_600);
 /// After a failure, most likely of the database, it is looked at again.
@@ -50,6 +50,8 @@ pub(crate) struct KeyTending {
     givings: Givings,
     /// When connections that stand for long were last looked through for sets that end, in milliseconds.
     looked_for_old_sets: AtomicI64,
+    /// When all nodes were last looked through for an authority's rotation, in milliseconds; 0 where none was under way.
+    looked_through_nodes: AtomicI64,
 }
 
 impl KeyTending {
@@ -57,6 +59,23 @@ impl KeyTending {
     pub(crate) fn doubt(&self) {
         self.doubted.store(true, Ordering::Relaxed);
         self.wake.notify_one();
+    }
+
+    /// Whether all nodes may be looked through now; if not, when to come again. If so, they count as looked through.
+    pub(crate) fn may_look_through_nodes(&self, now: Timestamp, every: Duration) -> (bool, Duration) {
+        let last = Timestamp::from_millis(self.looked_through_nodes.load(Ordering::Relaxed));
+        let next = last.plus(every);
+        // A clock that was set back holds nothing up.
+        let is_wanted = next <= now || last > now;
+        if is_wanted {
+            self.looked_through_nodes.store(now.as_millis(), Ordering::Relaxed);
+        }
+        (is_wanted, next.since(now))
+    }
+
+    /// There was no rotation: the next one is looked at without delay.
+    pub(crate) fn nothing_to_look_through(&self) {
+        self.looked_through_nodes.store(0, Ordering::Relaxed);
     }
 
     /// Whether it is time to look through connections that stand for long.
@@ -131,8 +150,7 @@ impl Engine {
             let giving = self.clone().give(set.text, set.version, due);
             self.ports().runtime.spawn("giving of keys", Box::pin(giving));
         }
-        let next = self.advance_keys().await?;
-        self.advance_authorities().await?;
+        let next = self.advance_keys().await?.min(self.advance_authorities().await?);
         tending.settled.store(ring.version(), Ordering::Relaxed);
         if !all_given || ring.is_changing() {
             // Looked at again at the latest after `next`.

@@ -153,6 +153,7 @@ impl Keys {
         if known.version == version && version > 0 {
             return Ok(known);
         }
+        self.must_prove_all(reader).await?;
         let authorities = self.opened_authorities(reader.authorities().await?)?;
         let ring = Arc::new(self.opened(version, reader.signing_keys().await?, authorities)?);
         let mut known = self.ring.write().unwrap_or_else(PoisonError::into_inner);
@@ -167,6 +168,15 @@ impl Keys {
         }
         drop(known);
         Ok(ring)
+    }
+
+    /// Fails where genuine rows may be under a sealing key that is not held here: those would be taken for forged, and the rest for all there is.
+    async fn must_prove_all(&self, reader: &mut Reader) -> Result<(), StoreError> {
+        let Some(named) = reader.sealing().await? else { return Ok(()) };
+        match std::iter::once(named.current).chain(named.previous).find(|id| !self.sealing.holds(id)) {
+            Some(id) => Err(StoreError::SealingKeyMissing { id }),
+            None => Ok(()),
+        }
     }
 
     /// The keys as they were when they were last read.

@@ -82,7 +82,8 @@ async fn end_identities(tx: &mut Tx, now: Timestamp) -> Result<Vec<EndedNode>, K
         page.after = Some(last.id.to_string());
         for node in nodes {
             if node.state != NodeState::Retired {
-                ended.extend(end_identity(tx, node, now).await?);
+                let epoch = leapt(node.epoch, now);
+                ended.extend(end_identity(tx, node, epoch, now).await?);
             }
         }
     }
@@ -90,14 +91,19 @@ async fn end_identities(tx: &mut Tx, now: Timestamp) -> Result<Vec<EndedNode>, K
     Ok(ended)
 }
 
-/// Ends a node's identity. `None` for one that has none.
-async fn end_identity(tx: &mut Tx, mut node: NodeRecord, now: Timestamp) -> Result<Option<EndedNode>, KeysError> {
+/// Ends a node's identity: only one of `epoch` is good from now on. `None` for a node that has none.
+pub(crate) async fn end_identity(
+    tx: &mut Tx,
+    mut node: NodeRecord,
+    epoch: u64,
+    now: Timestamp,
+) -> Result<Option<EndedNode>, KeysError> {
     let had_one = !matches!(node.state, NodeState::Registered | NodeState::NeedsReimage);
     if had_one {
         let ended = node.state.on(NodeEvent::IdentityEnded);
         node.state = ended.map_err(|error| KeysError::Unusable(error.to_string()))?;
     }
-    node.epoch = leapt(node.epoch, now);
+    node.epoch = epoch;
     if node.connectivity != Connectivity::Never {
         (node.connectivity, node.connectivity_since) = (Connectivity::Unreachable, now);
     }

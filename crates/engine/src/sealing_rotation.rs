@@ -167,7 +167,7 @@ impl Engine {
     }
 
     /// Whether this replica holds every key under which genuine rows may be: without one it takes them for forged.
-    pub(crate) async fn holds_sealing_keys(&self) -> Result<bool, StoreError> {
+    pub async fn holds_sealing_keys(&self) -> Result<bool, StoreError> {
         let sealing = self.store().read().await?.sealing().await?;
         Ok(sealing.is_none_or(|named| self.keys().sealing().holds(&named.current)))
     }

@@ -59,7 +59,12 @@ impl ChannelBackend for Backend {
             return Err(refuse("this identity is of an earlier enrollment"));
         }
         match node.state {
-            NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => Ok(admission),
+            NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => {
+                if let Err(error) = node::showed_certificate(&self.engine, &node, &presented.certificate).await {
+                    tracing::warn!(node = %node.id, %error, "it could not be recorded which authority certified a node");
+                }
+                Ok(admission)
+            }
             NodeState::Registered | NodeState::NeedsReimage | NodeState::Retired => {
                 Err(refuse("this node may not connect in its present state"))
             }

@@ -42,13 +42,13 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
     if let Some(named) = &named {
         use_key(&sealing, named)?;
     }
+    let is_new = tx.setting("control-plane.id").await?.is_none();
     let id = tx.put_setting_if_absent("control-plane.id", fresh_id.as_bytes()).await?;
     let id = String::from_utf8(id).map_err(|error| trust(&error))?;
-    let is_new = tx.setting(FIRST_AUTHORITY).await?.is_none() && tx.authority_ids().await?.is_empty();
     let version = first_version(is_new, ports.clock.now());
     let sealing = Arc::new(sealing);
     store.prove_with(record_proof(sealing.clone()));
-    let authority = authority(&mut tx, &sealing, &id, ports).await?;
+    let authority = authority(&mut tx, &sealing, is_new.then_some(&*id), ports).await?;
     // The authority's key has opened, so the sealing key is the right one.
     if named.is_none() {
         tx.put_sealing(&SealingRecord::settled(sealing.active(), ports.clock.now())).await?;
@@ -84,11 +84,11 @@ fn first_version(is_new: bool, now: Timestamp) -> u64 {
     if is_new { 1 } else { leapt(0, now) }
 }
 
-/// The authority that issues. The first start makes it; where it lies in the settings, as it did before there could be several, it becomes a row.
+/// The authority that issues. The first start, of the control plane of the id `new`, makes it; where it lies in the settings, as it did before there could be several, it becomes a row.
 async fn authority(
     tx: &mut Tx,
     sealing: &SealingKeys,
-    control_plane: &str,
+    new: Option<&str>,
     ports: &Ports,
 ) -> Result<Authority, ServerError> {
     let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
@@ -97,8 +97,7 @@ async fn authority(
         return open_authority(sealing, &kept).map_err(|error| trust(&error));
     }
     if !tx.authority_ids().await?.is_empty() {
-        let detail =
-            "this sealing key proves no row of an authority that issues: it is another one's, or the rows were changed";
+        let detail = "no row of an active authority verifies with this sealing key: it is another control plane's, or the rows were changed";
         return Err(ServerError::Trust(detail.to_owned()));
     }
     let now = ports.clock.now();
@@ -107,7 +106,13 @@ async fn authority(
             let key = open(sealing, tx.setting(FIRST_AUTHORITY_KEY).await?, FIRST_AUTHORITY_KEY)?;
             Authority::from_pem(&String::from_utf8_lossy(&certificate), &String::from_utf8_lossy(&key))
         }
-        None => Authority::generate(control_plane, now),
+        None => match new {
+            Some(control_plane) => Authority::generate(control_plane, now),
+            None => {
+                let detail = "the store has lost its certificate authority, which every node trusts: restore a backup";
+                return Err(ServerError::Trust(detail.to_owned()));
+            }
+        },
     };
     let made = made.map_err(|error| trust(&error))?;
     let stored = stored_authority(sealing, &made, KeyState::Active, 1, now).map_err(|error| trust(&error))?;

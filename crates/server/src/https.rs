@@ -3,7 +3,7 @@
 use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
-use gpuaas_api::{NoShare, PeerAddress, Share, Shares, SharesMax, Standing};
+use gpuaas_api::{HEADERS_BYTES_MAX, NoShare, PeerAddress, Share, Shares, SharesMax, Standing};
 use gpuaas_channel::{Idle, Peer, ProxyError, ProxyProtocol};
 use gpuaas_model::PeerSite;
 use hyper::{
@@ -36,8 +36,6 @@ use crate::{
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for the headers of a request, also for the first byte of the next one on a connection that is kept.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest headers of a request, in bytes.
-const HEADERS_BYTES_MAX: u32 = 64 * 1_024;
 /// Requests of one HTTP/2 connection at once.
 const REQUESTS_MAX: u32 = 128;
 /// Bytes of one answer that HTTP/2 holds until the client takes them.

@@ -15,17 +15,22 @@ pub(crate) const TABLE: &str = "enrollments";
 impl Tx {
     /// Adds a token; those issued to the node before and not used yet stop working.
     pub async fn insert_enrollment(&mut self, enrollment: &EnrollmentRecord) -> Result<(), StoreError> {
-        let now = enrollment.created_at;
-        for mut earlier in self.enrollments_of(enrollment.node).await? {
+        self.withdraw_enrollments(enrollment.node, enrollment.created_at).await?;
+        let [doc, code] = self.proven(TABLE, enrollment, &[]).await?;
+        let values = vec![text(enrollment.id), text(enrollment.node), text(&enrollment.sha256), doc, code];
+        let sql = "insert into enrollments (id, node_id, sha256, doc, code) values ($1, $2, $3, $4, $5)";
+        self.execute(sql, values).await?;
+        Ok(())
+    }
+
+    /// Ends the tokens of a node that were not used yet.
+    pub async fn withdraw_enrollments(&mut self, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
+        for mut earlier in self.enrollments_of(node).await? {
             if earlier.used_at.is_none() && earlier.expires_at > now {
                 earlier.expires_at = now;
                 self.update_enrollment(&earlier).await?;
             }
         }
-        let [doc, code] = self.proven(TABLE, enrollment, &[]).await?;
-        let values = vec![text(enrollment.id), text(enrollment.node), text(&enrollment.sha256), doc, code];
-        let sql = "insert into enrollments (id, node_id, sha256, doc, code) values ($1, $2, $3, $4, $5)";
-        self.execute(sql, values).await?;
         Ok(())
     }
 
@@ -82,6 +87,19 @@ impl Reader {
             Some(good) => return Ok(good),
         };
         Err(StoreError::EnrollmentRefused(refusal))
+    }
+
+    /// Tokens of all nodes that can still be redeemed at `now`, and pin another authority than `active`.
+    pub async fn open_enrollments(
+        &mut self,
+        active: &str,
+        now: Timestamp,
+    ) -> Result<Vec<EnrollmentRecord>, StoreError> {
+        let rows = self.rows("select id, node_id, sha256, doc, code from enrollments", Vec::new()).await?;
+        let mut open = self.genuine_enrollments(rows)?;
+        let pins_another = |token: &EnrollmentRecord| token.pinned.as_deref() != Some(active);
+        open.retain(|token| token.used_at.is_none() && token.expires_at > now && pins_another(token));
+        Ok(open)
     }
 
     async fn enrollments_of(&mut self, node: NodeId) -> Result<Vec<EnrollmentRecord>, StoreError> {

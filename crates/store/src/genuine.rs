@@ -28,8 +28,8 @@ use crate::{
 /// Refused rows that a slow listener may fall behind before it misses some; the count misses none.
 const TOLD_KEPT: usize = 64;
 
-/// Proves records, and seals values again. Made of keys that the store does not hold, and knows by their ids; without an id the one is meant that
-/// is in use there.
+/// Proves records, and seals values again. Made of keys that the store does not hold, and knows by their ids. Without an id, the active key
+/// is used.
 pub trait RecordProof: Send + Sync {
     /// The code of a record of that kind under the key of that id; `None` when that key is not held.
     fn code(&self, key: Option<&str>, kind: &str, fields: &[&[u8]]) -> Option<Vec<u8>>;

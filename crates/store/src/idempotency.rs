@@ -28,8 +28,7 @@ impl Tx {
     ) -> Result<IdempotencyRecord, StoreError> {
         let mut answer = answer.clone();
         if let Ok(sealed) = hex::decode(&answer.body) {
-            let owner = IdempotencyRecord::sealed_for(answer.token, &answer.key);
-            answer.body = hex::encode(self.sealed_now(&owner, &sealed).await?);
+            answer.body = hex::encode(self.sealed_now(&answer.sealed_for(), &sealed).await?);
         }
         Ok(answer)
     }

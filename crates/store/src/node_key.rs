@@ -1,10 +1,12 @@
 //! Keys that node certificates were issued for, by the digest of the public key.
 
-use gpuaas_model::NodeId;
+use std::collections::BTreeMap;
+
+use gpuaas_model::{NodeId, Timestamp};
 
 use crate::{
     error::StoreError,
-    query::{Value, get_int, int, text},
+    query::{Value, get_int, get_parsed, int, text},
     record::NodeKeyRecord,
     store::{Reader, Tx},
 };
@@ -37,6 +39,15 @@ impl Tx {
 }
 
 impl Reader {
+    /// When each node's newest certificate was issued. A node of before keys were remembered is absent.
+    pub async fn newest_node_keys(&mut self) -> Result<BTreeMap<NodeId, Timestamp>, StoreError> {
+        let sql = "select node_id, max(created_at) as newest from node_keys group by node_id";
+        let rows = self.rows(sql, Vec::new()).await?;
+        rows.iter()
+            .map(|row| Ok((get_parsed(row, "node_id")?, Timestamp::from_millis(get_int(row, "newest")?))))
+            .collect()
+    }
+
     /// Whether that key was certified before.
     pub async fn is_node_key(&mut self, sha256: &str) -> Result<bool, StoreError> {
         Ok(self.row("select node_id from node_keys where sha256 = $1", vec![text(sha256)]).await?.is_some())

@@ -7,6 +7,11 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     hex::encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes))
 }
 
+/// Whether that is a digest as [`sha256_hex`] writes it.
+pub fn is_sha256_hex(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// Passes on what is written, and says what it was.
 pub struct Sha256Writer<W> {
     inner: W,

@@ -43,7 +43,7 @@ pub struct SigningKeySet {
     pub version: u64,
     /// The keys.
     pub keys: Vec<TaskKey>,
-    /// From then on no task is accepted by this set: an agent that nobody renews it for obeys nobody.
+    /// After this time the agent accepts no task until it is given a renewed set.
     pub expires_at: Timestamp,
     /// The authorities that count from then on, each PEM, the one that issues certificates first. Empty where there never was but one, and so in sets
     /// of before they were named: then those of the set in use count on.
@@ -134,7 +134,7 @@ impl SignedKeySet {
         Ok(Self { by_predecessor: Some(signature(&self.set, authority)?), ..self })
     }
 
-    /// The set, if one of `authorities` signed it, its time is not over at `now`, and it goes back behind none that is `held`.
+    /// The set, if one of `authorities` signed it, its time is not over at `now`, and its version is not lower than that of `held`.
     pub fn verify(
         &self,
         authorities: &[CertificateDer<'_>],

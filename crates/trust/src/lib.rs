@@ -26,7 +26,7 @@ pub use authority::{
     Authority, AuthorityError, NODE_CERTIFICATE_LIFE, NodeKey, SERVER_CERTIFICATE_LIFE, ServerKey, certificate_pem,
     certificates_of_pem, certified_key_sha256, names_issuer, requested_key_sha256,
 };
-pub use digest::{Sha256Writer, same_bytes, sha256_hex};
+pub use digest::{Sha256Writer, is_sha256_hex, same_bytes, sha256_hex};
 pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};
 pub use enrollment::{EnrollmentError, EnrollmentString};
 pub use identity::{IdentityError, NodeIdentity, ReplicaIdentity, expires_at};

@@ -46,7 +46,7 @@ pub fn is_renewable(certificate: &[u8], now: Timestamp) -> Result<bool, Identity
     Ok(now.plus(NODE_CERTIFICATE_LIFE / 2) >= expires_at(certificate)?)
 }
 
-/// Takes what `in_time` takes, and what it would have taken at its end when that is no longer ago than [`RENEWAL_GRACE`].
+/// Accepts what `in_time` accepts, and certificates that expired at most [`RENEWAL_GRACE`] ago.
 #[derive(Debug)]
 pub(crate) struct RenewableClients {
     in_time: Arc<dyn ClientCertVerifier>,

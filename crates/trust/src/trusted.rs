@@ -14,7 +14,8 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use crate::tls::{TlsError, channel_clients, clients_of, provider, roots};
 
-/// The authorities that a listener or a dialer trusts. A handshake goes by the newest; connections that stand are left alone.
+/// The authorities that a listener or a dialer trusts. New handshakes use the latest set; open connections are
+/// unaffected.
 #[derive(Debug)]
 pub struct TrustedAuthorities(RwLock<Arc<Verifiers>>);
 

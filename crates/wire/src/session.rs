@@ -61,6 +61,8 @@ pub mod path {
     pub const SECRETS: &str = "/v1/secrets/";
     /// POST a certificate request to the control plane: a fresh certificate for a fresh key.
     pub const RENEW: &str = "/v1/renew";
+    /// POST to the control plane, with a certificate that the node has kept: from now on it counts as the node's.
+    pub const KEPT: &str = "/v1/kept";
 }
 
 /// What an agent says of itself on every connection, when asked first thing.

@@ -9,6 +9,7 @@ use gpuaas_engine::{
 };
 use gpuaas_model::{Code, Coded, Permission};
 use gpuaas_store::ArtifactRecord;
+use gpuaas_trust::is_sha256_hex;
 
 use crate::{
     auth::Authenticated,
@@ -79,8 +80,7 @@ pub(crate) async fn import_artifacts(
 /// Refuses what can verify nothing, before anything is read.
 fn check(proof: &Proof<'_>) -> Result<(), ApiProblem> {
     let invalid = |field, detail: String| Err(ApiProblem::new(Code::FieldInvalid, detail).about(field));
-    let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    if !proof.sums_sha256.is_none_or(is_digest) {
+    if !proof.sums_sha256.is_none_or(is_sha256_hex) {
         return invalid("sums_sha256", "a digest has 64 lower-case hex digits".to_owned());
     }
     if !proof.signature.is_none_or(|text| (1..=SIGNATURE_BYTES_MAX).contains(&text.len())) {

@@ -3,9 +3,10 @@
 use axum::{Json, extract::State, http::StatusCode};
 use gpuaas_api_types::{Authority, ForceAuthority, List};
 use gpuaas_engine::commands::{
-    authorities::{self, AuthorityView},
+    authorities::{self, AuthorityView, Awaited},
     node::Forced,
 };
+use gpuaas_model::{Code, KeyState};
 
 use crate::{auth::Authenticated, body::Body, convert, problem::ApiProblem, state::ApiState};
 
@@ -47,7 +48,7 @@ pub(crate) async fn rotate_authority(
     post, path = "/api/v1/authorities/force", tag = "platform", security(("token" = [])), request_body = ForceAuthority,
     extensions(
         ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys rotate")), ("x-audit" = json!("authority.force")),
-        ("x-event" = json!("authority.state_changed")), ("x-errors" = json!(["state_conflict"]))
+        ("x-event" = json!("authority.state_changed")), ("x-errors" = json!(["field_invalid", "state_conflict"]))
     ),
     responses((status = 200, body = Authority))
 )]
@@ -56,6 +57,13 @@ pub(crate) async fn force_authority(
     Authenticated(caller): Authenticated,
     Body(ask): Body<ForceAuthority>,
 ) -> Result<Json<Authority>, ApiProblem> {
-    let authority = authorities::force(&state.engine, &caller, &Forced { reason: ask.reason }).await?;
+    let invalid = || ApiProblem::new(Code::FieldInvalid, "a rotation waits while an authority is staged or in grace");
+    let state_of = match ask.state.as_str() {
+        "staged" => KeyState::Staged,
+        "grace" => KeyState::Grace,
+        _ => return Err(invalid().about("state")),
+    };
+    let awaited = Awaited { authority: ask.authority, state: state_of };
+    let authority = authorities::force(&state.engine, &caller, &awaited, &Forced { reason: ask.reason }).await?;
     Ok(Json(convert::authority(AuthorityView { authority, waiting_for: None })))
 }

@@ -9,6 +9,8 @@ use axum::{
     routing::get,
 };
 
+use gpuaas_store::StoreError;
+
 use crate::{certificates_end::Validity, metrics, state::ApiState};
 
 pub(super) fn router() -> Router<ApiState> {
@@ -29,6 +31,9 @@ async fn readyz(State(state): State<ApiState>, RawQuery(query): RawQuery) -> (St
         Readiness::Ready => (true, "[+]store ok\n[+]room ok\n".to_owned()),
         Readiness::NoRoom => (false, "[+]store ok\n[-]room failed: the disk is full; reads are answered\n".to_owned()),
         Readiness::NoStore => (false, "[-]store failed\n".to_owned()),
+        Readiness::NoSealingKey => {
+            (false, "[+]store ok\n[-]sealing key failed: this replica lacks the one in use\n".to_owned())
+        }
     };
     let end = state.certificates.get();
     match state.certificates.validity(state.engine.ports().clock.now()) {
@@ -58,17 +63,22 @@ pub(crate) enum Readiness {
     /// The store answers and has no room for changes.
     NoRoom,
     NoStore,
+    /// The store names a sealing key that is not held here: no token can be verified.
+    NoSealingKey,
 }
 
 async fn readiness(state: &ApiState) -> Readiness {
     let store = state.engine.store();
     let asked = async {
         store.read().await?.key_set_version().await?;
-        store.takes_changes().await
+        if !state.engine.holds_sealing_keys().await? {
+            return Ok(Readiness::NoSealingKey);
+        }
+        Ok(if store.takes_changes().await? { Readiness::Ready } else { Readiness::NoRoom })
     };
-    match asked.await {
-        Ok(true) => Readiness::Ready,
-        Ok(false) => Readiness::NoRoom,
+    let asked: Result<Readiness, StoreError> = asked.await;
+    match asked {
+        Ok(readiness) => readiness,
         Err(error) => {
             tracing::warn!(%error, "the store does not answer");
             Readiness::NoStore

@@ -6,6 +6,8 @@ use axum::{
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
+use gpuaas_model::Code;
+use gpuaas_trust::is_sha256_hex;
 use serde::Deserialize;
 use tokio_util::io::ReaderStream;
 use utoipa::IntoParams;
@@ -35,7 +37,8 @@ pub(crate) async fn install_script() -> Response {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuthorityParams {
-    /// The digest of its certificate that an enrollment string pins, 64 hex digits; that of the one that issues when absent or unknown
+    /// The digest of its certificate that an enrollment string pins; that of the one that issues when absent or unknown
+    #[param(min_length = 64, max_length = 64, pattern = "^[0-9a-f]{64}$")]
     sha256: Option<String>,
 }
 
@@ -51,11 +54,14 @@ pub(crate) struct AuthorityParams {
 pub(crate) async fn install_authority(
     State(state): State<ApiState>,
     Params(asked): Params<AuthorityParams>,
-) -> Response {
+) -> Result<Response, ApiProblem> {
+    if !asked.sha256.as_deref().is_none_or(is_sha256_hex) {
+        return Err(ApiProblem::new(Code::QueryInvalid, "a digest has 64 lower-case hex digits").about("sha256"));
+    }
     let authorities = state.engine.keys().authorities();
     let pinned = asked.sha256.and_then(|sha256| authorities.pinned(&sha256));
     let pem = pinned.unwrap_or(authorities.active()).certificate_pem().to_owned();
-    text("application/pem-certificate-chain", pem)
+    Ok(text("application/pem-certificate-chain", pem))
 }
 
 /// A package, or `SHA256SUMS`, which lists them all.

@@ -1,7 +1,7 @@
 //! `gpuaas keys`.
 
 use clap::{Subcommand, ValueEnum};
-use gpuaas_api_types::{Authority, SealingKey, SigningKey};
+use gpuaas_api_types::{Authority, ForceAuthority, SealingKey, SigningKey};
 use gpuaas_client::Client;
 
 use super::following::{Following, Next};
@@ -17,6 +17,24 @@ pub(crate) enum Purpose {
     Authority,
     /// Seals what the control plane keeps; every replica must have taken the next one before
     Sealing,
+}
+
+/// A state of an authority that waits for nodes.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Waiting {
+    /// Until every connected node trusts it; then it issues
+    Staged,
+    /// Until every node has a certificate of the one that issues; then it is retired
+    Grace,
+}
+
+impl Waiting {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Staged => "staged",
+            Self::Grace => "grace",
+        }
+    }
 }
 
 /// Keys that are listed.
@@ -53,9 +71,9 @@ pub(crate) enum Verb {
     Rotate {
         /// Which key
         purpose: Purpose,
-        /// Of the authority: have the rotation that is under way go on without the nodes that hold it up. What is left behind enrolls again
-        #[arg(long, requires = "reason")]
-        force: bool,
+        /// Authority only: end this state without the nodes that it waits for. A node that is left behind in grace has to be enrolled again
+        #[arg(long, value_name = "STATE", requires = "reason")]
+        force: Option<Waiting>,
         /// Why it is forced, in one line; kept in the audit
         #[arg(long, value_name = "TEXT", requires = "force")]
         reason: Option<String>,
@@ -81,12 +99,12 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let keys = client.list_signing_keys().await?.items;
             output::list(target.output, &keys, &COLUMNS, row, |key| key.id.clone())
         }
-        Verb::Rotate { purpose: Purpose::TaskSigning | Purpose::Sealing, reason: Some(_), .. } => {
+        Verb::Rotate { purpose: Purpose::TaskSigning | Purpose::Sealing, force: Some(_), .. } => {
             anyhow::bail!("only the rotation of an authority waits for nodes that are away, and can be forced")
         }
-        Verb::Rotate { purpose: Purpose::Authority, reason, .. } => {
-            let mut authority = match reason {
-                Some(reason) => client.force_authority(&reason).await?,
+        Verb::Rotate { purpose: Purpose::Authority, force, reason } => {
+            let mut authority = match force {
+                Some(waiting) => forced(client, waiting, reason.unwrap_or_default()).await?,
                 None => client.rotate_authority().await?,
             };
             if target.wait {
@@ -117,6 +135,16 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             output::one(target.output, &key, described, &key.id)
         }
     }
+}
+
+/// The authority after the state that it was in is ended.
+async fn forced(client: &Client, waiting: Waiting, reason: String) -> anyhow::Result<Authority> {
+    let state = waiting.as_str();
+    let authorities = client.list_authorities().await?.items;
+    let Some(authority) = authorities.into_iter().find(|authority| authority.state == state) else {
+        anyhow::bail!("no authority is {state} now; `gpuaas keys list authority` says what the rotation waits for");
+    };
+    Ok(client.force_authority(&ForceAuthority { authority: authority.id, state: authority.state, reason }).await?)
 }
 
 const COLUMNS: [&str; 4] = ["ID", "STATE", "SINCE", "WAITING FOR"];

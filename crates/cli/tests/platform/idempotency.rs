@@ -1,10 +1,11 @@
 //! Idempotency keys, when whoever asked does not stay for the answer.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use gpuaas_api_types::RegisterNode;
 use gpuaas_client::Client;
 use http::Method;
+use sqlx::{Connection, SqliteConnection};
 
 use crate::{
     raw::{Answer, bearer, send},
@@ -95,4 +96,20 @@ async fn an_answer_is_forgotten_after_a_day_and_the_next_one_under_its_key_is_no
     let second = enroll(&platform).await;
     assert_eq!((second.status, is_replayed(&second)), (201, false), "{second:?}");
     assert_eq!(enroll(&platform).await.body, second.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_remembered_answer_that_somebody_changed_in_the_database_is_not_given() {
+    let platform = Platform::start(0);
+    register(&platform).await;
+    let first = enroll(&platform).await;
+    assert_eq!((first.status, is_replayed(&enroll(&platform).await)), (201, true));
+    let folder = platform.ready()["ca_file"].as_str().map(PathBuf::from).expect("a path");
+    let url = format!("sqlite://{}", folder.with_file_name("gpuaas.db").display());
+    let mut store = SqliteConnection::connect(&url).await.expect("the store");
+    let changed = sqlx::query("update idempotency set doc = replace(doc, '201', '204')").execute(&mut store).await;
+    assert_eq!(changed.expect("changed").rows_affected(), 1);
+    store.close().await.expect("closed");
+    let again = enroll(&platform).await;
+    assert_eq!((again.status, again.code(), is_replayed(&again)), (500, "internal", false), "{again:?}");
 }

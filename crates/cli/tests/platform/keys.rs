@@ -1,5 +1,6 @@
 //! Task-signing keys and certificate authorities that follow one another while nodes work.
 
+use gpuaas_api_types::{EnrollNode, ForceAuthority};
 use gpuaas_client::{Client, ClientError};
 use gpuaas_postgres_server::Server;
 use http::Method;
@@ -186,8 +187,13 @@ async fn one_authority_follows_another_under_load_and_no_connection_ends() {
     assert_eq!(authorities(&client).await, ["grace", "active"]);
     assert!(is_let_in(&silent, &silent.certificate).await, "the old authority counts until its last node has renewed");
     let late = Node::enrolled(&client, "gpu-4").await;
-    let forced = client.force_authority("it is a test's own").await.expect("forced");
+    let old = client.list_authorities().await.expect("authorities").items.remove(0);
+    let ask = ForceAuthority { authority: old.id, state: "grace".into(), reason: "it is a test's own".into() };
+    let forced = client.force_authority(&ask).await.expect("forced");
     assert_eq!(forced.state, "retired");
+    let again = client.force_authority(&ask).await.map_err(code).expect_err("it is not in grace");
+    assert_eq!(again, "state_conflict");
+    client.issue_enrollment("gpu-3", &EnrollNode::default()).await.expect("who is left behind can be enrolled again");
     eventually("the old authority counts on", async || !is_let_in(&silent, &silent.certificate).await).await;
     assert!(is_let_in(&late, &late.certificate).await, "one of the new authority is");
     for node in [1, 2] {

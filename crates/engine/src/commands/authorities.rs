@@ -1,7 +1,7 @@
 //! Certificate authorities: which there are, and a new one in place of the one that issues.
 
 use gpuaas_model::{AuditAction, Code, KeyState, Permission};
-use gpuaas_store::AuthorityRecord;
+use gpuaas_store::{AuthorityRecord, NodeRecord};
 use serde_json::json;
 
 use super::{
@@ -12,10 +12,11 @@ use super::{
 };
 use crate::{
     authorities::stored_authority,
-    authority_rotation::{announce, held_up_by, records, step, under_way},
+    authority_rotation::{HeldUp, announce, held_up_by, records, step, under_way},
     caller::Caller,
     engine::Engine,
     error::CommandError,
+    restored::end_identity,
 };
 
 /// An authority, and what its next state waits for.
@@ -40,15 +41,22 @@ pub async fn list(engine: &Engine, caller: &Caller) -> Result<Vec<AuthorityView>
             KeyState::Active | KeyState::Retired | KeyState::Revoked => None,
         };
         let waiting_for = match what {
-            Some(what) => {
-                let names = held_up_by(&mut reader, authority, &authorities, now).await?;
-                Some(format!("{what}: {}", named(&names)))
-            }
+            Some(what) => Some(waiting_for(what, &held_up_by(&mut reader, authority, &authorities, now).await?)),
             None => None,
         };
         views.push(AuthorityView { authority: authority.clone(), waiting_for });
     }
     Ok(views)
+}
+
+fn waiting_for(what: &str, held_up: &HeldUp) -> String {
+    let names = |nodes: &[NodeRecord]| named(&nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>());
+    let strings = || format!("enrollment strings to be used or to expire: {}", names(&held_up.enrolling));
+    match (held_up.nodes.is_empty(), held_up.enrolling.is_empty()) {
+        (true, false) => strings(),
+        (false, false) => format!("{what}: {}; {}", names(&held_up.nodes), strings()),
+        (_, true) => format!("{what}: {}", names(&held_up.nodes)),
+    }
 }
 
 /// Makes an authority that will issue in place of the present one. What follows happens by itself; `list` and events tell how far it is.
@@ -77,19 +85,45 @@ pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<AuthorityRecord,
     Ok(made.authority)
 }
 
-/// Takes the next step of the rotation that is under way without the nodes that hold it up. Returns the authority that came to another state.
-pub async fn force(engine: &Engine, caller: &Caller, forced: &Forced) -> Result<AuthorityRecord, CommandError> {
+/// Which authority is to come to its next state without what it waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// Its id.
+    pub authority: String,
+    /// The state that it is in, `staged` or `grace`: a request that is repeated, or comes late, takes no further step.
+    pub state: KeyState,
+}
+
+/// Takes the next step of the rotation that is under way without the nodes that hold it up. Returns the authority that came to another state. A node that
+/// is left behind when the old authority is retired loses its identity, and can be enrolled again.
+pub async fn force(
+    engine: &Engine,
+    caller: &Caller,
+    awaited: &Awaited,
+    forced: &Forced,
+) -> Result<AuthorityRecord, CommandError> {
     caller.must(Permission::KeysWrite)?;
     reimage::check_reason(forced)?;
     let (mut tx, now) = (engine.store().begin().await?, engine.ports().clock.now());
     let authorities = records(&mut tx).await?;
-    let Some(authority) = under_way(&authorities) else {
-        let detail = "no rotation of the authority is under way";
-        return Err(CommandError::new(Code::StateConflict, detail).then("begin one: gpuaas keys rotate authority"));
+    let authority = under_way(&authorities).filter(|of| of.id == awaited.authority && of.state == awaited.state);
+    let Some(authority) = authority else {
+        let detail = format!("authority {} is not {} now", awaited.authority, awaited.state);
+        let next = "see what the rotation waits for: gpuaas keys list authority";
+        return Err(CommandError::new(Code::StateConflict, detail).then(next));
     };
     let without = held_up_by(&mut tx, authority, &authorities, now).await?;
-    let data = json!({ "reason": forced.reason, "state": authority.state, "without": named(&without) });
+    let data = json!({ "reason": forced.reason, "state": authority.state, "without": named(&without.names()) });
     audit(&mut tx, caller, AuditAction::AuthorityForce, format!("authority/{}", authority.id), None, data).await?;
+    if authority.state == KeyState::Grace {
+        for node in without.enrolling {
+            tx.withdraw_enrollments(node.id, now).await?;
+        }
+        for node in without.nodes {
+            let epoch = node.epoch + 1;
+            end_identity(&mut tx, node, epoch, now).await?;
+        }
+    }
     let changed = step(&mut tx).await?;
     let changed = changed.ok_or_else(|| CommandError::new(Code::Internal, "a rotation went on by itself"))?;
     tx.commit().await?;

@@ -169,6 +169,7 @@ pub(super) async fn issue(
         used_at: None,
         is_forced: forced.is_some(),
         reimage_sha256,
+        pinned: Some(authority.clone()),
     };
     tx.insert_enrollment(&enrollment).await?;
     let mut data = json!({ "node": node.name, "expires_at": enrollment.expires_at.to_string() });
@@ -455,7 +456,7 @@ pub async fn renew(
     let certificate = authority.issue_node(&ask.csr, identity, now).map_err(|error| invalid(&error))?;
     let correlation = CorrelationId::generate(&*engine.ports().clock, &*engine.ports().entropy);
     let mut tx = engine.store().begin().await?;
-    let mut node = tx.node(identity.node).await?;
+    let node = tx.node(identity.node).await?;
     if node.epoch != identity.epoch {
         return Err(CommandError::new(Code::Forbidden, "this identity is of an earlier enrollment"));
     }
@@ -465,18 +466,8 @@ pub async fn renew(
         return Err(StoreError::KeyReused.into());
     }
     certify_key(&mut tx, &ask.csr, identity.enrolled(), now).await?;
-    let issuer = authority.digest();
-    let changes_issuer = node.certified_by.as_ref() != Some(&issuer);
-    if changes_issuer {
-        node.certified_by = Some(issuer);
-        node = tx.update_node(&node).await?;
-    }
     audit_node(&mut tx, &node, AuditAction::NodeRenew, correlation, json!({ "epoch": node.epoch })).await?;
     tx.commit().await?;
-    if changes_issuer {
-        // The authority before may have waited for this one.
-        engine.key_tending().doubt();
-    }
     Ok(certificate)
 }
 
@@ -504,6 +495,27 @@ async fn audit_node(
 /// What a node says of itself, as far as it is kept: a short line, without what neither a terminal nor a database takes as text.
 fn bounded(text: &str) -> String {
     cut(text.to_owned(), NODE_TEXT_BYTES_MAX)
+}
+
+/// Records that a node, as it was read when it connected, has a certificate of the authority that issues. Not when it was issued: the answer may have
+/// been lost, and who then counts it as the node's refuses the one that the node has.
+pub async fn showed_certificate(engine: &Engine, node: &NodeRecord, certificate: &[u8]) -> Result<(), CommandError> {
+    let authority = engine.keys().authority();
+    let issuer = Some(authority.digest());
+    if node.certified_by == issuer || !gpuaas_trust::names_issuer(certificate, authority.certificate()) {
+        return Ok(());
+    }
+    let mut tx = engine.store().begin().await?;
+    let mut present = tx.node(node.id).await?;
+    if present.epoch != node.epoch {
+        return Ok(());
+    }
+    present.certified_by = issuer;
+    tx.update_node(&present).await?;
+    tx.commit().await?;
+    // The authority before may have waited for this one.
+    engine.key_tending().doubt();
+    Ok(())
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ fn lacking(replicas: &[ReplicaRecord], key: &str) -> String {
 /// What a person has to do where a key file could not be replaced.
 fn with_old_files(replicas: &[ReplicaRecord]) -> Option<String> {
     let old = named(replicas, |replica| replica.is_key_file_old);
-    let words = format!("key files to be replaced by hand, each by the file FILE.next beside it, by replicas: {old}");
+    let words = format!("replace the key file by FILE.next beside it on these replicas: {old}");
     (!old.is_empty()).then_some(words)
 }
 

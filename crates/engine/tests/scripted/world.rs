@@ -156,6 +156,7 @@ impl World {
         let mut record = tx.node(node).await.unwrap();
         record.state = NodeState::Active;
         tx.update_node(&record).await.unwrap();
+        tx.withdraw_enrollments(node, self.engine.ports().clock.now()).await.unwrap();
         tx.commit().await.unwrap();
         node
     }

@@ -108,8 +108,9 @@ pub struct IdempotencyRecord {
 }
 
 impl IdempotencyRecord {
-    /// What the body of the answer under that key of a token's is sealed for: moved to another row, it does not open.
-    pub fn sealed_for(token: TokenId, key: &str) -> Vec<u8> {
-        format!("idempotency {token} {key}").into_bytes()
+    /// What the body is sealed for: it does not open under another key, for another request, or with another status.
+    pub fn sealed_for(&self) -> Vec<u8> {
+        let Self { token, key, request_sha256, status, .. } = self;
+        format!("idempotency {token} {key} {request_sha256} {status}").into_bytes()
     }
 }

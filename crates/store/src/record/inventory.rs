@@ -122,6 +122,9 @@ pub struct EnrollmentRecord {
     pub is_forced: bool,
     /// SHA-256 of the value that shows that the machine was reimaged, 64 hex digits; absent where none was made.
     pub reimage_sha256: Option<String>,
+    /// The id of the authority that the string pins; absent where it was made before authorities could be rotated.
+    #[serde(default)]
+    pub pinned: Option<String>,
 }
 
 /// A key that a node's certificate was issued for.

@@ -68,6 +68,7 @@ pub(crate) fn enrollment(node: &NodeRecord) -> EnrollmentRecord {
         is_forced: false,
         reimage_sha256: None,
         used_at: None,
+        pinned: None,
     }
 }
 

@@ -53,14 +53,15 @@ fn secret(under: &str) -> SecretRecord {
 }
 
 fn answer(of: &TokenRecord, under: &str) -> IdempotencyRecord {
-    IdempotencyRecord {
+    let answer = IdempotencyRecord {
         token: of.id,
         key: "once".into(),
         request_sha256: given::digest(),
         status: 200,
-        body: hex::encode(Proof::sealed(under, &IdempotencyRecord::sealed_for(of.id, "once"), b"{}")),
+        body: String::new(),
         created_at: NOW,
-    }
+    };
+    IdempotencyRecord { body: hex::encode(Proof::sealed(under, &answer.sealed_for(), b"{}")), ..answer }
 }
 
 /// What is under a sealing key: one of each kind, and several tokens.
@@ -108,8 +109,7 @@ impl Rows {
         let authority = authorities.first().is_some_and(|kept| opens(&StoredAuthority::sealed_for("own"), &kept.key));
         let secret = reader.secret(self.secret.id).await.unwrap();
         let setting = reader.setting("api.key").await.unwrap().unwrap();
-        let kept = reader.idempotency(self.tokens[0].id, "once").await.unwrap().expect("it is kept").body;
-        let answer = IdempotencyRecord::sealed_for(self.tokens[0].id, "once");
+        let answer = reader.idempotency(self.tokens[0].id, "once").await.unwrap().expect("it is kept");
         let enrollment = &self.enrollment;
         reader.all_tokens().await.unwrap() == self.tokens
             && reader.look_at_enrollment(&enrollment.sha256, enrollment.node, NOW).await.is_ok()
@@ -117,7 +117,7 @@ impl Rows {
             && authority
             && opens(self.secret.id.to_string().as_bytes(), &secret.sealed)
             && opens(b"api.key", &setting)
-            && opens(&answer, &hex::decode(kept).unwrap())
+            && opens(&answer.sealed_for(), &hex::decode(&answer.body).unwrap())
     }
 }
 
@@ -206,8 +206,16 @@ pub(crate) async fn what_is_written_is_under_the_key_that_the_rows_name_whatever
     assert!(new.reseal(None, sealed.id.to_string().as_bytes(), &kept).is_some(), "a secret");
     let kept = reader.setting("late.key").await.unwrap().unwrap();
     assert!(new.reseal(None, b"late.key", &kept).is_some(), "a setting");
-    let kept = hex::decode(reader.idempotency(late.id, "once").await.unwrap().unwrap().body).unwrap();
-    assert!(new.reseal(None, &IdempotencyRecord::sealed_for(late.id, "once"), &kept).is_some(), "an answer");
+    let answer = reader.idempotency(late.id, "once").await.unwrap().unwrap();
+    let kept = hex::decode(&answer.body).unwrap();
+    assert!(new.reseal(None, &answer.sealed_for(), &kept).is_some(), "an answer");
+    for changed in [
+        IdempotencyRecord { status: 201, ..answer.clone() },
+        IdempotencyRecord { request_sha256: given::digest(), ..answer.clone() },
+        IdempotencyRecord { key: "another".into(), ..answer.clone() },
+    ] {
+        assert!(new.reseal(None, &changed.sealed_for(), &kept).is_none(), "{changed:?}");
+    }
 }
 
 pub(crate) async fn a_row_that_nothing_proves_is_not_proven_by_a_rotation(world: World) {

@@ -57,3 +57,22 @@ async fn a_request_names_its_host_once_and_its_length_in_one_way() {
     let first = answer(&platform, &[&post[..], &["content-length: 2", "content-length: 3"]].concat()).await.0;
     assert_eq!(first, "HTTP/1.1 400 Bad Request");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scheme_is_read_in_any_case_and_headers_up_to_their_limit() {
+    let platform = Platform::start(0);
+    let bearer = bearer(&platform);
+    let get = ["GET /api/v1/whoami HTTP/1.1", "host: x"];
+    for scheme in ["Bearer", "bearer", "BEARER"] {
+        let authorization = format!("authorization: {}", bearer.replacen("Bearer", scheme, 1));
+        assert_eq!(answer(&platform, &[&get[..], &[&authorization]].concat()).await.0, "HTTP/1.1 200 OK", "{scheme}");
+    }
+    let authorization = format!("authorization: {}", bearer.replacen("Bearer", "Basic", 1));
+    assert_eq!(answer(&platform, &[&get[..], &[&authorization]].concat()).await.0, "HTTP/1.1 401 Unauthorized");
+    let authorization = format!("authorization: {bearer}");
+    for (bytes, status) in [(60_000, "200 OK"), (66_000, "431 Request Header Fields Too Large")] {
+        let long = format!("x: {}", "a".repeat(bytes));
+        let answer = answer(&platform, &[&get[..], &[&authorization, &long]].concat()).await.0;
+        assert_eq!(answer, format!("HTTP/1.1 {status}"), "{bytes}");
+    }
+}

@@ -1,12 +1,13 @@
 //! Certificate authorities that follow one another.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use gpuaas_engine::commands::{
-    authorities::{self, AuthorityView},
-    node::{Forced, renew},
+    authorities::{self, AuthorityView, Awaited},
+    node::{Forced, register, renew, showed_certificate},
 };
-use gpuaas_model::{AuditAction, Code, Coded, Connectivity, KeyState, NodeId, Timestamp};
+use gpuaas_model::{AuditAction, Code, Coded, KeyState, NodeId, NodeState, Timestamp};
+use gpuaas_store::{AuthorityRecord, NodeKeyRecord};
 use gpuaas_trust::{Authority, NodeIdentity, NodeKey, certificates_of_pem, names_issuer};
 use gpuaas_wire::session::RenewRequest;
 
@@ -31,6 +32,20 @@ async fn waiting_for(world: &World) -> Vec<String> {
 
 fn forced() -> Forced {
     Forced { reason: "the machine burned".to_owned() }
+}
+
+/// Ends a state of the rotation that is under way.
+async fn force(world: &World, state: KeyState) -> Result<AuthorityRecord, Code> {
+    let all = listed(world).await;
+    let waiting = all.iter().find(|view| view.authority.state == state).or(all.last()).unwrap();
+    let awaited = Awaited { authority: waiting.authority.id.clone(), state };
+    authorities::force(&world.engine, &admin(), &awaited, &forced()).await.map_err(|error| error.code())
+}
+
+/// A node's agent shows a certificate.
+async fn shows(world: &World, node: NodeId, certificate: &[u8]) {
+    let node = world.store().read().await.unwrap().node(node).await.unwrap();
+    showed_certificate(&world.engine, &node, certificate).await.unwrap();
 }
 
 /// Renews a node's certificate of that authority, and returns the one that it gets.
@@ -67,9 +82,13 @@ async fn an_authority_follows_another_once_every_node_trusts_it_and_has_its_cert
     assert_eq!(waiting_for(&world).await, ["nodes to renew their certificates: gpu-1, gpu-2"]);
     let certificate = renewed(&world, quick, &first).await.expect("also a fresh one is renewed now");
     assert!(names_issuer(&certificate, second.certificate()));
+    let still = "nodes to renew their certificates: gpu-1, gpu-2";
+    assert_eq!(waiting_for(&world).await, [still], "the answer may have been lost");
+    shows(&world, quick, &certificate).await;
     eventually("one less", async || waiting_for(&world).await == ["nodes to renew their certificates: gpu-2"]).await;
     assert!(are(&world, &[KeyState::Grace, KeyState::Active]).await);
-    renewed(&world, slow, &first).await.expect("renewed");
+    let certificate = renewed(&world, slow, &first).await.expect("renewed");
+    shows(&world, slow, &certificate).await;
     become_(&world, &[KeyState::Retired, KeyState::Active]).await;
     assert_eq!(renewed(&world, quick, &second).await, Err(Code::RateLimited), "it is fresh");
     let stored = world.store().read().await.unwrap().authorities().await.unwrap();
@@ -89,7 +108,7 @@ async fn every_engine_over_the_rows_changes_over() {
     let world = World::new().await;
     let other = world.successor().await;
     let made = authorities::rotate(&world.engine, &admin()).await.expect("begun");
-    authorities::force(&world.engine, &admin(), &forced()).await.expect("active");
+    force(&world, KeyState::Staged).await.expect("active");
     let set =
         other.keys().signed_set(&mut other.store().read().await.unwrap(), other.ports().clock.now()).await.unwrap();
     assert_eq!(other.keys().authority().digest(), made.id);
@@ -102,39 +121,64 @@ async fn every_engine_over_the_rows_changes_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rotation_that_is_held_up_goes_on_by_force_and_says_why() {
     let world = World::new().await;
-    let none = authorities::force(&world.engine, &admin(), &forced()).await.expect_err("none is under way");
-    assert_eq!(none.code(), Code::StateConflict);
-    world.node("gpu-1").await;
-    authorities::rotate(&world.engine, &admin()).await.expect("begun");
-    let unsaid = authorities::force(&world.engine, &admin(), &Forced { reason: String::new() }).await;
+    assert_eq!(force(&world, KeyState::Grace).await, Err(Code::StateConflict), "none is under way");
+    let left_behind = world.node("gpu-1").await;
+    let made = authorities::rotate(&world.engine, &admin()).await.expect("begun");
+    let awaited = Awaited { authority: made.id, state: KeyState::Staged };
+    let unsaid = Forced { reason: String::new() };
+    let unsaid = authorities::force(&world.engine, &admin(), &awaited, &unsaid).await;
     assert_eq!(unsaid.expect_err("it needs a reason").code(), Code::FieldInvalid);
-    for (wanted, after) in [
-        (KeyState::Active, [KeyState::Grace, KeyState::Active]),
-        (KeyState::Retired, [KeyState::Retired, KeyState::Active]),
+    for (awaited, wanted, after) in [
+        (KeyState::Staged, KeyState::Active, [KeyState::Grace, KeyState::Active]),
+        (KeyState::Grace, KeyState::Retired, [KeyState::Retired, KeyState::Active]),
     ] {
-        let changed = authorities::force(&world.engine, &admin(), &forced()).await.expect("forced");
-        assert_eq!(changed.state, wanted);
+        assert_eq!(force(&world, awaited).await.expect("forced").state, wanted);
         assert!(are(&world, &after).await);
+        assert_eq!(
+            force(&world, awaited).await,
+            Err(Code::StateConflict),
+            "a request that is repeated takes no other step"
+        );
     }
     assert_eq!(world.recorded(AuditAction::AuthorityForce).await, 2);
+    let node = world.store().read().await.unwrap().node(left_behind).await.unwrap();
+    assert_eq!((node.state, node.epoch), (NodeState::Enrolled, 1), "it can be enrolled again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_away_holds_the_old_authority_until_its_certificate_can_be_renewed_no_more() {
+async fn an_old_authority_is_held_by_certificates_that_can_be_renewed_whoever_is_connected() {
     let world = World::new().await;
-    let away = world.node("gpu-1").await;
+    let (held, over) = (world.node("gpu-1").await, world.node("gpu-2").await);
     world.keep_keys();
+    for (node, days) in [(held, 30), (over, 32)] {
+        let past = i64::try_from(Duration::from_secs(days * 24 * 3_600).as_millis()).unwrap();
+        let created_at = Timestamp::from_millis(world.engine.ports().clock.now().as_millis() - past);
+        let mut tx = world.store().begin().await.unwrap();
+        let sha256 = format!("{days:064}");
+        tx.insert_node_key(&NodeKeyRecord { sha256, node, epoch: 0, created_at }).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    let first = world.engine.keys().authority();
     authorities::rotate(&world.engine, &admin()).await.expect("begun");
     become_(&world, &[KeyState::Grace, KeyState::Active]).await;
+    // Both are connected, as whoever has stolen the old authority's key can be for ever.
     assert_eq!(waiting_for(&world).await, ["nodes to renew their certificates: gpu-1"]);
-    let mut tx = world.store().begin().await.unwrap();
-    let mut node = tx.node(away).await.unwrap();
-    let days_ago = |days: u64| {
-        let past = Duration::from_secs(days * 24 * 3_600).as_millis();
-        Timestamp::from_millis(world.engine.ports().clock.now().as_millis() - i64::try_from(past).unwrap())
-    };
-    (node.connectivity, node.connectivity_since) = (Connectivity::Unreachable, days_ago(32));
-    tx.update_node(&node).await.unwrap();
-    tx.commit().await.unwrap();
+    let certificate = renewed(&world, held, &first).await.expect("renewed");
+    shows(&world, held, &certificate).await;
     become_(&world, &[KeyState::Retired, KeyState::Active]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_authority_is_held_by_enrollment_strings_that_pin_it_until_they_expire() {
+    let world = World::new().await;
+    world.keep_keys();
+    let name = || "gpu-1".parse().unwrap();
+    register(&world.engine, &admin(), name(), None, BTreeMap::new()).await.expect("with a string");
+    authorities::rotate(&world.engine, &admin()).await.expect("begun");
+    become_(&world, &[KeyState::Grace, KeyState::Active]).await;
+    assert_eq!(waiting_for(&world).await, ["enrollment strings to be used or to expire: gpu-1"]);
+    force(&world, KeyState::Grace).await.expect("forced");
+    let now = world.engine.ports().clock.now();
+    let open = world.store().read().await.unwrap().open_enrollments("", now).await.unwrap();
+    assert_eq!(open, [], "the agent would refuse what it pins only once the string is used up");
 }
