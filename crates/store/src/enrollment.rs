@@ -109,18 +109,13 @@ impl Reader {
     }
 
     fn genuine_enrollments(&self, rows: impl IntoIterator<Item = AnyRow>) -> Result<Vec<EnrollmentRecord>, StoreError> {
-        let mut enrollments = Vec::new();
-        for row in rows {
-            let Some(enrollment) = self.genuine.record::<EnrollmentRecord>(TABLE, &row, &[])? else { continue };
-            let is_in_its_row = get_text(&row, "id")? == enrollment.id.to_string()
-                && get_text(&row, "node_id")? == enrollment.node.to_string()
-                && get_text(&row, "sha256")? == enrollment.sha256;
-            if is_in_its_row {
-                enrollments.push(enrollment);
-            } else {
-                self.genuine.refuse(TABLE, get_text(&row, "id")?);
-            }
-        }
-        Ok(enrollments)
+        self.genuine_records(TABLE, rows, is_in_its_row)
     }
+}
+
+/// Whether the columns that queries filter by agree with the record.
+fn is_in_its_row(enrollment: &EnrollmentRecord, row: &AnyRow) -> Result<bool, StoreError> {
+    Ok(get_text(row, "id")? == enrollment.id.to_string()
+        && get_text(row, "node_id")? == enrollment.node.to_string()
+        && get_text(row, "sha256")? == enrollment.sha256)
 }

@@ -1,11 +1,11 @@
 //! Tells rows that the platform wrote from rows that somebody wrote past it: whoever may write to the database is not the platform.
 //!
-//! Guarantees: tokens, task-signing keys, certificate authorities and enrollments are read here alone, and a row whose code does not prove it is as
-//! good as absent, for every reader, and told to those who listen. The code covers the whole record, and the columns beside it must say the same, so
-//! that no genuine record is found, counted or withdrawn as another.
+//! Guarantees: tokens, service accounts, task-signing keys, certificate authorities and enrollments are read here alone, and a row whose code does not
+//! prove it is as good as absent, for every reader, and told to those who listen. The code covers the whole record, and the columns beside it must say
+//! the same, so that no genuine record is found, counted or withdrawn as another.
 //!
 //! Deliberately absent: the key, which never enters the store; and time. An older state of the same row is genuine too: what a record must not go
-//! back from has an end of its own.
+//! back from has an end of its own. A service account whose deletion is undone this way has no valid token.
 
 use std::{
     borrow::Cow,
@@ -21,8 +21,9 @@ use tokio::sync::broadcast;
 
 use crate::{
     error::StoreError,
+    page::Page,
     query::{Value, get_text},
-    store::{Store, Tx},
+    store::{Reader, Store, Tx},
 };
 
 /// Refused rows that a slow listener may fall behind before it misses some; the count misses none.
@@ -117,6 +118,53 @@ impl Genuine {
 
     pub(crate) fn proof(&self) -> Option<Arc<dyn RecordProof>> {
         self.0.proof.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Whether the columns of a row agree with the record in its document.
+type IsInItsRow<T> = fn(&T, &AnyRow) -> Result<bool, StoreError>;
+
+impl Reader {
+    /// The records of rows with the columns `id`, `doc` and `code`. Refuses rows whose code is wrong, and rows whose columns disagree with their record.
+    pub(crate) fn genuine_records<T: DeserializeOwned>(
+        &self,
+        table: &'static str,
+        rows: impl IntoIterator<Item = AnyRow>,
+        is_in_its_row: IsInItsRow<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut records = Vec::new();
+        for row in rows {
+            let Some(record) = self.genuine.record(table, &row, &[])? else { continue };
+            if is_in_its_row(&record, &row)? {
+                records.push(record);
+            } else {
+                self.genuine.refuse(table, get_text(&row, "id")?);
+            }
+        }
+        Ok(records)
+    }
+
+    /// A page of records. The statement filters by `of` as `$1`, takes ids above `$2` in order, and has the limit `$3`. Refused rows do not count
+    /// towards the limit: a page is shorter than its limit only at the end of the list.
+    pub(crate) async fn genuine_page<T: DeserializeOwned>(
+        &mut self,
+        table: &'static str,
+        sql: &'static str,
+        of: Value,
+        page: &Page,
+        is_in_its_row: IsInItsRow<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let (mut records, mut rest) = (Vec::new(), page.clone());
+        loop {
+            let rows = self.rows(sql, vec![of.clone(), rest.after(), rest.limit()]).await?;
+            rest.after = rows.last().map(|row| get_text(row, "id")).transpose()?;
+            let is_last = rows.len() < page.size();
+            records.extend(self.genuine_records(table, rows, is_in_its_row)?);
+            if is_last || records.len() >= page.size() {
+                records.truncate(page.size());
+                return Ok(records);
+            }
+        }
     }
 }
 

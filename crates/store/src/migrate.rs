@@ -13,6 +13,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (5, include_str!("../migrations/0005_machines_that_change_hands.sql")),
     (6, include_str!("../migrations/0006_bootstrapped_once.sql")),
     (7, include_str!("../migrations/0007_authorities.sql")),
+    (8, include_str!("../migrations/0008_service_accounts_with_codes.sql")),
 ];
 
 /// The newest schema that this version knows.

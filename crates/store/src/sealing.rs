@@ -17,6 +17,7 @@ use crate::{
     error::StoreError,
     query::{Value, get_blob, get_count, get_text, text},
     record::IdempotencyRecord,
+    service_account,
     signing_key::{self, StoredSigningKey},
     store::{Change, Reader, Tx},
     token,
@@ -61,6 +62,7 @@ enum Table {
     Settings,
     SigningKeys,
     Authorities,
+    ServiceAccounts,
     Tokens,
     Enrollments,
     Secrets,
@@ -68,10 +70,11 @@ enum Table {
 }
 
 /// All of them, in the order in which they are looked at.
-const TABLES: [Table; 7] = [
+const TABLES: [Table; 8] = [
     Table::Settings,
     Table::SigningKeys,
     Table::Authorities,
+    Table::ServiceAccounts,
     Table::Tokens,
     Table::Enrollments,
     Table::Secrets,
@@ -87,6 +90,7 @@ impl Table {
                 "select key_id as id, seed, doc, code from signing_keys where key_id > $1 order by key_id limit $2"
             }
             Self::Authorities => "select id, sealed_key, doc, code from authorities where id > $1 order by id limit $2",
+            Self::ServiceAccounts => "select id, doc, code from service_accounts where id > $1 order by id limit $2",
             Self::Tokens => "select id, doc, code from tokens where id > $1 order by id limit $2",
             Self::Enrollments => "select id, doc, code from enrollments where id > $1 order by id limit $2",
             Self::Secrets => "select id, sealed from secrets where id > $1 order by id limit $2",
@@ -103,6 +107,7 @@ impl Table {
             Self::Settings => "select count(*) as rows from settings where name > $1",
             Self::SigningKeys => "select count(*) as rows from signing_keys where key_id > $1",
             Self::Authorities => "select count(*) as rows from authorities where id > $1",
+            Self::ServiceAccounts => "select count(*) as rows from service_accounts where id > $1",
             Self::Tokens => "select count(*) as rows from tokens where id > $1",
             Self::Enrollments => "select count(*) as rows from enrollments where id > $1",
             Self::Secrets => "select count(*) as rows from secrets where id > $1",
@@ -203,6 +208,10 @@ impl Tx {
                 let sealed = self.sealed_now(id.as_bytes(), &before).await?;
                 let sql = "update secrets set sealed = $2 where id = $1";
                 self.replace(sql, id, (sealed != before).then_some(Value::Blob(sealed))).await
+            }
+            Table::ServiceAccounts => {
+                let code = self.code_anew(service_account::TABLE, row, (&[], &[]), key)?;
+                self.replace("update service_accounts set code = $2 where id = $1", id, code).await
             }
             Table::Tokens => {
                 let code = self.code_anew(token::TABLE, row, (&[], &[]), key)?;

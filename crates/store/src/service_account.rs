@@ -1,21 +1,26 @@
-//! Programs that act for a project.
+//! Service accounts of projects. Each row is authenticated by its code ([`crate::genuine`]).
 
 use gpuaas_model::{Name, ProjectId, Timestamp};
+use sqlx::any::AnyRow;
 
 use crate::{
     error::StoreError,
     page::Page,
-    query::{Value, document, text},
+    query::{Value, get_int, get_text, text},
     record::{ServiceAccountRecord, TokenRecord},
     store::{Reader, Tx},
 };
 
+pub(crate) const TABLE: &str = "service_accounts";
+
 impl Tx {
-    /// Adds a service account; its name is free again once it is deleted.
+    /// Adds a service account; its name is free again once it is deleted. A forged row of that name is replaced.
     pub async fn insert_service_account(&mut self, account: &ServiceAccountRecord) -> Result<(), StoreError> {
-        let values = vec![text(account.id), text(account.project), text(&account.name), document(account)?];
-        let sql = "insert into service_accounts (id, project_id, name, deleted_at, doc) values ($1, $2, $3, 0, $4) \
-                   on conflict do nothing";
+        let [doc, code] = self.proven(TABLE, account, &[]).await?;
+        self.remove_forged_service_account(account.project, &account.name).await?;
+        let values = vec![text(account.id), text(account.project), text(&account.name), doc, code];
+        let sql = "insert into service_accounts (id, project_id, name, deleted_at, doc, code) \
+                   values ($1, $2, $3, 0, $4, $5) on conflict do nothing";
         match self.execute(sql, values).await? {
             1 => Ok(()),
             _ => Err(StoreError::NameTaken { what: "service account", name: account.name.to_string() }),
@@ -29,8 +34,9 @@ impl Tx {
         at: Timestamp,
     ) -> Result<Vec<TokenRecord>, StoreError> {
         let deleted = ServiceAccountRecord { deleted_at: Some(at), ..account.clone() };
-        let values = vec![text(account.id), Value::Int(at.as_millis()), document(&deleted)?];
-        let sql = "update service_accounts set deleted_at = $2, doc = $3 where id = $1 and deleted_at = 0";
+        let [doc, code] = self.proven(TABLE, &deleted, &[]).await?;
+        let values = vec![text(account.id), Value::Int(deleted_at(&deleted)), doc, code];
+        let sql = "update service_accounts set deleted_at = $2, doc = $3, code = $4 where id = $1 and deleted_at = 0";
         if self.execute(sql, values).await? == 0 {
             return Ok(Vec::new());
         }
@@ -41,7 +47,21 @@ impl Tx {
         }
         Ok(withdrawn)
     }
+
+    /// Removes a forged row of that name, which would keep the name from a new account.
+    async fn remove_forged_service_account(&mut self, project: ProjectId, name: &Name) -> Result<(), StoreError> {
+        let Some(row) = self.row(LIVING_BY_NAME, vec![text(project), text(name)]).await? else { return Ok(()) };
+        let id = get_text(&row, "id")?;
+        if self.genuine_service_accounts(Some(row))?.is_empty() {
+            self.execute("delete from service_accounts where id = $1", vec![text(id)]).await?;
+        }
+        Ok(())
+    }
 }
+
+/// The living service account of that name in a project.
+const LIVING_BY_NAME: &str = "select id, project_id, name, deleted_at, doc, code from service_accounts \
+                              where project_id = $1 and name = $2 and deleted_at = 0";
 
 impl Reader {
     /// The living service account of that name in a project.
@@ -50,8 +70,8 @@ impl Reader {
         project: ProjectId,
         name: &Name,
     ) -> Result<ServiceAccountRecord, StoreError> {
-        let sql = "select doc from service_accounts where project_id = $1 and name = $2 and deleted_at = 0";
-        let found = self.find(sql, vec![text(project), text(name)]).await?;
+        let row = self.row(LIVING_BY_NAME, vec![text(project), text(name)]).await?;
+        let found = self.genuine_service_accounts(row)?.pop();
         found.ok_or_else(|| StoreError::not_found("service account", name))
     }
 
@@ -61,8 +81,25 @@ impl Reader {
         project: ProjectId,
         page: &Page,
     ) -> Result<Vec<ServiceAccountRecord>, StoreError> {
-        let sql = "select doc from service_accounts where project_id = $1 and deleted_at = 0 and id > $2 \
-                   order by id limit $3";
-        self.list(sql, vec![text(project), page.after(), page.limit()]).await
+        let sql = "select id, project_id, name, deleted_at, doc, code from service_accounts \
+                   where project_id = $1 and deleted_at = 0 and id > $2 order by id limit $3";
+        self.genuine_page(TABLE, sql, text(project), page, is_in_its_row).await
     }
+
+    fn genuine_service_accounts(&self, row: Option<AnyRow>) -> Result<Vec<ServiceAccountRecord>, StoreError> {
+        self.genuine_records(TABLE, row, is_in_its_row)
+    }
+}
+
+/// The value of the column `deleted_at`: milliseconds since the epoch; 0 while the account exists.
+fn deleted_at(account: &ServiceAccountRecord) -> i64 {
+    account.deleted_at.map_or(0, Timestamp::as_millis)
+}
+
+/// Whether the columns that queries filter and sort by agree with the record.
+fn is_in_its_row(account: &ServiceAccountRecord, row: &AnyRow) -> Result<bool, StoreError> {
+    Ok(get_text(row, "id")? == account.id.to_string()
+        && get_text(row, "project_id")? == account.project.to_string()
+        && get_text(row, "name")? == account.name.to_string()
+        && get_int(row, "deleted_at")? == deleted_at(account))
 }

@@ -113,21 +113,11 @@ impl Reader {
         self.genuine_tokens(rows)
     }
 
-    /// Tokens of all, or of one project, oldest first. Forged rows count for nothing: a page is shorter than its limit only at the end of the list.
+    /// Tokens of all, or of one project, oldest first.
     pub async fn tokens(&mut self, project: Option<ProjectId>, page: &Page) -> Result<Vec<TokenRecord>, StoreError> {
         let sql = "select id, sha256, project_id, service_account_id, ends_at, doc, code from tokens \
                    where ($1 = '' or project_id = $1) and id > $2 order by id limit $3";
-        let (mut tokens, mut rest) = (Vec::new(), page.clone());
-        loop {
-            let rows = self.rows(sql, vec![text_or_empty(project), rest.after(), rest.limit()]).await?;
-            rest.after = rows.last().map(|row| get_text(row, "id")).transpose()?;
-            let is_last = rows.len() < page.size();
-            tokens.extend(self.genuine_tokens(rows)?);
-            if is_last || tokens.len() >= page.size() {
-                tokens.truncate(page.size());
-                return Ok(tokens);
-            }
-        }
+        self.genuine_page(TABLE, sql, text_or_empty(project), page, is_in_its_row).await
     }
 
     /// The tokens that a service account holds or held.
@@ -138,16 +128,7 @@ impl Reader {
     }
 
     fn genuine_tokens(&self, rows: impl IntoIterator<Item = AnyRow>) -> Result<Vec<TokenRecord>, StoreError> {
-        let mut tokens = Vec::new();
-        for row in rows {
-            let Some(token) = self.genuine.record(TABLE, &row, &[])? else { continue };
-            if is_in_its_row(&token, &row)? {
-                tokens.push(token);
-            } else {
-                self.genuine.refuse(TABLE, get_text(&row, "id")?);
-            }
-        }
-        Ok(tokens)
+        self.genuine_records(TABLE, rows, is_in_its_row)
     }
 }
 

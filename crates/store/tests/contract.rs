@@ -102,6 +102,7 @@ behaviours! {
     }
     genuine {
         a_token_that_somebody_else_wrote_changed_or_moved_is_absent_and_told,
+        altered_service_account_is_refused_and_reported,
         a_signing_key_that_somebody_else_wrote_is_not_in_the_set,
         an_authority_that_somebody_else_wrote_or_changed_is_none,
         an_enrollment_that_somebody_else_wrote_or_changed_is_unknown,
@@ -154,6 +155,7 @@ behaviours! {
         an_edited_migration_is_noticed,
         opening_again_keeps_rows_and_migrates_nothing,
         rows_of_before_say_in_columns_what_their_documents_do,
+        migration_removes_service_accounts_without_codes_and_their_tokens,
         store_of_before_has_had_its_first_administrator_and_a_fresh_one_has_not,
         many_may_open_a_fresh_store_at_once,
         an_unknown_database_is_refused_without_its_password,

@@ -76,14 +76,37 @@ async fn a_signing_key_that_somebody_wrote_into_the_database_reaches_no_node() {
 async fn a_service_account_that_somebody_made_an_admin_gets_no_token() {
     let fleet = Fleet::start(0).await;
     let admin = fleet.client();
-    admin.create_project(&CreateProject { name: "lab".into() }).await.expect("a project");
-    let account = CreateServiceAccount { name: "ci".into(), role: "viewer".into(), project: Some("lab".into()) };
-    admin.create_service_account(&account).await.expect("an account");
-    write(&fleet, "update service_accounts set doc = replace(doc, 'viewer', 'platform-admin')").await;
-    let refused =
-        admin.create_service_account_token(Some("lab".into()), "ci", &CreateServiceAccountToken { ttl_seconds: None });
-    let refused = refused.await.expect_err("no such account");
-    assert_eq!(refused.code(), Code::Forbidden, "{refused}");
+    let lab = admin.create_project(&CreateProject { name: "lab".into() }).await.expect("a project").id;
+    let other = admin.create_project(&CreateProject { name: "other".into() }).await.expect("a project").id;
+    let token = async |project: &str, name: &str| {
+        admin.create_service_account_token(Some(project.into()), name, &CreateServiceAccountToken::default()).await
+    };
+    let make = async |name: &str| {
+        let account = CreateServiceAccount { name: name.into(), role: "viewer".into(), project: Some("lab".into()) };
+        admin.create_service_account(&account).await
+    };
+    for (name, project, change) in [
+        ("promoted", "lab", "doc = replace(doc, 'viewer', 'project-admin')".to_owned()),
+        ("raised", "lab", "doc = replace(doc, 'viewer', 'platform-admin')".to_owned()),
+        ("moved", "other", format!("project_id = '{other}', doc = replace(doc, '{lab}', '{other}')")),
+    ] {
+        let id = make(name).await.expect("an account").id;
+        let before = fleet.client_with(0, &token("lab", name).await.expect("a token").secret);
+        write(&fleet, &format!("update service_accounts set {change} where id = '{id}'")).await;
+        let refused = token(project, name).await.map(|made| made.token.role).expect_err("no such account");
+        assert_eq!(refused.code(), Code::NotFound, "{name}: {refused}");
+        eventually("the forged row is not told", async || {
+            let events = admin.list_events(None, 0).await.expect("events").items;
+            events.iter().any(|event| {
+                event.kind == "row.forged" && event.subject_id == id && event.data["table"] == "service_accounts"
+            })
+        })
+        .await;
+        let holder = before.whoami().await.expect("the token of before is genuine");
+        assert_eq!((holder.role.as_str(), holder.project), ("viewer", Some(lab.clone())), "{name}");
+    }
+    make("promoted").await.expect("the forged row does not keep the name");
+    assert_eq!(token("lab", "promoted").await.expect("a token").token.role, "viewer");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! The sealing key that follows another while nodes work and clients ask.
 
-use gpuaas_api_types::RegisterNode;
+use gpuaas_api_types::{CreateProject, CreateServiceAccount, RegisterNode};
 use gpuaas_client::{Client, ClientError};
 use gpuaas_postgres_server::Server;
 use gpuaas_trust::SealingKey;
@@ -51,6 +51,7 @@ async fn opened_by(url: &str, key: &SealingKey) -> usize {
     for (table, sql) in [
         ("tokens", "select doc, code, ''::bytea as more from tokens"),
         ("enrollments", "select doc, code, ''::bytea as more from enrollments"),
+        ("service_accounts", "select doc, code, ''::bytea as more from service_accounts"),
         ("signing_keys", "select doc, code, seed as more from signing_keys"),
         ("authorities", "select doc, code, sealed_key as more from authorities"),
     ] {
@@ -80,8 +81,11 @@ async fn sealing_key_is_replaced_under_load_and_no_node_and_no_client_notices() 
     let mut fleet = Fleet::start_on(2, 2, Some(url.clone())).await;
     let (first, second) = (fleet.client_of(0), fleet.client_of(1));
     let old = SealingKey::new(&std::fs::read(fleet.path("sealing.key")).expect("a key")).expect("a key");
+    first.create_project(&CreateProject { name: "lab".into() }).await.expect("a project");
+    let account = CreateServiceAccount { name: "ci".into(), role: "viewer".into(), project: Some("lab".into()) };
+    first.create_service_account(&account).await.expect("an account");
     let under_old = opened_by(&url, &old).await;
-    assert!(under_old >= 6, "{under_old}");
+    assert!(under_old >= 7, "{under_old}");
     let before = connections(&url).await;
     assert_eq!(before.len(), 2);
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_model::{ReplicaId, Role, StreamName, TokenId};
-use gpuaas_store::{DumpError, Page, Store, TokenRecord};
+use gpuaas_store::{DumpError, Page, ServiceAccountRecord, Store, TokenRecord};
 
 use super::{
     given,
@@ -25,9 +25,11 @@ fn token() -> TokenRecord {
     }
 }
 
-async fn filled(store: &Store) {
-    given::placed(store, "gpu-1").await;
+async fn filled(store: &Store) -> ServiceAccountRecord {
+    let (project, _, _) = given::placed(store, "gpu-1").await;
+    let account = given::service_account(project.id, "ci");
     let mut tx = store.begin().await.unwrap();
+    tx.insert_service_account(&account).await.unwrap();
     tx.insert_token(&token()).await.unwrap();
     tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
     tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
@@ -35,6 +37,7 @@ async fn filled(store: &Store) {
     tx.commit().await.unwrap();
     let holder = ReplicaId::from_uuid(given::uuid());
     store.acquire_lease("node/one", holder, Duration::from_secs(60)).await.unwrap().unwrap();
+    account
 }
 
 async fn dumped(store: &Store) -> Vec<u8> {
@@ -45,7 +48,7 @@ async fn dumped(store: &Store) -> Vec<u8> {
 
 pub(crate) async fn what_is_dumped_comes_back_whole_and_on_the_other_database_too(world: World) {
     let store = world.open().await;
-    filled(&store).await;
+    let account = filled(&store).await;
     let rows = dumped(&store).await;
     for other in [World::sqlite().await, World::postgres().await] {
         let restored = other.open().await;
@@ -61,6 +64,7 @@ pub(crate) async fn what_is_dumped_comes_back_whole_and_on_the_other_database_to
             one.projects(None, &Page::default()).await.unwrap(),
             other.projects(None, &Page::default()).await.unwrap()
         );
+        assert_eq!(other.service_account_by_name(account.project, &account.name).await.unwrap(), account);
         assert_eq!(other.setting("authority.key").await.unwrap(), Some(vec![0, 255, 10, 34]));
         let audit = gpuaas_store::AuditFilter::default();
         assert_eq!(one.audits(&audit).await.unwrap(), other.audits(&audit).await.unwrap());

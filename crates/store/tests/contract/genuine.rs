@@ -81,6 +81,46 @@ pub(crate) async fn a_token_that_somebody_else_wrote_changed_or_moved_is_absent_
     assert!(store.forged_rows_refused() >= 4, "{}", store.forged_rows_refused());
 }
 
+pub(crate) async fn altered_service_account_is_refused_and_reported(world: World) {
+    let store = world.open().await;
+    let (ours, _, _) = given::placed(&store, "gpu-1").await;
+    let (theirs, _, _) = given::placed(&store, "gpu-2").await;
+    let (ours, theirs) = (ours.id, theirs.id);
+    let moved = format!("project_id = '{theirs}'");
+    let moved_whole = format!("{moved}, doc = replace(doc, '{ours}', '{theirs}')");
+    for (change, is_deleted, project, name) in [
+        ("code = ''", false, ours, "ci"),
+        ("doc = replace(doc, 'viewer', 'project-admin')", false, ours, "ci"),
+        (&moved, false, theirs, "ci"),
+        (&moved_whole, false, theirs, "ci"),
+        ("name = 'cd'", false, ours, "cd"),
+        ("id = 'moved'", false, ours, "ci"),
+        ("deleted_at = 0", true, ours, "ci"),
+    ] {
+        let account = given::service_account(ours, "ci");
+        let mut tx = store.begin().await.unwrap();
+        tx.insert_service_account(&account).await.unwrap();
+        assert_eq!(tx.service_account_by_name(ours, &account.name).await.unwrap(), account);
+        if is_deleted {
+            tx.delete_service_account(&account, NOW).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        world.sql(&format!("update service_accounts set {change}")).await.unwrap();
+
+        let (mut told, name) = (store.forged_rows(), given::name(name));
+        let mut tx = store.begin().await.unwrap();
+        let found = tx.service_account_by_name(project, &name).await;
+        assert!(matches!(found, Err(StoreError::NotFound { .. })), "{change}: {found:?}");
+        assert_eq!(told.try_recv().map(|row| row.table), Ok("service_accounts"), "{change}");
+        assert_eq!(tx.service_accounts(project, &Page::default()).await.unwrap(), [], "{change}");
+        let next = given::service_account(project, name.as_str());
+        tx.insert_service_account(&next).await.unwrap_or_else(|error| panic!("{change} keeps the name: {error}"));
+        assert_eq!(tx.service_accounts(project, &Page::default()).await.unwrap(), [next], "{change}");
+        drop(tx);
+        world.sql("delete from service_accounts").await.unwrap();
+    }
+}
+
 pub(crate) async fn a_signing_key_that_somebody_else_wrote_is_not_in_the_set(world: World) {
     let store = world.open().await;
     let own = key("own", KeyState::Active);

@@ -72,6 +72,18 @@ pub(crate) fn enrollment(node: &NodeRecord) -> EnrollmentRecord {
     }
 }
 
+/// A viewer.
+pub(crate) fn service_account(project: ProjectId, called: &str) -> ServiceAccountRecord {
+    ServiceAccountRecord {
+        id: ServiceAccountId::from_uuid(uuid()),
+        project,
+        name: name(called),
+        role: Role::Viewer,
+        created_at: NOW,
+        deleted_at: None,
+    }
+}
+
 pub(crate) fn allocation(project: &ProjectRecord, node: &NodeRecord) -> AllocationRecord {
     AllocationRecord {
         id: AllocationId::from_uuid(uuid()),

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{KeyState, ProjectId, Role, ServiceAccountId, TaskState, TokenId};
+use gpuaas_model::{KeyState, Role, ServiceAccountId, TaskState, TokenId};
 use gpuaas_store::{
-    AuthorityRecord, Page, ServiceAccountRecord, SigningKeyRecord, Store, StoreError, StoredAuthority,
-    StoredSigningKey, TokenRecord,
+    AuthorityRecord, Page, SigningKeyRecord, Store, StoreError, StoredAuthority, StoredSigningKey, TokenRecord,
 };
 
 use super::{
@@ -116,22 +115,11 @@ pub(crate) async fn tokens_are_counted_while_they_are_good_and_removed_once_they
     assert_eq!(tx.tokens(Some(project.id), &Page::default()).await.unwrap(), [for_ever]);
 }
 
-fn account(project: ProjectId, name: &str) -> ServiceAccountRecord {
-    ServiceAccountRecord {
-        id: ServiceAccountId::from_uuid(given::uuid()),
-        project,
-        name: given::name(name),
-        role: Role::Viewer,
-        created_at: NOW,
-        deleted_at: None,
-    }
-}
-
 pub(crate) async fn a_service_account_has_its_name_alone_until_it_is_deleted(world: World) {
     let store = world.open().await;
     let (project, _, _) = given::placed(&store, "gpu-1").await;
     let (another, _, _) = given::placed(&store, "gpu-2").await;
-    let (first, second, theirs) = (account(project.id, "ci"), account(project.id, "ci"), account(another.id, "ci"));
+    let [first, second, theirs] = [project.id, project.id, another.id].map(|of| given::service_account(of, "ci"));
     let mut tx = store.begin().await.unwrap();
     tx.insert_service_account(&first).await.unwrap();
     tx.insert_service_account(&theirs).await.expect("a name is one project's");
@@ -147,7 +135,7 @@ pub(crate) async fn a_service_account_has_its_name_alone_until_it_is_deleted(wor
 pub(crate) async fn the_tokens_of_a_service_account_go_with_it_and_others_stay(world: World) {
     let store = world.open().await;
     let (project, _, _) = given::placed(&store, "gpu-1").await;
-    let account = account(project.id, "ci");
+    let account = given::service_account(project.id, "ci");
     let token = |of: Option<ServiceAccountId>| TokenRecord {
         id: TokenId::from_uuid(given::uuid()),
         name: "ci".into(),

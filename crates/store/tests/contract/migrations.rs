@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_model::{Role, TokenId};
-use gpuaas_store::{Store, StoreError, StoreOptions, TokenRecord};
+use gpuaas_store::{Page, Store, StoreError, StoreOptions, TokenRecord};
 
 use super::{
     given,
@@ -90,6 +90,45 @@ pub(crate) async fn rows_of_before_say_in_columns_what_their_documents_do(world:
         good.push(reader.good_tokens(None, NOW.plus(Duration::from_secs(seconds))).await.unwrap());
     }
     assert_eq!(good, [2, 2, 1]);
+}
+
+pub(crate) async fn migration_removes_service_accounts_without_codes_and_their_tokens(world: World) {
+    let store = world.open().await;
+    let (project, _, _) = given::placed(&store, "gpu-1").await;
+    let account = given::service_account(project.id, "ci");
+    let person = TokenRecord {
+        id: TokenId::from_uuid(given::uuid()),
+        name: "ada".into(),
+        sha256: given::digest(),
+        role: Role::ProjectAdmin,
+        project: Some(project.id),
+        service_account: None,
+        created_at: NOW,
+        expires_at: None,
+        revoked_at: None,
+        is_bootstrap: false,
+    };
+    let held = TokenRecord {
+        id: TokenId::from_uuid(given::uuid()),
+        sha256: given::digest(),
+        service_account: Some(account.id),
+        ..person.clone()
+    };
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_service_account(&account).await.unwrap();
+    tx.insert_token(&person).await.unwrap();
+    tx.insert_token(&held).await.unwrap();
+    tx.commit().await.unwrap();
+    store.close().await;
+    world.sql("alter table service_accounts drop column code").await.unwrap();
+    world.sql("delete from schema_versions where version = 8").await.unwrap();
+
+    let store = world.open().await;
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(tx.service_accounts(project.id, &Page::default()).await.unwrap(), []);
+    assert_eq!(tx.all_tokens().await.unwrap(), [person]);
+    tx.insert_service_account(&given::service_account(project.id, "ci")).await.expect("its name is free");
+    assert_eq!(store.forged_rows_refused(), 0, "an upgrade raises no alarm");
 }
 
 pub(crate) async fn store_of_before_has_had_its_first_administrator_and_a_fresh_one_has_not(world: World) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gpuaas_model::{KeyState, Role, SecretId, TokenId};
 use gpuaas_store::{
-    ForgedRow, IdempotencyRecord, Page, RecordProof, SealingRecord, SecretRecord, SigningKeyRecord, Store, StoreError,
-    StoredAuthority, StoredSigningKey, TokenRecord,
+    ForgedRow, IdempotencyRecord, Page, RecordProof, SealingRecord, SecretRecord, ServiceAccountRecord,
+    SigningKeyRecord, Store, StoreError, StoredAuthority, StoredSigningKey, TokenRecord,
 };
 
 use super::{
@@ -69,16 +69,18 @@ struct Rows {
     tokens: Vec<TokenRecord>,
     secret: SecretRecord,
     enrollment: gpuaas_store::EnrollmentRecord,
+    account: ServiceAccountRecord,
 }
 
 impl Rows {
     /// Written while `old` is in use.
     async fn under_old(store: &Store) -> Self {
-        let node = given::node("gpu-1");
+        let (node, project) = (given::node("gpu-1"), given::project("lab"));
         let rows = Self {
             tokens: (0..5).map(|number| token(&format!("token-{number}"))).collect(),
             secret: secret("old"),
             enrollment: given::enrollment(&node),
+            account: given::service_account(project.id, "ci"),
         };
         let mut tx = store.begin().await.unwrap();
         tx.put_sealing(&SealingRecord::settled("old".into(), NOW)).await.unwrap();
@@ -90,6 +92,8 @@ impl Rows {
         tx.put_secret(&rows.secret).await.unwrap();
         tx.insert_node(&node).await.unwrap();
         tx.insert_enrollment(&rows.enrollment).await.unwrap();
+        tx.insert_project(&project).await.unwrap();
+        tx.insert_service_account(&rows.account).await.unwrap();
         tx.put_setting_if_absent("api.key", &Proof::sealed("old", b"api.key", b"pem")).await.unwrap();
         tx.put_setting_if_absent("plain", b"a value that is not sealed").await.unwrap();
         tx.put_idempotency(&answer(&rows.tokens[0], "old")).await.unwrap();
@@ -110,9 +114,11 @@ impl Rows {
         let secret = reader.secret(self.secret.id).await.unwrap();
         let setting = reader.setting("api.key").await.unwrap().unwrap();
         let answer = reader.idempotency(self.tokens[0].id, "once").await.unwrap().expect("it is kept");
-        let enrollment = &self.enrollment;
+        let (enrollment, account) = (&self.enrollment, &self.account);
+        let found = reader.service_account_by_name(account.project, &account.name).await;
         reader.all_tokens().await.unwrap() == self.tokens
             && reader.look_at_enrollment(&enrollment.sha256, enrollment.node, NOW).await.is_ok()
+            && found.is_ok_and(|found| found == *account)
             && seed
             && authority
             && opens(self.secret.id.to_string().as_bytes(), &secret.sealed)
@@ -144,7 +150,7 @@ pub(crate) async fn rows_are_readable_throughout_and_under_the_new_key_alone_in_
     assert_eq!(store.read().await.unwrap().rows_to_reseal().await.unwrap(), 0, "no rotation is under way");
     begin(&store).await;
     let mut left = store.read().await.unwrap().rows_to_reseal().await.unwrap();
-    assert!(left >= 13, "{left}");
+    assert!(left >= 14, "{left}");
     let mut batches = 0;
     loop {
         assert!(rows.are_read_with(&store, &["old", "new"]).await, "after {batches} batches");
@@ -169,14 +175,16 @@ pub(crate) async fn rows_are_readable_throughout_and_under_the_new_key_alone_in_
 
 pub(crate) async fn what_is_written_is_under_the_key_that_the_rows_name_whatever_its_writer_thought(world: World) {
     let store = world.open().await;
-    Rows::under_old(&store).await;
+    let rows = Rows::under_old(&store).await;
     begin(&store).await;
     while !batch(&store, 100).await {}
     // A writer that has not heard of the new key yet: it seals under the old one, and codes by what it believes to be in use.
     store.prove_with(Arc::new(Proof(vec!["old", "new"])));
     let (late, sealed) = (token("late"), secret("old"));
+    let account = given::service_account(rows.account.project, "late");
     let mut tx = store.begin().await.unwrap();
     tx.insert_token(&late).await.unwrap();
+    tx.insert_service_account(&account).await.unwrap();
     tx.put_secret(&sealed).await.unwrap();
     tx.put_setting_if_absent("late.key", &Proof::sealed("old", b"late.key", b"pem")).await.unwrap();
     tx.put_idempotency(&answer(&late, "old")).await.unwrap();
@@ -195,6 +203,8 @@ pub(crate) async fn what_is_written_is_under_the_key_that_the_rows_name_whatever
     store.prove_with(Arc::new(Proof(vec!["new"])));
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.token(late.id).await.unwrap(), late);
+    let accounts = reader.service_accounts(account.project, &Page::default()).await.unwrap();
+    assert_eq!(accounts, [rows.account, account]);
     assert_eq!(reader.key_set_version().await.unwrap(), 4);
     let authorities = reader.authorities().await.unwrap();
     assert_eq!(authorities.len(), 2);
@@ -220,12 +230,13 @@ pub(crate) async fn what_is_written_is_under_the_key_that_the_rows_name_whatever
 
 pub(crate) async fn a_row_that_nothing_proves_is_not_proven_by_a_rotation(world: World) {
     let store = world.open().await;
-    Rows::under_old(&store).await;
+    let project = Rows::under_old(&store).await.account.project;
     let copied = "insert into tokens (id, sha256, project_id, ends_at, doc, code)";
     let forged = given::digest();
     let from = "project_id, ends_at, replace(doc, 'token-0', 'mallory'), code from tokens where doc like '%token-0%'";
     world.sql(&format!("{copied} select 'forged', '{forged}', {from}")).await.unwrap();
     world.sql("update enrollments set code = ''").await.unwrap();
+    world.sql("update service_accounts set doc = replace(doc, 'viewer', 'project-admin')").await.unwrap();
     let key = "insert into signing_keys (key_id, state, version, seed, doc, code) \
                select 'forged', 'grace', 99, seed, replace(doc, 'own', 'forged'), code from signing_keys";
     world.sql(key).await.unwrap();
@@ -236,13 +247,14 @@ pub(crate) async fn a_row_that_nothing_proves_is_not_proven_by_a_rotation(world:
     while let Ok(ForgedRow { table, .. }) = told.try_recv() {
         of.push(table);
     }
-    assert_eq!(of, ["signing_keys", "tokens", "enrollments"], "each is told");
+    assert_eq!(of, ["signing_keys", "service_accounts", "tokens", "enrollments"], "each is told");
     for keys in [vec!["new"], vec!["old", "new"]] {
         store.prove_with(Arc::new(Proof(keys)));
         let mut reader = store.read().await.unwrap();
         assert_eq!(reader.token_by_sha256(&forged).await.unwrap(), None);
         assert_eq!(reader.tokens(None, &Page::default()).await.unwrap().len(), 5);
         assert_eq!(reader.signing_keys().await.unwrap().len(), 1);
+        assert_eq!(reader.service_accounts(project, &Page::default()).await.unwrap(), []);
     }
     assert_eq!(world.number("select count(*) from enrollments where code = ''").await, 1, "it is as it was");
 }
