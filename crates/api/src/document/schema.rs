@@ -1,11 +1,12 @@
 //! What parameters look like: which texts and numbers an operation takes. Refused are others by the routes themselves.
 
 use gpuaas_model::{
-    AllocationState, AuditAction, Connectivity, Health, Lifecycle, Name, NodeState, OperationState, TaskState,
+    AllocationState, AuditAction, Connectivity, Health, LINE_FORMAT, Lifecycle, Line, Name, NodeState, OperationState,
+    TaskState,
 };
 use utoipa::openapi::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
 
-use crate::{page::TEXT_BYTES_MAX, shown::SECTIONS};
+use crate::shown::SECTIONS;
 
 /// A DNS label; an id in its usual form is one too.
 const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
@@ -21,7 +22,12 @@ fn string() -> ObjectBuilder {
 
 /// A text that is looked for.
 fn text() -> Object {
-    string().max_length(Some(TEXT_BYTES_MAX)).build()
+    line(string().max_length(Some(Line::SEARCHED.bytes_max())))
+}
+
+/// A text that [`Line`] checks.
+fn line(text: ObjectBuilder) -> Object {
+    text.format(Some(SchemaFormat::Custom(LINE_FORMAT.to_owned()))).build()
 }
 
 /// An object's name or id.

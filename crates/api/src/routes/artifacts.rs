@@ -4,10 +4,10 @@ use axum::{Json, extract::State, http::StatusCode};
 use gpuaas_api_types::{Artifact, ImportRelease, List};
 use gpuaas_artifacts::{Proof, Wanted};
 use gpuaas_engine::{
-    Caller,
+    Caller, check_line,
     commands::artifact::{self, VerifiedRelease},
 };
-use gpuaas_model::{Code, Coded, Permission};
+use gpuaas_model::{Code, Coded, Line, Permission};
 use gpuaas_store::ArtifactRecord;
 
 use crate::{
@@ -55,6 +55,7 @@ pub(crate) async fn import_artifacts(
     let manifest = entry.app.manifest();
     let proof = Proof { sums_sha256: ask.sums_sha256.as_deref(), signature: ask.signature.as_deref() };
     check(&proof)?;
+    check_line(Line::SOURCE, &ask.source, "source")?;
     let wanted = Wanted { files: &manifest.release_files, sums: &manifest.release_sums, proof };
     let imported = state.importer.import(&ask.source, &wanted).await.map_err(|error| {
         let about = error.field().unwrap_or_default();
