@@ -13,6 +13,8 @@ const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 
 /// A file's name: it leads nowhere but into its folder, and is hidden in none.
 const FILE: &str = "^[A-Za-z0-9][A-Za-z0-9._~+-]*$";
+/// A SHA-256.
+const DIGEST: &str = "^[0-9a-f]{64}$";
 /// Longest name of a file.
 const FILE_BYTES_MAX: usize = 255;
 
@@ -82,6 +84,7 @@ pub(super) fn of_query(name: &str, operation: &str) -> Option<Object> {
         ("cursor" | "operation", _) => id(),
         ("limit", _) => limit(),
         ("after" | "since_seconds", _) => number(),
+        ("sha256", _) => string().min_length(Some(64)).max_length(Some(64)).pattern(Some(DIGEST)).build(),
         ("actor" | "target" | "app" | "unit", _) => text(),
         ("action", _) => words_of!(AuditAction),
         ("connectivity", _) => words_of!(Connectivity),

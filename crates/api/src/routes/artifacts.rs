@@ -51,11 +51,11 @@ pub(crate) async fn import_artifacts(
     Authenticated(caller): Authenticated,
     Body(ask): Body<ImportRelease>,
 ) -> Result<(StatusCode, Json<List<Artifact>>), ApiProblem> {
+    check_line(Line::SOURCE, &ask.source, "source")?;
     let entry = artifact::importable(&state.engine, &caller, &ask.app, ask.version.as_deref())?;
     let manifest = entry.app.manifest();
     let proof = Proof { sums_sha256: ask.sums_sha256.as_deref(), signature: ask.signature.as_deref() };
     check(&proof)?;
-    check_line(Line::SOURCE, &ask.source, "source")?;
     let wanted = Wanted { files: &manifest.release_files, sums: &manifest.release_sums, proof };
     let imported = state.importer.import(&ask.source, &wanted).await.map_err(|error| {
         let about = error.field().unwrap_or_default();

@@ -47,7 +47,7 @@ pub(crate) async fn rotate_authority(
     post, path = "/api/v1/authorities/force", tag = "platform", security(("token" = [])), request_body = ForceAuthority,
     extensions(
         ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys rotate")), ("x-audit" = json!("authority.force")),
-        ("x-event" = json!("authority.state_changed")), ("x-errors" = json!(["state_conflict"]))
+        ("x-event" = json!("authority.state_changed")), ("x-errors" = json!(["state_conflict", "field_invalid"]))
     ),
     responses((status = 200, body = Authority))
 )]

@@ -36,6 +36,8 @@ pub(crate) async fn install_script() -> Response {
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuthorityParams {
     /// The digest of its certificate that an enrollment string pins, 64 hex digits; that of the one that issues when absent or unknown
+    #[serde(default, deserialize_with = "crate::page::digest")]
+    #[param(value_type = Option<String>)]
     sha256: Option<String>,
 }
 
