@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use gpuaas_model::{LINE_FORMAT, Line};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::{
+    ToSchema,
+    openapi::{Object, ObjectBuilder, SchemaFormat, Type},
+};
 
 /// A machine of ours.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -260,7 +264,22 @@ pub struct RegisterNode {
     pub region: Option<String>,
     /// What operators say of it: at most 64, of names of 1 to 63 letters, digits and . _ - / and values of at most 253 printable characters.
     #[serde(default)]
+    #[schema(schema_with = labels)]
     pub labels: BTreeMap<String, String>,
+}
+
+fn labels() -> Object {
+    let value = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .max_length(Some(Line::LABEL_VALUE.bytes_max()))
+        .format(Some(SchemaFormat::Custom(LINE_FORMAT.to_owned())));
+    let labels = ObjectBuilder::new().schema_type(Type::Object).additional_properties(Some(value));
+    labels
+        .description(Some(
+            "What operators say of it: at most 64, of names of 1 to 63 letters, digits and . _ - / and values of at most 253 printable characters, \
+             in one line.",
+        ))
+        .build()
 }
 
 /// Puts a node back, or issues a new string for it.
@@ -272,7 +291,7 @@ pub struct EnrollNode {
     pub force: bool,
     /// Why it is forced: 1 to 500 printable characters, kept in the audit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 500)]
+    #[schema(min_length = 1, max_length = 500, format = "line")]
     pub reason: Option<String>,
 }
 

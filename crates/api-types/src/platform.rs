@@ -76,8 +76,9 @@ pub struct Token {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
-    /// What the audit calls its holder: 1 to 100 printable characters.
-    #[schema(min_length = 1, max_length = 100)]
+    /// What the audit calls its holder: 1 to 100 printable characters, in one line, and no name that the platform itself has there, such as
+    /// `control-plane`.
+    #[schema(min_length = 1, max_length = 100, format = "line")]
     pub name: String,
     /// `platform-admin`, `platform-operator`, `project-admin`, `project-member` or `viewer`.
     #[schema(pattern = "^(platform-admin|platform-operator|project-admin|project-member|viewer)$")]
@@ -96,8 +97,8 @@ pub struct CreateToken {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bootstrap {
-    /// What the audit calls the administrator: 1 to 100 printable characters.
-    #[schema(min_length = 1, max_length = 100)]
+    /// What the audit calls the administrator: 1 to 100 printable characters, in one line.
+    #[schema(min_length = 1, max_length = 100, format = "line")]
     pub name: String,
     /// The new token's life in seconds; 30 days when absent, a year at most.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -136,7 +137,7 @@ pub struct ServiceAccount {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateServiceAccount {
-    /// 1 to 63 of a-z, 0-9 and -.
+    /// 1 to 63 of a-z, 0-9 and -, and no name that the platform itself has in the audit.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub name: String,
     /// `project-admin`, `project-member` or `viewer`.
@@ -231,8 +232,8 @@ pub struct ForceAuthority {
     /// The state that it is in: where it has left it, nothing happens.
     #[schema(pattern = "^(staged|grace)$")]
     pub state: String,
-    /// Why it is forced: 1 to 500 printable characters, kept in the audit.
-    #[schema(min_length = 1, max_length = 500)]
+    /// Why, in 1 to 500 printable characters, in one line; kept in the audit.
+    #[schema(min_length = 1, max_length = 500, format = "line")]
     pub reason: String,
 }
 
@@ -281,10 +282,20 @@ pub struct AuditEntry {
     pub actor: String,
     /// `principal`, `node` or `control_plane`.
     pub actor_type: String,
+    /// The id of the token that acted, which tells actors of one name apart; absent for nodes, the control plane itself, several tokens together, and
+    /// in records of versions that did not keep it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub actor_id: Option<String>,
+    /// The id of the service account that the token is of.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub service_account: Option<String>,
     /// What was done, `noun.verb`.
     pub action: String,
     /// To what.
     pub target: String,
+    /// The id of the project that it is about.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub project: Option<String>,
     /// `accepted`, `refused` or `failed`.
     pub result: String,
     /// The request behind it.

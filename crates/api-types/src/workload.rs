@@ -68,7 +68,7 @@ pub struct ImportRelease {
     pub version: Option<String>,
     /// A folder of the control plane's machine by its absolute path, or an `https` URL; laid out like a release of the app. A folder lies below the one
     /// that the control plane's settings name.
-    #[schema(min_length = 1, max_length = 4096)]
+    #[schema(min_length = 1, max_length = 4096, format = "line")]
     pub source: String,
     /// SHA-256 of the release's sum file, 64 lower-case hex digits, as its publisher tells it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -77,7 +77,7 @@ pub struct ImportRelease {
     /// The text of a minisign signature over the release's sum file; where neither this nor the digest is named, the file `.minisig` beside the sum
     /// file counts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    #[schema(min_length = 1, max_length = 4096)]
+    #[schema(min_length = 1, max_length = 4096, format = "minisign")]
     pub signature: Option<String>,
 }
 
@@ -317,9 +317,9 @@ pub struct AskAccess {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(minimum = 600, maximum = 2_592_000)]
     pub ttl_seconds: Option<u64>,
-    /// Why, in at most 500 printable characters; needed for break-glass.
+    /// Why, in 1 to 500 printable characters, in one line; needed for break-glass.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    #[schema(max_length = 500)]
+    #[schema(min_length = 1, max_length = 500, format = "line")]
     pub reason: Option<String>,
 }
 

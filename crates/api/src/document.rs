@@ -136,7 +136,7 @@ fn read() -> HashMap<(String, String), Declared> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use gpuaas_model::Code;
+    use gpuaas_model::{Code, LINE_FORMAT};
     use serde_json::Value;
 
     use super::*;
@@ -220,6 +220,34 @@ mod tests {
             bodies += 1;
         }
         assert!(bodies >= 9, "{bodies}");
+    }
+
+    #[test]
+    fn every_free_text_of_a_body_or_query_is_a_line() {
+        /// Texts that a program reads whole, and shows nobody: agents' own, which the node channel's limits check.
+        const OF_PROGRAMS: [&str; 1] = ["enroll"];
+        let document = whole();
+        let mut lines = 0;
+        for (method, path, operation) in operations(&document) {
+            let schema = operation.pointer("/requestBody/content/application~1json/schema").unwrap_or(&Value::Null);
+            let schema = schema["$ref"].as_str().map_or(schema, |of| document.pointer(&of[1..]).unwrap());
+            let fields = schema["properties"].as_object().into_iter().flatten();
+            let fields = fields
+                .flat_map(|(name, field)| [(name.as_str(), field), (name.as_str(), &field["additionalProperties"])]);
+            let parameters = operation["parameters"].as_array().into_iter().flatten().filter(|of| of["in"] == "query");
+            let parameters = parameters.map(|of| (of["name"].as_str().unwrap(), &of["schema"]));
+            for (name, text) in fields.chain(parameters).filter(|(_, of)| of["type"].to_string().contains("\"string\""))
+            {
+                let is_checked = ["enum", "pattern", "format"].iter().any(|by| !text[by].is_null());
+                let is_of_program = OF_PROGRAMS.iter().any(|of| operation["operationId"] == *of);
+                assert!(
+                    is_checked || is_of_program,
+                    "{method} {path}: say of {name} what it takes, or that it is a line"
+                );
+                lines += usize::from(text["format"] == LINE_FORMAT);
+            }
+        }
+        assert!(lines >= 12, "{lines}");
     }
 
     #[test]

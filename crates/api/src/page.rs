@@ -1,15 +1,13 @@
 //! Which part of a list is asked for.
 
 use axum::{extract::FromRequestParts, http::request::Parts};
-use gpuaas_model::{Code, Timestamp};
+use gpuaas_model::{Code, Line, Timestamp};
 use gpuaas_store::Page;
+use gpuaas_trust::is_sha256_hex;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use utoipa::IntoParams;
 
 use crate::{json::bounded, problem::ApiProblem, state::ApiState};
-
-/// Longest text that is looked for, in bytes.
-pub(crate) const TEXT_BYTES_MAX: usize = 256;
 
 /// Query parameters, refused with a sentence.
 pub(crate) struct Params<T>(pub(crate) T);
@@ -114,14 +112,21 @@ pub(crate) fn cursor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
     }
 }
 
-/// A text that is looked for: short, and printable.
+/// A SHA-256 in 64 lower-case hex digits.
+pub(crate) fn digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    if text.as_deref().is_none_or(is_sha256_hex) {
+        return Ok(text);
+    }
+    Err(serde::de::Error::custom("a digest has 64 lower-case hex digits"))
+}
+
+/// A text that is looked for.
 pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     match text {
-        Some(long) if long.len() > TEXT_BYTES_MAX || long.chars().any(char::is_control) => {
-            Err(serde::de::Error::custom(format!("a text has at most {TEXT_BYTES_MAX} printable characters")))
-        }
-        plain => Ok(plain),
+        Some(text) => Line::SEARCHED.check(&text).map(|()| Some(text)).map_err(serde::de::Error::custom),
+        None => Ok(None),
     }
 }
 

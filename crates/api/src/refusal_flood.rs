@@ -12,8 +12,8 @@ use std::{
 };
 
 use gpuaas_engine::port::Runtime;
-use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, Principal, ProjectId, TokenId};
-use gpuaas_store::NewAudit;
+use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, OwnActor, Principal, ProjectId, TokenId};
+use gpuaas_store::{ActorToken, NewAudit};
 use serde_json::json;
 
 use crate::{pace::Pace, peer::PeerAddress, refusals, state::ApiState};
@@ -26,8 +26,6 @@ const PER_ADDRESS: NonZeroU32 = NonZeroU32::new(20).expect("it is not zero");
 const SUMMARY_AFTER: Duration = Duration::from_secs(10);
 /// Tokens of which refusals are gathered at once; of more they are told in one record.
 const SUMMARIES_MAX: usize = 100;
-/// Who is named as the actor in that one.
-const SEVERAL: &str = "several";
 
 /// What of refusals is recorded, and what was left out.
 pub(crate) struct RefusalFlood {
@@ -41,6 +39,7 @@ pub(crate) struct RefusalFlood {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LeftOut {
     actor: String,
+    by: Option<ActorToken>,
     project: Option<ProjectId>,
     counts: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
 }
@@ -64,8 +63,13 @@ impl RefusalFlood {
         let key = if gathered.contains_key(&own) || gathered.len() < SUMMARIES_MAX { own } else { None };
         let is_first = !gathered.contains_key(&key);
         let left_out = gathered.entry(key).or_insert_with(|| match key {
-            Some(_) => LeftOut { actor: principal.name.clone(), project: principal.project, counts: BTreeMap::new() },
-            None => LeftOut { actor: SEVERAL.to_owned(), ..LeftOut::default() },
+            Some(_) => LeftOut {
+                actor: principal.name.clone(),
+                by: Some(principal.into()),
+                project: principal.project,
+                counts: BTreeMap::new(),
+            },
+            None => LeftOut { actor: OwnActor::Several.to_string(), ..LeftOut::default() },
         });
         *left_out.counts.entry(action.as_str()).or_default().entry(code.as_str()).or_default() += 1;
         is_first
@@ -91,6 +95,7 @@ impl LeftOut {
         NewAudit {
             actor: self.actor,
             actor_type: ActorType::Principal,
+            by: self.by,
             action: AuditAction::RequestsRefuse,
             target: "request".to_owned(),
             project: self.project,
@@ -179,7 +184,8 @@ mod tests {
             (0..1_000).filter(|number| flood.leave_out(&principal(*number), AuditAction::NodeReset, Code::Forbidden));
         assert_eq!(due.count(), SUMMARIES_MAX + 1);
         let told = flood.summaries(principal(0).token);
-        assert_eq!(told.iter().map(|record| record.actor.as_str()).collect::<Vec<_>>(), ["p0", SEVERAL]);
+        assert_eq!(told.iter().map(|record| record.actor.as_str()).collect::<Vec<_>>(), ["p0", "several"]);
         assert_eq!(told[1].metadata["count"], 900);
+        assert_eq!([told[0].by, told[1].by], [Some((&principal(0)).into()), None]);
     }
 }

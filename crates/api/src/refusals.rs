@@ -61,6 +61,7 @@ async fn record(
         return;
     }
     let record = NewAudit {
+        by: Some((&principal).into()),
         actor: principal.name,
         actor_type: ActorType::Principal,
         action,

@@ -1,6 +1,6 @@
 //! Why a command was refused, in the one form that API, CLI and UI show.
 
-use gpuaas_model::{Code, Coded, IllegalTransition, Reason};
+use gpuaas_model::{Code, Coded, IllegalTransition, Line, Reason};
 use gpuaas_store::StoreError;
 
 /// A refused or failed command. Nothing was changed, unless the code is `internal` or `unavailable`.
@@ -48,6 +48,14 @@ impl CommandError {
     pub fn reasons(&self) -> &[Reason] {
         &self.reasons
     }
+}
+
+/// Refuses a text of a caller's that is no line of that kind, under the name of its field.
+pub fn check_line(line: Line, text: &str, field: &str) -> Result<(), CommandError> {
+    line.check(text).map_err(|error| {
+        let next = "write it in one line of ordinary characters, without spaces at its ends";
+        CommandError::new(Code::FieldInvalid, error.to_string()).about(field).then(next)
+    })
 }
 
 impl Coded for CommandError {

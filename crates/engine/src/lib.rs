@@ -39,7 +39,7 @@ pub use authorities::{Authorities, open_authority, stored_authority};
 pub use caller::Caller;
 pub use catalog::{AppEntry, Catalog};
 pub use engine::{Endpoints, Engine, EngineParts};
-pub use error::CommandError;
+pub use error::{CommandError, check_line};
 pub use fair_queue::{CallPermit, FairQueue, QueueFull, QueueLimits};
 pub use held::WhileHeld;
 pub use keys::{KeyRing, Keys, KeysError, SignedSet, SignedTask, record_proof};

@@ -1,7 +1,7 @@
 //! The records that every change leaves: events for those who watch, audit for those who ask later. Written in the transaction of the
 //! change itself, so that neither can be missing.
 
-use gpuaas_model::{ActorType, AuditAction, AuditResult, CorrelationId, EventKind, ProjectId, StreamName};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, CorrelationId, EventKind, OwnActor, ProjectId, StreamName};
 use gpuaas_store::{
     MemberRecord, NewAudit, NewEvent, OperationRecord, StepRecord, StoreError, TaskRecord, Tx, WorkloadRecord,
 };
@@ -110,8 +110,9 @@ pub(crate) async fn audit_own(
     metadata: Value,
 ) -> Result<(), StoreError> {
     tx.append_audit(&NewAudit {
-        actor: "control-plane".to_owned(),
+        actor: OwnActor::ControlPlane.to_string(),
         actor_type: ActorType::ControlPlane,
+        by: None,
         action,
         target,
         project: None,
@@ -132,12 +133,13 @@ pub(crate) async fn audit_task(
     result: AuditResult,
 ) -> Result<(), StoreError> {
     let (actor, actor_type) = match action {
-        AuditAction::TaskComplete => (format!("node/{node}"), ActorType::Node),
-        _ => ("control-plane".to_owned(), ActorType::ControlPlane),
+        AuditAction::TaskComplete => (OwnActor::of_node(node), ActorType::Node),
+        _ => (OwnActor::ControlPlane.to_string(), ActorType::ControlPlane),
     };
     tx.append_audit(&NewAudit {
         actor,
         actor_type,
+        by: None,
         action,
         target: format!("node/{node}"),
         project: task.project,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gpuaas_model::{ActorType, AuditAction, AuditResult, EnrolledNode, SecretId, WorkloadId};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, EnrolledNode, OwnActor, SecretId, WorkloadId};
 use gpuaas_store::{NewAudit, Reader, SecretRecord, StoreError, TaskRecord};
 use gpuaas_wire::task::named_secrets;
 use serde_json::{Value, json};
@@ -73,8 +73,9 @@ impl Engine {
             self.keys().unseal(secret, &record.sealed).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let node = tx.node(node.node).await?;
         tx.append_audit(&NewAudit {
-            actor: format!("node/{}", node.name),
+            actor: OwnActor::of_node(&node.name),
             actor_type: ActorType::Node,
+            by: None,
             action: AuditAction::SecretRead,
             target: format!("secret/{secret}"),
             project: task.project,

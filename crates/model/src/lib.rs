@@ -5,6 +5,7 @@
 //! Deliberately absent: how anything is stored (`store`), sent to nodes (`wire`) or shown to clients (`api-types`), and
 //! everything that only one app knows (`app-*`).
 
+mod actor;
 mod allocation;
 mod audit;
 mod check;
@@ -14,6 +15,7 @@ mod fault;
 mod fix;
 mod id;
 mod install;
+mod line;
 mod member;
 mod name;
 mod node;
@@ -29,6 +31,7 @@ mod task;
 mod time;
 mod workload;
 
+pub use actor::OwnActor;
 pub use allocation::{AllocationEvent, AllocationState};
 pub use audit::{ActorType, AuditAction, AuditResult};
 pub use check::Check;
@@ -41,6 +44,7 @@ pub use id::{
     ProjectId, ReplicaId, SecretId, ServiceAccountId, StepId, TaskId, TokenId, WorkloadId,
 };
 pub use install::InstallFault;
+pub use line::{LINE_FORMAT, Line, LineError, is_unseen};
 pub use member::{MemberEvent, MemberState, MemberStateName};
 pub use name::{Name, NameError};
 pub use node::{Connectivity, EnrolledNode, NodeEvent, NodeState};

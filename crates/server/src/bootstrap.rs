@@ -7,7 +7,7 @@ use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::{
     AppEntry, Catalog, Ended, Keys, end_what_came_back, open_authority, port::Ports, record_proof, stored_authority,
 };
-use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState, Timestamp};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState, OwnActor, Timestamp};
 use gpuaas_store::{NewAudit, SealingRecord, Store, Tx, leapt};
 use gpuaas_trust::{Authority, SealingKeys, ServerKey, TaskSigner};
 use serde_json::{Value, json};
@@ -167,8 +167,9 @@ fn open(sealing: &SealingKeys, sealed: Option<Vec<u8>>, name: &str) -> Result<Ze
 /// The record of what no caller asked for.
 fn of_ourselves(action: AuditAction, target: String, metadata: Value) -> NewAudit {
     NewAudit {
-        actor: "control-plane".to_owned(),
+        actor: OwnActor::ControlPlane.to_string(),
         actor_type: ActorType::ControlPlane,
+        by: None,
         action,
         target,
         project: None,

@@ -12,7 +12,7 @@ use std::{
 };
 
 use gpuaas_engine::{commands::bootstrap, port::Ports};
-use gpuaas_model::{AuditAction, Role, Timestamp};
+use gpuaas_model::{AuditAction, OwnActor, Role, Timestamp};
 use gpuaas_store::{AuditFilter, AuditRecord, Change, Store, StoreError, TokenRecord};
 use gpuaas_trust::SecretText;
 use serde::Serialize;
@@ -28,8 +28,6 @@ use crate::{
 const FILE: &str = "admin.token";
 /// The setting that says that this control plane has had its first administrator. Its value is the id of the token that was made for it.
 const DONE: &str = "bootstrap.done";
-/// What the audit calls somebody on this machine.
-const LOCAL: &str = "control-plane/local";
 
 /// Longest name of a user that the environment tells, in bytes: Linux has none longer.
 const USER_BYTES_MAX: usize = 32;
@@ -189,12 +187,12 @@ fn remove(folder: &Path) {
 
 impl Occasion {
     /// Actor, action and metadata of its audit record.
-    fn told(self, made: &OneTimeAdmin) -> (&'static str, AuditAction, Value) {
+    fn told(self, made: &OneTimeAdmin) -> (OwnActor, AuditAction, Value) {
         let expires_at = &made.expires_at;
         match self {
             Self::FirstStart => {
                 let told = json!({ "occasion": "first_start", "role": Role::PlatformAdmin, "expires_at": expires_at });
-                ("control-plane", AuditAction::TokenCreate, told)
+                (OwnActor::ControlPlane, AuditAction::TokenCreate, told)
             }
             Self::Recovery => {
                 let uid = nix::unistd::getuid();
@@ -205,10 +203,10 @@ impl Occasion {
                     "occasion": "recovery", "expires_at": expires_at, "uid": uid.as_raw(), "os_user": user,
                     "sudo_user": sudo_user,
                 });
-                (LOCAL, AuditAction::AdminRecover, told)
+                (OwnActor::Local, AuditAction::AdminRecover, told)
             }
             Self::Restore => {
-                (LOCAL, AuditAction::AdminRecover, json!({ "occasion": "restore", "expires_at": expires_at }))
+                (OwnActor::Local, AuditAction::AdminRecover, json!({ "occasion": "restore", "expires_at": expires_at }))
             }
         }
     }

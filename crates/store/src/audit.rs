@@ -1,6 +1,7 @@
 //! The audit: append-only, written in the transaction of the change it records.
 
 use gpuaas_model::{AuditAction, ProjectId, Timestamp};
+use serde_json::Value as Json;
 use sqlx::any::AnyRow;
 
 use crate::{
@@ -13,6 +14,10 @@ use crate::{
 
 /// Where the audit's last number is kept, beside those of the event streams; no stream has this name.
 const SEQUENCE: &str = "audit";
+
+/// Where a record's metadata as stored holds the token that acted. No action has metadata of that name, and nobody sees it: records of before have
+/// none, and a column for it would have to be filled in rows that are never changed.
+const BY: &str = "$by";
 
 /// Which audit records.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +52,7 @@ impl Tx {
             text_or_empty(record.project),
             text(record.result),
             text_or_empty(record.correlation),
-            text(&record.metadata),
+            text(stored(record)?),
         ];
         let sql = "insert into audit (sequence, at, actor, actor_type, action, target, project_id, result, correlation, metadata) \
                    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
@@ -74,17 +79,32 @@ impl Reader {
     }
 }
 
+/// The metadata of a record as stored, with the token that acted.
+fn stored(record: &NewAudit) -> Result<Json, StoreError> {
+    let mut metadata = record.metadata.clone();
+    if let Some(by) = record.by {
+        let fields = metadata.as_object_mut();
+        let fields =
+            fields.ok_or_else(|| StoreError::Corrupt("the metadata of an audit record is no object".into()))?;
+        fields.insert(BY.to_owned(), serde_json::to_value(by)?);
+    }
+    Ok(metadata)
+}
+
 fn audit(row: &AnyRow) -> Result<AuditRecord, StoreError> {
+    let mut metadata: Json = serde_json::from_str(&get_text(row, "metadata")?)?;
+    let by = metadata.as_object_mut().and_then(|fields| fields.remove(BY));
     Ok(AuditRecord {
         sequence: get_count(row, "sequence")?,
         at: Timestamp::from_millis(get_int(row, "at")?),
         actor: get_text(row, "actor")?,
         actor_type: get_parsed(row, "actor_type")?,
+        by: by.map(serde_json::from_value).transpose()?,
         action: get_parsed(row, "action")?,
         target: get_text(row, "target")?,
         project: get_optional(row, "project_id")?,
         result: get_parsed(row, "result")?,
         correlation: get_optional(row, "correlation")?,
-        metadata: serde_json::from_str(&get_text(row, "metadata")?)?,
+        metadata,
     })
 }

@@ -57,10 +57,10 @@ pub use node::NodeFilter;
 pub use operation::OperationFilter;
 pub use page::Page;
 pub use record::{
-    AccessGrantRecord, AllocationRecord, ArtifactRecord, AuditRecord, AuthorityRecord, EnrollmentRecord, EventRecord,
-    IdempotencyRecord, LeaseRecord, LeftMachine, MachineChange, MemberRecord, NewAudit, NewEvent, NodeKeyRecord,
-    NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord, SecretRecord, ServiceAccountRecord, SessionRecord,
-    SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
+    AccessGrantRecord, ActorToken, AllocationRecord, ArtifactRecord, AuditRecord, AuthorityRecord, EnrollmentRecord,
+    EventRecord, IdempotencyRecord, LeaseRecord, LeftMachine, MachineChange, MemberRecord, NewAudit, NewEvent,
+    NodeKeyRecord, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord, SecretRecord, ServiceAccountRecord,
+    SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
 };
 pub use repeat::repeated;
 pub use replica::{Burial, ReplicaLife};

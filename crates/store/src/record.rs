@@ -9,7 +9,7 @@ mod workload;
 
 pub use {
     credential::{AuthorityRecord, ServiceAccountRecord, SigningKeyRecord, TokenRecord},
-    history::{AuditRecord, EventRecord, IdempotencyRecord, NewAudit, NewEvent},
+    history::{ActorToken, AuditRecord, EventRecord, IdempotencyRecord, NewAudit, NewEvent},
     inventory::{
         AllocationRecord, ArtifactRecord, EnrollmentRecord, LeftMachine, MachineChange, NodeKeyRecord, NodeRecord,
         ProjectRecord,

@@ -206,5 +206,6 @@ behaviours! {
         the_database_refuses_to_change_or_remove_an_event,
         the_database_refuses_to_change_or_remove_an_audit_record,
         an_audit_record_reads_back_as_it_was_written,
+        an_audit_record_keeps_which_token_acted_beside_its_metadata,
     }
 }

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use gpuaas_model::CUT_MARK;
+use gpuaas_model::{CUT_MARK, is_unseen};
 
 /// Longest name or id that a node gives anything, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
@@ -63,13 +63,6 @@ fn shortened(mut text: String, bytes_max: usize) -> String {
         text.push_str(CUT_MARK);
     }
     text
-}
-
-/// Whether a character does something to what is around it instead of being seen: a terminal's commands, line ends, and what turns the
-/// direction of a text around.
-fn is_unseen(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 pub(crate) fn at_most(what: &'static str, said: usize, max: usize) -> Result<(), OutOfBounds> {

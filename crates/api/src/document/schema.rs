@@ -1,17 +1,20 @@
 //! What parameters look like: which texts and numbers an operation takes. Refused are others by the routes themselves.
 
 use gpuaas_model::{
-    AllocationState, AuditAction, Connectivity, Health, Lifecycle, Name, NodeState, OperationState, TaskState,
+    AllocationState, AuditAction, Connectivity, Health, LINE_FORMAT, Lifecycle, Line, Name, NodeState, OperationState,
+    TaskState,
 };
 use utoipa::openapi::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
 
-use crate::{page::TEXT_BYTES_MAX, shown::SECTIONS};
+use crate::shown::SECTIONS;
 
 /// A DNS label; an id in its usual form is one too.
 const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 
 /// A file's name: it leads nowhere but into its folder, and is hidden in none.
 const FILE: &str = "^[A-Za-z0-9][A-Za-z0-9._~+-]*$";
+/// A SHA-256.
+const DIGEST: &str = "^[0-9a-f]{64}$";
 /// Longest name of a file.
 const FILE_BYTES_MAX: usize = 255;
 
@@ -21,7 +24,12 @@ fn string() -> ObjectBuilder {
 
 /// A text that is looked for.
 fn text() -> Object {
-    string().max_length(Some(TEXT_BYTES_MAX)).build()
+    line(string().max_length(Some(Line::SEARCHED.bytes_max())))
+}
+
+/// A text that [`Line`] checks.
+fn line(text: ObjectBuilder) -> Object {
+    text.format(Some(SchemaFormat::Custom(LINE_FORMAT.to_owned()))).build()
 }
 
 /// An object's name or id.
@@ -76,6 +84,7 @@ pub(super) fn of_query(name: &str, operation: &str) -> Option<Object> {
         ("cursor" | "operation", _) => id(),
         ("limit", _) => limit(),
         ("after" | "since_seconds", _) => number(),
+        ("sha256", _) => string().min_length(Some(64)).max_length(Some(64)).pattern(Some(DIGEST)).build(),
         ("actor" | "target" | "app" | "unit", _) => text(),
         ("action", _) => words_of!(AuditAction),
         ("connectivity", _) => words_of!(Connectivity),

@@ -53,8 +53,9 @@ pub(crate) async fn deliver_kubeconfig(
     Params(params): Params<ProjectParams>,
     Body(ask): Body<AskAccess>,
 ) -> Result<Response, ApiProblem> {
-    let id = find(&state, &caller, params.project.as_deref(), &key).await?;
     let ask = AccessAsk { kind: ask.kind, role: ask.role, ttl_seconds: ask.ttl_seconds, reason: ask.reason };
+    ask.check_reason()?;
+    let id = find(&state, &caller, params.project.as_deref(), &key).await?;
     let delivered = access::deliver(&state.engine, &caller, id, ask).await?;
     let granted = AccessGranted {
         grant: delivered.grant.id.to_string(),

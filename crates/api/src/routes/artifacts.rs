@@ -4,10 +4,10 @@ use axum::{Json, extract::State, http::StatusCode};
 use gpuaas_api_types::{Artifact, ImportRelease, List};
 use gpuaas_artifacts::{Proof, Wanted};
 use gpuaas_engine::{
-    Caller,
+    Caller, check_line,
     commands::artifact::{self, VerifiedRelease},
 };
-use gpuaas_model::{Code, Coded, Permission};
+use gpuaas_model::{Code, Coded, Line, Permission};
 use gpuaas_store::ArtifactRecord;
 use gpuaas_trust::is_sha256_hex;
 
@@ -52,6 +52,7 @@ pub(crate) async fn import_artifacts(
     Authenticated(caller): Authenticated,
     Body(ask): Body<ImportRelease>,
 ) -> Result<(StatusCode, Json<List<Artifact>>), ApiProblem> {
+    check_line(Line::SOURCE, &ask.source, "source")?;
     let entry = artifact::importable(&state.engine, &caller, &ask.app, ask.version.as_deref())?;
     let manifest = entry.app.manifest();
     let proof = Proof { sums_sha256: ask.sums_sha256.as_deref(), signature: ask.signature.as_deref() };

@@ -6,8 +6,6 @@ use axum::{
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
-use gpuaas_model::Code;
-use gpuaas_trust::is_sha256_hex;
 use serde::Deserialize;
 use tokio_util::io::ReaderStream;
 use utoipa::IntoParams;
@@ -37,8 +35,9 @@ pub(crate) async fn install_script() -> Response {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuthorityParams {
-    /// The digest of its certificate that an enrollment string pins; that of the one that issues when absent or unknown
-    #[param(min_length = 64, max_length = 64, pattern = "^[0-9a-f]{64}$")]
+    /// The digest of its certificate that an enrollment string pins, 64 hex digits; that of the one that issues when absent or unknown
+    #[serde(default, deserialize_with = "crate::page::digest")]
+    #[param(value_type = Option<String>)]
     sha256: Option<String>,
 }
 
@@ -54,14 +53,11 @@ pub(crate) struct AuthorityParams {
 pub(crate) async fn install_authority(
     State(state): State<ApiState>,
     Params(asked): Params<AuthorityParams>,
-) -> Result<Response, ApiProblem> {
-    if !asked.sha256.as_deref().is_none_or(is_sha256_hex) {
-        return Err(ApiProblem::new(Code::QueryInvalid, "a digest has 64 lower-case hex digits").about("sha256"));
-    }
+) -> Response {
     let authorities = state.engine.keys().authorities();
     let pinned = asked.sha256.and_then(|sha256| authorities.pinned(&sha256));
     let pem = pinned.unwrap_or(authorities.active()).certificate_pem().to_owned();
-    Ok(text("application/pem-certificate-chain", pem))
+    text("application/pem-certificate-chain", pem)
 }
 
 /// A package, or `SHA256SUMS`, which lists them all.

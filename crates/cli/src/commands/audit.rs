@@ -15,6 +15,9 @@ const DETAIL_CHARS_MAX: usize = 120;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// List audit records, oldest first
+    ///
+    /// TOKEN holds the last digits of the id of the token that acted: names of actors are chosen by whoever makes their tokens, ids by nobody.
+    /// A record without one is of a node or of the control plane itself. `-o json` has the whole id, and that of the service account.
     List {
         /// About this target, for example node/gpu-07
         #[arg(long)]
@@ -40,7 +43,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             None => break,
         }
     }
-    let header = ["SEQ", "AT", "ACTOR", "ACTION", "TARGET", "RESULT", "CORRELATION", "DETAIL"];
+    let header = ["SEQ", "AT", "ACTOR", "TOKEN", "ACTION", "TARGET", "RESULT", "CORRELATION", "DETAIL"];
     output::list(target.output, &records, &header, row, |record| record.sequence.to_string())
 }
 
@@ -49,12 +52,18 @@ fn row(record: &AuditEntry) -> Vec<String> {
         record.sequence.to_string(),
         record.at.clone(),
         record.actor.clone(),
+        record.actor_id.as_deref().map(end_of).unwrap_or_default().to_owned(),
         record.action.clone(),
         record.target.clone(),
         record.result.clone(),
         record.correlation_id.clone().unwrap_or_default(),
         detail(&record.metadata),
     ]
+}
+
+/// The last digits of an id, which are by chance: ids made one after another begin alike.
+fn end_of(id: &str) -> &str {
+    id.rsplit('-').next().unwrap_or(id)
 }
 
 /// The metadata's plain values, as far as a line of a table has room for them.

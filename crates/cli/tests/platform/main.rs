@@ -1,6 +1,7 @@
 //! The platform as its users meet it: real processes, real TLS, real files, and where a test deploys, a genuine Kubernetes control plane inside
 //! the stand-in.
 
+mod actors;
 mod addresses;
 mod artifacts;
 mod backups;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpuaas_model::{AccessGrantId, AuditAction, Code, EventKind, Lifecycle, Permission, WorkloadId};
+use gpuaas_model::{AccessGrantId, AuditAction, Code, EventKind, Lifecycle, Line, Permission, WorkloadId};
 use gpuaas_store::{AccessGrantRecord, WorkloadRecord};
 use gpuaas_wire::task::TaskFailure;
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::{
     caller::Caller,
     effects::{AccessRequest, BREAK_GLASS_SECONDS_MAX, CallContext, DIRECT_SECONDS_MAX, Delivered},
     engine::Engine,
-    error::CommandError,
+    error::{CommandError, check_line},
     fair_queue::{CallPermit, QueueFull, QueueLimits},
     record::Story,
     rows::WorkloadRows,
@@ -31,9 +31,6 @@ const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 const DIRECT_TTL_SECONDS: u64 = 24 * 3_600;
 /// Shortest life that Kubernetes' TokenRequest grants.
 const TTL_SECONDS_MIN: u64 = 600;
-
-/// Longest reason, in bytes.
-const REASON_BYTES_MAX: usize = 500;
 
 /// How the cluster can be reached and by which credentials.
 #[derive(Clone, Debug)]
@@ -102,6 +99,13 @@ pub struct AccessAsk {
     pub ttl_seconds: Option<u64>,
     /// Why; required for break-glass.
     pub reason: Option<String>,
+}
+
+impl AccessAsk {
+    /// Refuses a reason that is no line of text.
+    pub fn check_reason(&self) -> Result<(), CommandError> {
+        self.reason.as_deref().map_or(Ok(()), |reason| check_line(Line::REASON, reason, "reason"))
+    }
 }
 
 /// A delivered credential with its record.
@@ -229,13 +233,8 @@ fn checked(ask: &AccessAsk, most: &str) -> Result<(&'static AccessKind, String, 
         let range = format!("between {TTL_SECONDS_MIN} and {} seconds", kind.ttl_seconds_max);
         return Err(CommandError::new(Code::FieldInvalid, format!("{} lives {range}", kind.name)).about("ttl_seconds"));
     }
-    let reason = ask.reason.as_deref().unwrap_or_default();
-    if reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
-        let detail = format!("a reason has at most {REASON_BYTES_MAX} printable characters");
-        return Err(CommandError::new(Code::FieldInvalid, detail).about("reason").then("say it in one line"));
-    }
-    let reasoned = ask.reason.as_deref().is_some_and(|reason| !reason.trim().is_empty());
-    if kind.name == BREAK_GLASS && !reasoned {
+    ask.check_reason()?;
+    if kind.name == BREAK_GLASS && ask.reason.is_none() {
         return Err(CommandError::new(Code::FieldInvalid, "break-glass needs a reason")
             .about("reason")
             .then("say why it is needed"));

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use gpuaas_model::{
-    ActorType, AuditAction, AuditResult, Code, CorrelationId, EventKind, Principal, Role, Timestamp, TokenId,
+    ActorType, AuditAction, AuditResult, Code, CorrelationId, EventKind, OwnActor, Principal, Role, Timestamp, TokenId,
 };
 use gpuaas_store::{NewAudit, StoreError, TokenRecord, Tx};
 use gpuaas_trust::{ApiToken, SecretText};
@@ -22,8 +22,6 @@ use crate::{caller::Caller, engine::Engine, error::CommandError, port::Ports, re
 /// Life of a one-time token: long enough to install a control plane and log in, too short for a copy in a disk image or a log to be worth anything.
 /// Whoever comes later makes another on the machine.
 pub const LIFE: Duration = Duration::from_secs(3_600);
-/// What the audit calls its holder.
-const HOLDER: &str = "bootstrap";
 /// How somebody comes by another one.
 const RECOVER: &str = "make another on the control plane's machine: gpuaas server recover-admin";
 
@@ -42,7 +40,7 @@ pub fn generate(ports: &Ports) -> (TokenRecord, SecretText) {
     let now = ports.clock.now();
     let token = TokenRecord {
         id: TokenId::generate(&*ports.clock, &*ports.entropy),
-        name: HOLDER.to_owned(),
+        name: OwnActor::Bootstrap.to_string(),
         sha256: secret.sha256,
         role: Role::PlatformAdmin,
         project: None,
@@ -59,7 +57,7 @@ pub fn generate(ports: &Ports) -> (TokenRecord, SecretText) {
 pub async fn insert(
     tx: &mut Tx,
     token: &TokenRecord,
-    actor: &str,
+    actor: OwnActor,
     action: AuditAction,
     metadata: Value,
 ) -> Result<(), StoreError> {
@@ -72,8 +70,9 @@ pub async fn insert(
     let data = json!({ "name": token.name, "role": token.role });
     platform_event(tx, EventKind::TokenCreated, "token", token.id.to_string(), None, data).await?;
     tx.append_audit(&NewAudit {
-        actor: actor.to_owned(),
+        actor: actor.to_string(),
         actor_type: ActorType::ControlPlane,
+        by: None,
         action,
         target: format!("token/{}", token.id),
         project: None,

@@ -43,6 +43,7 @@ pub(crate) async fn audit(
     tx.append_audit(&NewAudit {
         actor: caller.principal.name.clone(),
         actor_type: ActorType::Principal,
+        by: Some((&caller.principal).into()),
         action,
         target,
         project,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use gpuaas_model::{
     ActorType, AuditAction, AuditResult, Code, Connectivity, CorrelationId, EnrolledNode, EnrollmentId, EventKind,
-    Name, NodeEvent, NodeId, NodeState, Permission, Timestamp,
+    Line, Name, NodeEvent, NodeId, NodeState, OwnActor, Permission, Timestamp,
 };
 use gpuaas_store::{EnrollmentRecord, NewAudit, NodeKeyRecord, NodeRecord, Reader, SessionRecord, StoreError, Tx};
 use gpuaas_trust::{ApiToken, EnrollmentString, NodeIdentity, SecretText};
@@ -16,7 +16,13 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{audit, clock, machine, reimage};
-use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event, seen::Seen};
+use crate::{
+    caller::Caller,
+    engine::Engine,
+    error::{CommandError, check_line},
+    record::platform_event,
+    seen::Seen,
+};
 
 /// How long an enrollment string works.
 const ENROLLMENT_TTL: Duration = Duration::from_secs(15 * 60);
@@ -26,8 +32,6 @@ const TOKEN_PREFIX: &str = "gpuaas-enroll";
 const LABELS_MAX: usize = 64;
 /// Longest region and longest name of a label, in bytes.
 const WORD_BYTES_MAX: usize = 63;
-/// Longest value of a label, in bytes.
-const LABEL_BYTES_MAX: usize = 253;
 /// Longest text that a node says of itself and that is kept, in bytes.
 const NODE_TEXT_BYTES_MAX: usize = 256;
 
@@ -106,10 +110,7 @@ fn check(region: Option<&str>, labels: &BTreeMap<String, String>) -> Result<(), 
             );
             return refuse("labels".to_owned(), detail);
         }
-        if value.len() > LABEL_BYTES_MAX || value.chars().any(char::is_control) {
-            let detail = format!("a label's value has at most {LABEL_BYTES_MAX} printable characters");
-            return refuse(format!("labels.{name}"), detail);
-        }
+        check_line(Line::LABEL_VALUE, value, &format!("labels.{name}"))?;
     }
     Ok(())
 }
@@ -479,8 +480,9 @@ async fn audit_node(
     metadata: serde_json::Value,
 ) -> Result<(), CommandError> {
     tx.append_audit(&NewAudit {
-        actor: format!("node/{}", node.name),
+        actor: OwnActor::of_node(&node.name),
         actor_type: ActorType::Node,
+        by: None,
         action,
         target: format!("node/{}", node.name),
         project: None,
@@ -535,7 +537,7 @@ mod tests {
         for region in ["", "..", "-a", "a b", "a\u{0}", &"a".repeat(64)] {
             assert!(check(Some(region), &BTreeMap::new()).is_err(), "{region}");
         }
-        for (name, value) in [("", "x"), ("a b", "x"), ("a", "\u{7}"), ("a", &*"x".repeat(254))] {
+        for (name, value) in [("", "x"), ("a b", "x"), ("a", "\u{7}"), ("a", "\u{202e}"), ("a", &*"x".repeat(254))] {
             assert!(check(None, &labels(name, value)).is_err(), "{name} {value}");
         }
     }

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpuaas_model::{AuditAction, Code, EventKind, NodeEvent, NodeId, NodeState, Permission};
+use gpuaas_model::{AuditAction, Code, EventKind, Line, NodeEvent, NodeId, NodeState, Permission};
 use gpuaas_store::{EnrollmentTerms, LeftMachine, NodeRecord, Tx};
 use gpuaas_trust::{ApiToken, sha256_hex};
 use gpuaas_wire::session::ReimageEvidence;
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     caller::Caller,
     engine::Engine,
-    error::CommandError,
+    error::{CommandError, check_line},
     port::{ReimageHook, ReimageOrder},
     record::platform_event,
     seen::Seen,
@@ -131,13 +131,5 @@ async fn handed_over(engine: &Engine, hook: Arc<dyn ReimageHook>, order: Reimage
 
 /// A reason for what is forced: one line of words.
 pub(super) fn check_reason(forced: &Forced) -> Result<(), CommandError> {
-    let reason = forced.reason.trim();
-    if (1..=REASON_BYTES_MAX).contains(&reason.len()) && !reason.chars().any(char::is_control) {
-        return Ok(());
-    }
-    let detail = format!("what is forced needs a reason of 1 to {REASON_BYTES_MAX} printable characters");
-    Err(CommandError::new(Code::FieldInvalid, detail).about("reason").then("say in one line why it is right"))
+    check_line(Line::REASON, &forced.reason, "reason")
 }
-
-/// Longest reason, in bytes.
-const REASON_BYTES_MAX: usize = 500;

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{
     audit,
-    token::{PREFIX, refuse_one_too_many},
+    token::{PREFIX, refuse_one_too_many, refuse_reserved},
 };
 use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
 
@@ -30,6 +30,7 @@ pub async fn create(
 ) -> Result<ServiceAccountRecord, CommandError> {
     caller.must(Permission::TokensWrite)?;
     caller.must_see(project, "project", project)?;
+    refuse_reserved(name.as_str())?;
     if role.is_of_platform() {
         let detail = format!("a service account belongs to a project, and {role} does not");
         return Err(CommandError::new(Code::FieldInvalid, detail).about("role"));

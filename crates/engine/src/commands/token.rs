@@ -2,18 +2,22 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{AuditAction, Code, EventKind, Permission, ProjectId, Role, Timestamp, TokenId};
+use gpuaas_model::{AuditAction, Code, EventKind, Line, OwnActor, Permission, ProjectId, Role, Timestamp, TokenId};
 use gpuaas_store::{Reader, StoreError, TokenRecord, Tx};
 use gpuaas_trust::{ApiToken, SecretText};
 use serde_json::json;
 
 use super::audit;
-use crate::{caller::Caller, engine::Engine, error::CommandError, port::Ports, record::platform_event};
+use crate::{
+    caller::Caller,
+    engine::Engine,
+    error::{CommandError, check_line},
+    port::Ports,
+    record::platform_event,
+};
 
 /// What every token's text begins with.
 pub const PREFIX: &str = "gpuaas";
-/// Longest name of a token, in bytes.
-const NAME_BYTES_MAX: usize = 100;
 /// Life of a token where none is asked for.
 const TTL_SECONDS: u64 = 30 * 24 * 3_600;
 /// Longest life of a token.
@@ -141,15 +145,22 @@ pub(crate) async fn purge(engine: &Engine) -> Result<(), StoreError> {
     tx.commit().await
 }
 
-pub(super) fn check(new: &NewToken) -> Result<(), CommandError> {
-    if new.name.trim().is_empty() || new.name.len() > NAME_BYTES_MAX || new.name.chars().any(char::is_control) {
-        let detail = format!("a token's name has 1 to {NAME_BYTES_MAX} printable characters");
-        return Err(CommandError::new(Code::FieldInvalid, detail).about("name"));
+/// Refuses a name under which the audit records what the platform itself does.
+pub(super) fn refuse_reserved(name: &str) -> Result<(), CommandError> {
+    if !OwnActor::reserves(name) {
+        return Ok(());
     }
+    let detail = format!("{name} is reserved: the audit names the platform itself so");
+    Err(CommandError::new(Code::FieldInvalid, detail).about("name").then("choose another name"))
+}
+
+pub(super) fn check(new: &NewToken) -> Result<(), CommandError> {
+    check_line(Line::TOKEN_NAME, &new.name, "name")?;
     if new.name.starts_with(TokenRecord::OF_SERVICE_ACCOUNT) {
         let detail = format!("names that begin with {} are those of service accounts", TokenRecord::OF_SERVICE_ACCOUNT);
         return Err(CommandError::new(Code::FieldInvalid, detail).about("name").then("make a service account"));
     }
+    refuse_reserved(&new.name)?;
     let wrong = match (new.role.is_of_platform(), new.project) {
         (false, None) => Some(format!("a {} needs a project", new.role)),
         (true, Some(_)) => Some(format!("a {} belongs to no project", new.role)),

@@ -15,7 +15,7 @@ mod write;
 use std::path::PathBuf;
 
 use gpuaas_artifacts::ArtifactError;
-use gpuaas_model::{ActorType, AuditAction, AuditResult};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, OwnActor};
 use gpuaas_store::{DumpError, NewAudit, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
@@ -93,8 +93,9 @@ impl From<StoreError> for BackupError {
 async fn audit(store: &Store, action: AuditAction, manifest: &Manifest) -> Result<(), StoreError> {
     let mut tx = store.begin().await?;
     tx.append_audit(&NewAudit {
-        actor: "operator".to_owned(),
+        actor: OwnActor::Operator.to_string(),
         actor_type: ActorType::ControlPlane,
+        by: None,
         action,
         target: "control-plane".to_owned(),
         project: None,

@@ -1,7 +1,8 @@
 //! What happened: events for those who watch, audit for those who ask later, answers for those who ask again.
 
 use gpuaas_model::{
-    ActorType, AuditAction, AuditResult, CorrelationId, EventKind, ProjectId, StreamName, Timestamp, TokenId,
+    ActorType, AuditAction, AuditResult, CorrelationId, EventKind, Principal, ProjectId, ServiceAccountId, StreamName,
+    Timestamp, TokenId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -44,6 +45,22 @@ pub struct EventRecord {
     pub data: Value,
 }
 
+/// The token that acted. Its holder's name is what its maker chose; its id nobody chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActorToken {
+    /// Its id.
+    pub token: TokenId,
+    /// The service account that it is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<ServiceAccountId>,
+}
+
+impl From<&Principal> for ActorToken {
+    fn from(principal: &Principal) -> Self {
+        Self { token: principal.token, service_account: principal.service_account }
+    }
+}
+
 /// An audit record to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewAudit {
@@ -51,6 +68,8 @@ pub struct NewAudit {
     pub actor: String,
     /// What kind of actor.
     pub actor_type: ActorType,
+    /// Which token acted; absent for nodes and the control plane itself.
+    pub by: Option<ActorToken>,
     /// What was done.
     pub action: AuditAction,
     /// `workload/train`, `node/gpu-07`.
@@ -76,6 +95,8 @@ pub struct AuditRecord {
     pub actor: String,
     /// What kind of actor.
     pub actor_type: ActorType,
+    /// Which token acted; absent for nodes, the control plane itself, and in records of versions that did not keep it.
+    pub by: Option<ActorToken>,
     /// What was done.
     pub action: AuditAction,
     /// To what.

@@ -155,6 +155,7 @@ pub(crate) fn audit(target: &str) -> NewAudit {
     NewAudit {
         actor: "token/ada".into(),
         actor_type: ActorType::Principal,
+        by: None,
         action: AuditAction::NodeRegister,
         target: target.into(),
         project: None,

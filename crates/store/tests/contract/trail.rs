@@ -1,7 +1,7 @@
 //! The trail: audit and events are counted without gaps, and the database itself keeps them as they were written.
 
-use gpuaas_model::StreamName;
-use gpuaas_store::{AuditFilter, AuditRecord, Store};
+use gpuaas_model::{ServiceAccountId, StreamName, TokenId};
+use gpuaas_store::{ActorToken, AuditFilter, AuditRecord, NewAudit, Store};
 
 use super::{
     given,
@@ -95,6 +95,7 @@ pub(crate) async fn an_audit_record_reads_back_as_it_was_written(world: World) {
         at: NOW,
         actor: written.actor,
         actor_type: written.actor_type,
+        by: None,
         action: written.action,
         target: written.target,
         project: written.project,
@@ -103,4 +104,21 @@ pub(crate) async fn an_audit_record_reads_back_as_it_was_written(world: World) {
         metadata: written.metadata,
     };
     assert_eq!(audit(&store).await, [expected]);
+}
+
+pub(crate) async fn an_audit_record_keeps_which_token_acted_beside_its_metadata(world: World) {
+    let store = world.open().await;
+    let of_person = ActorToken { token: TokenId::from_uuid(given::uuid()), service_account: None };
+    let account = Some(ServiceAccountId::from_uuid(given::uuid()));
+    let of_program = ActorToken { service_account: account, ..of_person };
+    let actors = [Some(of_person), Some(of_program), None];
+    let mut tx = store.begin().await.unwrap();
+    for by in actors {
+        tx.append_audit(&NewAudit { by, ..given::audit("node/gpu-1") }).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let records = audit(&store).await;
+    assert_eq!(records.iter().map(|record| record.by).collect::<Vec<_>>(), actors);
+    let metadata = given::audit("node/gpu-1").metadata;
+    assert!(records.iter().all(|record| record.metadata == metadata), "{records:?}");
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Target, must_be_documented};
 use crate::operations::{NOBODYS_ID, Operation, operations};
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 

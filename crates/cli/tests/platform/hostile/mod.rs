@@ -4,6 +4,7 @@
 mod bodies;
 mod crowds;
 mod headers;
+mod lines;
 mod lists;
 mod memory;
 mod preconditions;

@@ -7,7 +7,7 @@ use gpuaas_engine::{
         token::{self, NewToken},
     },
 };
-use gpuaas_model::{AuditAction, Code, Coded, Role};
+use gpuaas_model::{AuditAction, Code, Coded, OwnActor, Role};
 use gpuaas_store::TokenRecord;
 use serde_json::json;
 
@@ -20,7 +20,7 @@ async fn holder(world: &World, change: impl FnOnce(&mut TokenRecord)) -> Caller 
     let principal = bootstrap::holder(&token, now).expect("it is fresh");
     change(&mut token);
     let mut tx = world.store().begin().await.unwrap();
-    bootstrap::insert(&mut tx, &token, "control-plane", AuditAction::TokenCreate, json!({})).await.unwrap();
+    bootstrap::insert(&mut tx, &token, OwnActor::ControlPlane, AuditAction::TokenCreate, json!({})).await.unwrap();
     tx.commit().await.unwrap();
     Caller { principal, ..admin() }
 }

@@ -1,0 +1,82 @@
+//! Texts that callers write as they like: no character in them is unseen, in any field of the document that takes one.
+
+use gpuaas_model::LINE_FORMAT;
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::{JSON, Target, lists::escaped, must_be_documented};
+use crate::{
+    operations::{Operation, operations},
+    raw::Answer,
+};
+
+/// Each text with what its refusal says of it.
+const BAD: [(&str, &str); 9] = [
+    ("ops\u{202e}nimda", "character 4 is U+202E"),
+    ("o\u{200b}ps", "character 2 is U+200B"),
+    ("ops\u{2066}", "character 4 is U+2066"),
+    ("\u{feff}ops", "character 1 is U+FEFF"),
+    ("o\u{2028}ps", "character 2 is U+2028"),
+    ("o\u{e000}ps", "character 2 is U+E000"),
+    ("ops\u{3164}", "character 4 is U+3164"),
+    (" ops", "character 1 is U+0020"),
+    ("\u{3000}", "character 1 is U+3000"),
+];
+
+/// A text of that form that nothing refuses for its characters.
+const GOOD: &str = "Zoë 安娜 🚀 أحمد";
+
+/// Bodies of an operation with a text in one of its lines: the name of the field, and the body.
+fn bodies(operation: &Operation, text: &str) -> Vec<(String, Map<String, Value>)> {
+    let mut bodies = Vec::new();
+    for (name, schema) in operation.fields() {
+        let mut body = operation.sound_body();
+        // A reason is taken with what it is the reason for.
+        if operation.fields().contains_key("force") {
+            body.insert("force".to_owned(), json!(true));
+        }
+        if schema["format"] == LINE_FORMAT {
+            body.insert(name.clone(), json!(text));
+            bodies.push((name, body));
+        } else if schema["additionalProperties"]["format"] == LINE_FORMAT {
+            body.insert(name.clone(), json!({ "key": text }));
+            bodies.push((format!("{name}.key"), body));
+        }
+    }
+    bodies
+}
+
+fn must_name(answer: &Answer, (status, code): (u16, &str), field: &str, told: &str, case: &str) {
+    assert_eq!((answer.status, answer.code()), (status, code), "{case}: {answer:?}");
+    assert_eq!(answer.body["field"], field, "{case}: {answer:?}");
+    assert!(answer.body["detail"].as_str().is_some_and(|detail| detail.contains(told)), "{case}: {answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_line_of_any_operation_holds_a_character_that_is_not_seen() {
+    let target = Target::start().await;
+    let before = target.holds().await;
+    let mut fields = 0;
+    for operation in &operations() {
+        for (text, told) in BAD {
+            for (field, body) in bodies(operation, text) {
+                let case = format!("{} {field} = {text:?}", operation.name);
+                let sent = Value::Object(body).to_string();
+                let answer = target.send(&operation.method, &target.path(operation), &[JSON], sent).await;
+                must_name(&answer, (422, "field_invalid"), &field, told, &case);
+                must_be_documented(&answer, operation, &case);
+            }
+            for (name, _) in operation.query.iter().filter(|(_, schema)| schema["format"] == LINE_FORMAT) {
+                let path = format!("{}?{name}={}", target.path(operation), escaped(text));
+                let answer = target.send(&Method::GET, &path, &[], "").await;
+                must_name(&answer, (400, "query_invalid"), name, told, &format!("{} {name}", operation.name));
+            }
+        }
+        fields += bodies(operation, GOOD).len();
+    }
+    assert!(fields >= 8, "{fields}");
+    assert_eq!(target.holds().await, before);
+    let body = json!({ "name": GOOD, "role": "viewer", "project": "ours" }).to_string();
+    let made = target.send(&Method::POST, "/api/v1/tokens", &[JSON], body).await;
+    assert_eq!((made.status, &made.body["token"]["name"]), (201, &json!(GOOD)), "{made:?}");
+}

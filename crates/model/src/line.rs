@@ -1,0 +1,221 @@
+//! Texts that callers write as they like: names of tokens, reasons, values of labels, sources of releases, texts that are looked for.
+//!
+//! Each is one line that a person sees as it is: no character that is invisible, that turns the order of others around, or that means something else
+//! to a terminal. Names that become something elsewhere, of nodes for example, are stricter: [`crate::Name`].
+
+use std::ops::RangeInclusive;
+
+use icu_properties::{
+    CodePointMapData, CodePointSetData,
+    props::{DefaultIgnorableCodePoint, Emoji, GeneralCategory},
+};
+
+/// What a line is called in the API's document: the `format` of every text that a [`Line`] checks.
+pub const LINE_FORMAT: &str = "line";
+
+/// Chooses how a character that is a picture as well as a text is shown.
+const VARIATION_SELECTORS: RangeInclusive<char> = '\u{fe0e}'..='\u{fe0f}';
+/// Puts a key around the digit before.
+const KEYCAP: char = '\u{20e3}';
+/// Looks like a space, and is none.
+const BRAILLE_BLANK: char = '\u{2800}';
+
+/// A kind of line, by its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What the caller is told that it is.
+    what: &'static str,
+    bytes_min: usize,
+    bytes_max: usize,
+}
+
+/// Why a text is not a line of that kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// It is too short or too long.
+    #[error("{what} has {min} to {max} bytes of printable characters, not {found}")]
+    Length {
+        /// What it was to be.
+        what: &'static str,
+        /// The fewest bytes.
+        min: usize,
+        /// The most bytes.
+        max: usize,
+        /// Its own.
+        found: usize,
+    },
+    /// It holds a character that is not seen.
+    #[error(
+        "{what} has printable characters only, and character {position} is U+{:04X}: control, invisible, \
+         direction-changing, private-use and unassigned characters are refused",
+        u32::from(*.character)
+    )]
+    Unseen {
+        /// What it was to be.
+        what: &'static str,
+        /// The character.
+        character: char,
+        /// Which one it is, from 1.
+        position: usize,
+    },
+    /// It begins or ends with a space, or holds nothing else.
+    #[error("{what} begins and ends with no space, and character {position} is U+{:04X}", u32::from(*.character))]
+    Edge {
+        /// What it was to be.
+        what: &'static str,
+        /// The space.
+        character: char,
+        /// Which character it is, from 1.
+        position: usize,
+    },
+}
+
+impl Line {
+    /// The name of a token: what the audit calls its holder.
+    pub const TOKEN_NAME: Self = Self { what: "a token's name", bytes_min: 1, bytes_max: 100 };
+    /// Why something is done.
+    pub const REASON: Self = Self { what: "a reason", bytes_min: 1, bytes_max: 500 };
+    /// The value of a node's label.
+    pub const LABEL_VALUE: Self = Self { what: "a label's value", bytes_min: 0, bytes_max: 253 };
+    /// Where a release lies.
+    pub const SOURCE: Self = Self { what: "a source", bytes_min: 1, bytes_max: 4_096 };
+    /// A text that is looked for.
+    pub const SEARCHED: Self = Self { what: "a text that is looked for", bytes_min: 0, bytes_max: 256 };
+
+    /// The most bytes that it has.
+    pub const fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Refuses a text that is too short or too long, holds a character that [`is_unseen`], or begins or ends with a space.
+    ///
+    /// Emoji and every script pass, without the joiners U+200C and U+200D: those are invisible, and an emoji that needs them is written in its parts.
+    /// A variation selector passes right after the emoji that it chooses the shape of.
+    pub fn check(&self, text: &str) -> Result<(), LineError> {
+        let (what, min, max, found) = (self.what, self.bytes_min, self.bytes_max, text.len());
+        if !(min..=max).contains(&found) {
+            return Err(LineError::Length { what, min, max, found });
+        }
+        let mut before = None;
+        let mut rest = text.chars().enumerate().peekable();
+        while let Some((index, character)) = rest.next() {
+            let shows = before.is_some_and(|before| selects(before, character, rest.peek().map(|&(_, next)| next)));
+            if is_unseen(character) || VARIATION_SELECTORS.contains(&character) && !shows {
+                return Err(LineError::Unseen { what, character, position: index + 1 });
+            }
+            before = Some(character);
+        }
+        let ends = [text.chars().next().map(|first| (first, 1)), before.map(|last| (last, text.chars().count()))];
+        match ends.into_iter().flatten().find(|(end, _)| end.is_whitespace()) {
+            Some((character, position)) => Err(LineError::Edge { what, character, position }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether a variation selector says how the emoji before it is shown; a digit is one only within a keycap.
+fn selects(before: char, selector: char, after: Option<char>) -> bool {
+    let is_emoji = CodePointSetData::new::<Emoji>().contains(before);
+    VARIATION_SELECTORS.contains(&selector) && is_emoji && (!before.is_ascii() || after == Some(KEYCAP))
+}
+
+/// Whether a character does something to what is around it, or nothing, instead of being seen: a terminal's commands, line ends, what turns the
+/// direction of a text around, what has no width, and what no version of Unicode that is known here gives a meaning to.
+pub fn is_unseen(character: char) -> bool {
+    if character.is_ascii() {
+        return character.is_ascii_control();
+    }
+    let of_no_text = matches!(
+        CodePointMapData::<GeneralCategory>::new().get(character),
+        GeneralCategory::Control
+            | GeneralCategory::Format
+            | GeneralCategory::PrivateUse
+            | GeneralCategory::Surrogate
+            | GeneralCategory::Unassigned
+            | GeneralCategory::LineSeparator
+            | GeneralCategory::ParagraphSeparator
+    );
+    let is_ignorable = CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character);
+    of_no_text || is_ignorable && !VARIATION_SELECTORS.contains(&character) || character == BRAILLE_BLANK
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: Line = Line { what: "a line", bytes_min: 1, bytes_max: 40 };
+
+    #[test]
+    fn ordinary_text_of_every_script_and_emoji_are_a_line() {
+        for text in [
+            "ann",
+            "Ann O'Neill <ann@example.com>",
+            "Zoë Müller",
+            "Ådå e\u{301}",
+            "Анна",
+            "Άννα",
+            "أحمد",
+            "דנה",
+            "अनन्या",
+            "แอน",
+            "安娜",
+            "アンナ\u{3000}太郎",
+            "안나",
+            "🚀 release",
+            "👍🏽",
+            "🇩🇪",
+            "❤\u{fe0f} ops",
+            "⚠\u{fe0e}",
+            "1\u{fe0f}\u{20e3}",
+            "a  b",
+            "a\u{a0}b",
+            "\u{fffd}",
+        ] {
+            assert_eq!(LINE.check(text), Ok(()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_seen_is_refused_with_its_character_and_position() {
+        let of_brief = (0x200b..=0x200f).chain(0x202a..=0x202e).chain(0x2060..=0x2064).chain(0x2066..=0x2069);
+        let others = [
+            0x0, 0x7, 0x9, 0xa, 0xd, 0x1b, 0x7f, 0x85, 0x9b, 0xad, 0x34f, 0x61c, 0x115f, 0x1160, 0x17b4, 0x180b,
+            0x180e, 0x2028, 0x2029, 0x206a, 0x206f, 0x2800, 0x3164, 0xfe00, 0xfe0e, 0xfe0f, 0xfeff, 0xffa0, 0xfff9,
+            0xffff, 0xe000, 0xf8ff, 0x378, 0x1d173, 0xe0001, 0xe0041, 0xe007f, 0xe0100, 0xf0000, 0x10_ffff,
+        ];
+        for character in of_brief.chain(others).map(|number| char::from_u32(number).unwrap()) {
+            for (text, position) in
+                [(format!("å{character}b"), 2), (format!("{character}"), 1), (format!("ab{character}"), 3)]
+            {
+                let wanted = LineError::Unseen { what: "a line", character, position };
+                assert_eq!(LINE.check(&text), Err(wanted), "{text:?}");
+            }
+        }
+        let told = LINE.check("ops\u{202e}nimda").unwrap_err().to_string();
+        assert!(
+            told.contains("a line has printable characters only") && told.contains("character 4 is U+202E"),
+            "{told}"
+        );
+        assert!(LINE.check("\u{1f468}\u{200d}\u{1f469}").unwrap_err().to_string().contains("character 2 is U+200D"));
+    }
+
+    #[test]
+    fn a_selector_of_shapes_stands_behind_an_emoji_alone() {
+        for text in ["a\u{fe0f}", "1\u{fe0f}", "1\u{fe0f}2", "❤\u{fe0f}\u{fe0f}", "ü\u{fe0e}", "#\u{fe0f}"] {
+            assert!(matches!(LINE.check(text), Err(LineError::Unseen { .. })), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_neither_blank_nor_padded_nor_out_of_its_length() {
+        for (text, character, position) in
+            [(" a", ' ', 1), ("a ", ' ', 2), ("   ", ' ', 1), ("ü\u{3000}", '\u{3000}', 2), ("\u{a0}", '\u{a0}', 1)]
+        {
+            assert_eq!(LINE.check(text), Err(LineError::Edge { what: "a line", character, position }), "{text:?}");
+        }
+        for text in ["", &"a".repeat(41), &"ü".repeat(21)] {
+            assert!(matches!(LINE.check(text), Err(LineError::Length { .. })), "{text:?}");
+        }
+        assert_eq!((LINE.check(&"ü".repeat(20)), Line::LABEL_VALUE.check("")), (Ok(()), Ok(())));
+    }
+}
