@@ -70,7 +70,7 @@ enum Offered {
     Token,
     /// An enrollment, whose token is in a body that nobody has read yet.
     Enrollment,
-    /// No token, or junk.
+    /// No token, junk, or a token that has ended.
     Nothing,
 }
 
@@ -114,6 +114,17 @@ impl Limits {
     fn count_address(&self, from: PeerAddress, offered: Offered) -> Result<(), TooOften> {
         let taken = self.addresses.take(&(from, offered), self.runtime.elapsed());
         taken.map_err(|wait| TooOften { who: "this address asks", wait })
+    }
+
+    /// What an address asks with there, with a token of that digest; `None` when the token is to be charged for it.
+    fn offered(&self, path: &str, sha256: Option<&str>) -> Option<Offered> {
+        match sha256 {
+            // Whatever token stands in its head: that is not what it is judged by.
+            _ if path == ENROLL_PATH => Some(Offered::Enrollment),
+            Some(sha256) if self.was_good(sha256) => None,
+            Some(sha256) if !self.bad_tokens.knows(sha256) => Some(Offered::Token),
+            Some(_) | None => Some(Offered::Nothing),
+        }
     }
 
     /// Whether that token was good when it was last looked up.
@@ -229,15 +240,9 @@ impl From<TooOften> for ApiProblem {
 /// Counts a request of an address, unless a token is about to be charged for it.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let digest = auth::digest_of_token(request.headers(), state.engine.keys());
-    let offered = match &digest {
-        // Whatever token stands in its head: that is not what it is judged by.
-        _ if request.uri().path() == ENROLL_PATH => Offered::Enrollment,
-        Ok(_) => Offered::Token,
-        Err(_) => Offered::Nothing,
-    };
-    let is_known = offered == Offered::Token && digest.is_ok_and(|sha256| state.limits.was_good(&sha256));
-    let stranger = peer::sender(&request).filter(|_| !is_known);
-    match stranger.map_or(Ok(()), |from| state.limits.count_address(from, offered)) {
+    let offered = state.limits.offered(request.uri().path(), digest.ok().as_deref());
+    let counted = peer::sender(&request).zip(offered);
+    match counted.map_or(Ok(()), |(from, offered)| state.limits.count_address(from, offered)) {
         Ok(()) => next.run(request).await,
         Err(refused) => ApiProblem::from(refused).into_response(),
     }
@@ -380,6 +385,20 @@ mod tests {
         assert!(looked(&limits, guesser, "fresh").is_ok());
         (0..2 * GOOD_MAX).for_each(|number| _ = limits.learn_good(&number.to_string()));
         assert_eq!(limits.good.lock().unwrap().len(), GOOD_MAX);
+    }
+
+    #[test]
+    fn what_an_address_asks_with_is_told_by_what_is_known_of_its_token() {
+        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
+        limits.looked_up(None, "good", true);
+        limits.looked_up(None, "ended", false);
+        assert_eq!(limits.offered("/api/v1/nodes", Some("good")), None);
+        assert_eq!(limits.offered("/api/v1/nodes", Some("fresh")), Some(Offered::Token));
+        assert_eq!(limits.offered("/api/v1/nodes", Some("ended")), Some(Offered::Nothing), "it would take from others");
+        assert_eq!(limits.offered("/api/v1/nodes", None), Some(Offered::Nothing));
+        for sha256 in [None, Some("good"), Some("fresh")] {
+            assert_eq!(limits.offered("/api/v1/enroll", sha256), Some(Offered::Enrollment), "{sha256:?}");
+        }
     }
 
     #[test]

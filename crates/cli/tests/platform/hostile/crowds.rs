@@ -90,20 +90,29 @@ async fn guesses_of_whoever_knows_how_tokens_are_made_hold_up_no_token_and_no_ma
     let (key, entropy) = (TokenKey::new(&[7; TokenKey::BYTES]), Counting::default());
     let made_up = |prefix: &str| key.generate(prefix, &entropy).text;
     let guess = async || whoami(&platform, &format!("Bearer {}", made_up("gpuaas").expose())).await;
-    let guess_enrollment =
-        async || enroll(&platform, crate::operations::NOBODYS_ID, made_up("gpuaas-enroll").expose(), "x").await;
-    let guesses = stream::iter(0..GUESSES).map(|_| guess()).buffer_unordered(GUESSES_AT_ONCE);
-    let guessed = guesses.map(|answer| (answer.status, answer.code().to_owned())).collect::<Vec<_>>().await;
-    let guesses = stream::iter(0..GUESSES).map(|_| guess_enrollment()).buffer_unordered(GUESSES_AT_ONCE);
-    let tried = guesses.map(|answer| (answer.status, answer.code().to_owned())).collect::<Vec<_>>();
-    let honest = async { (whoami(&platform, &fresh).await, redeem(&platform, &machine).await) };
-    let (tried, (known, enrolled)) = tokio::join!(tried, honest);
+    let known = amid(guess, whoami(&platform, &fresh), (401, "unauthenticated")).await;
     assert_eq!(known.status, 200, "a good token waits for guesses: {known:?}");
+    let guess = async || {
+        enroll(&platform, crate::operations::NOBODYS_ID, made_up("gpuaas-enroll").expose(), "x").await
+    };
+    let enrolled = amid(guess, redeem(&platform, &machine), (400, "enrollment_invalid")).await;
     assert_eq!(enrolled.status, 200, "a machine waits for guesses: {enrolled:?}");
-    let is_junk = |(status, code): &&(u16, String)| (*status, code.as_str()) == (401, "unauthenticated");
-    assert_eq!(guessed.iter().filter(is_junk).count(), GUESSES, "a guess is more than junk");
-    let is_junk = |(status, code): &&(u16, String)| (*status, code.as_str()) == (400, "enrollment_invalid");
-    assert_eq!(tried.iter().filter(is_junk).count(), GUESSES, "a guess is more than junk");
+}
+
+/// What an honest request is answered amid guesses, each of which is answered as junk is.
+async fn amid(guess: impl AsyncFn() -> Answer, honest: impl Future<Output = Answer>, junk: (u16, &str)) -> Answer {
+    let half = async || {
+        let guesses = stream::iter(0..GUESSES / 2).map(|_| guess()).buffer_unordered(GUESSES_AT_ONCE);
+        guesses.filter(|answer| std::future::ready((answer.status, answer.code()) != junk)).collect::<Vec<_>>().await
+    };
+    let first = half().await;
+    let (second, honest) = tokio::join!(half(), honest);
+    // The honest one is told first: it is what counts.
+    if honest.status == 200 {
+        let other: Vec<_> = first.iter().chain(&second).collect();
+        assert!(other.is_empty(), "a guess is more than junk: {} of {GUESSES}, {:?}", other.len(), other[0]);
+    }
+    honest
 }
 
 #[tokio::test(flavor = "multi_thread")]
