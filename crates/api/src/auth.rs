@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use gpuaas_engine::{
-    Caller,
+    Caller, Keys,
     commands::{bootstrap, token},
 };
 use gpuaas_model::{Code, Principal, Timestamp};
@@ -93,7 +93,7 @@ async fn look_up(
     from: Option<PeerAddress>,
     state: &ApiState,
 ) -> Result<(TokenRecord, Timestamp), ApiProblem> {
-    let sha256 = digest_of_token(headers)?;
+    let sha256 = digest_of_token(headers, state.engine.keys())?;
     let turn = state.limits.turn_to_look_up(from, &sha256).await?;
     let token = state.engine.store().read().await?.token_by_sha256(&sha256).await?;
     drop(turn);
@@ -104,15 +104,18 @@ async fn look_up(
     Ok((token.ok_or_else(|| refuse("this token is unknown"))?, now))
 }
 
-/// The digest of the token that a request carries. Refuses malformed tokens by their checksum, without a look-up or a penalty.
-pub(crate) fn digest_of_token(headers: &HeaderMap) -> Result<String, ApiProblem> {
+/// The digest of the token that a request carries. Refuses what this control plane did not make, without a look-up or a penalty.
+pub(crate) fn digest_of_token(headers: &HeaderMap, keys: &Keys) -> Result<String, ApiProblem> {
     let header = headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("no token was sent"))?;
     let (scheme, secret) = header.to_str().ok().and_then(|header| header.split_once(' ')).unwrap_or_default();
     // By RFC 9110 the case of a scheme's name does not matter.
     let secret = Some(secret).filter(|_| scheme.eq_ignore_ascii_case("Bearer"));
     let secret = secret.ok_or_else(|| refuse("the Authorization header holds no bearer token"))?.trim();
-    if !token::is_well_formed(secret) {
-        return Err(refuse("the Authorization header holds no token of GPUaaS: its form or checksum is wrong"));
+    if !token::is_genuine(keys, secret) {
+        let detail = "the Authorization header holds no token of this control plane: a character was lost or changed, \
+                      another control plane made it, or an earlier version did";
+        return Err(ApiProblem::new(Code::Unauthenticated, detail)
+            .then("copy the whole token, or ask a platform admin for a new one: gpuaas token create"));
     }
     Ok(gpuaas_trust::sha256_hex(secret.as_bytes()))
 }

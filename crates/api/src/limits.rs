@@ -1,8 +1,10 @@
 //! How often one may ask: whoever holds a good token by that token and its project, everybody else by address. Memory is bounded.
 //!
-//! Those behind one address share no more than they must. A good token is charged to itself alone. Junk, told by its checksum, costs what a
-//! request without a token costs. Tokens that are well-formed and none have a pace of their own, which holds up neither a token that is known to
-//! be good nor a machine that enrolls, and however many are offered at once, they leave room for those that are known.
+//! Those behind one address share no more than they must. A good token is charged to itself alone. What this control plane did not make costs what a
+//! request without a token costs, and holds up no token: nobody else can make what it would look up. A token that has ended is held to a pace of its
+//! own, and is charged to its address once. Only whoever has the key of tokens, or many that have ended, comes to the pace of its address, which
+//! holds up neither a token that is known to be good nor a machine that enrolls; and however many are offered at once, they leave room for those
+//! that are known.
 //!
 //! Deliberately absent: health and metrics, which probes ask for, and nodes' own connections, which have limits of their own.
 
@@ -30,10 +32,12 @@ use crate::{
     state::ApiState,
 };
 
-/// Well-formed tokens that are none, a second and address; as many enrollment tokens.
-const FAILURES_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(10).expect("it is not zero");
+/// Tokens that were made here and are not good, a second and address, each counted once; as many enrollment tokens. Each of them may be tried as often.
+const FAILURES: NonZeroU32 = NonZeroU32::new(10).expect("it is not zero");
 /// Enrollments a second and address: two hundred machines behind one address may come at once.
 const ENROLLMENTS_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(50).expect("it is not zero");
+/// Where machines enroll.
+const ENROLL_PATH: &str = "/api/v1/enroll";
 /// Tokens that nobody knows yet, looked up at once: fewer than the store has readers.
 const UNKNOWN_AT_ONCE: usize = 2;
 /// Digests of tokens that were good, kept at once.
@@ -62,9 +66,11 @@ impl Paces {
 /// What an address asks with. Each has a pace of its own: a flood of requests without a token holds up nobody who has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Offered {
-    /// Something that may be a token, and is not known yet.
+    /// A token that was made here, and is not known to be good yet.
     Token,
-    /// No token, or junk.
+    /// An enrollment, whose token is in a body that nobody has read yet.
+    Enrollment,
+    /// No token, junk, or a token that has ended.
     Nothing,
 }
 
@@ -73,8 +79,8 @@ pub(crate) struct Limits {
     tokens: Pace<TokenId>,
     projects: Pace<ProjectId>,
     addresses: Pace<(PeerAddress, Offered)>,
-    bad_tokens: Pace<PeerAddress>,
-    bad_enrollments: Pace<PeerAddress>,
+    bad_tokens: Failures,
+    bad_enrollments: Failures,
     enrollments: Pace<PeerAddress>,
     good: Mutex<HashSet<String>>,
     unknown: Semaphore,
@@ -87,8 +93,8 @@ impl Limits {
             tokens: Pace::per_second(paces.per_token),
             projects: Pace::per_second(paces.per_project),
             addresses: Pace::per_second(paces.per_address),
-            bad_tokens: Pace::per_second(FAILURES_PER_ADDRESS),
-            bad_enrollments: Pace::per_second(FAILURES_PER_ADDRESS),
+            bad_tokens: Failures::new(),
+            bad_enrollments: Failures::new(),
             enrollments: Pace::per_second(ENROLLMENTS_PER_ADDRESS),
             good: Mutex::default(),
             unknown: Semaphore::new(UNKNOWN_AT_ONCE),
@@ -110,19 +116,29 @@ impl Limits {
         taken.map_err(|wait| TooOften { who: "this address asks", wait })
     }
 
+    /// What an address asks with there, with a token of that digest; `None` when the token is to be charged for it.
+    fn offered(&self, path: &str, sha256: Option<&str>) -> Option<Offered> {
+        match sha256 {
+            // Whatever token stands in its head: that is not what it is judged by.
+            _ if path == ENROLL_PATH => Some(Offered::Enrollment),
+            Some(sha256) if self.was_good(sha256) => None,
+            Some(sha256) if !self.bad_tokens.knows(sha256) => Some(Offered::Token),
+            Some(_) | None => Some(Offered::Nothing),
+        }
+    }
+
     /// Whether that token was good when it was last looked up.
     fn was_good(&self, sha256: &str) -> bool {
         self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(sha256)
     }
 
     /// Lets a token be looked up: at once when it was good, else in its turn among those that nobody knows, which lasts until the look-up's turn is
-    /// dropped. Refuses an address that offered too many that were none.
+    /// dropped. Refuses one that was not good too often, and any that is new from an address that offered too many of those.
     pub(crate) async fn turn_to_look_up(&self, from: Option<PeerAddress>, sha256: &str) -> Result<Turn<'_>, TooOften> {
         if self.was_good(sha256) {
             return Ok(Turn(None));
         }
-        let looked = from.map_or(Ok(()), |from| self.bad_tokens.look(&from, self.runtime.elapsed()));
-        looked.map_err(|wait| TooOften { who: GUESSES, wait })?;
+        self.bad_tokens.look(from, sha256, self.runtime.elapsed())?;
         // It is never closed.
         Ok(Turn(self.unknown.acquire().await.ok()))
     }
@@ -150,33 +166,61 @@ impl Limits {
             return;
         }
         self.good.lock().unwrap_or_else(PoisonError::into_inner).remove(sha256);
-        if let Some(from) = from {
-            // Beyond its pace it is refused before the next look-up.
-            let _ = self.bad_tokens.take(&from, self.runtime.elapsed());
-        }
+        self.bad_tokens.count(from, sha256, self.runtime.elapsed());
     }
 
-    /// Counts an enrollment, or refuses it.
-    pub(crate) fn count_enrollment(&self, from: Option<PeerAddress>) -> Result<(), TooOften> {
-        let Some(from) = from else { return Ok(()) };
+    /// Counts an enrollment with a token that was made here, by its digest, or refuses it. One that failed before is no longer counted as one more
+    /// machine of its address.
+    pub(crate) fn count_enrollment(&self, from: Option<PeerAddress>, sha256: &str) -> Result<(), TooOften> {
         let now = self.runtime.elapsed();
-        self.bad_enrollments.look(&from, now).map_err(|wait| TooOften { who: GUESSES, wait })?;
+        self.bad_enrollments.look(from, sha256, now)?;
+        let Some(from) = from.filter(|_| !self.bad_enrollments.knows(sha256)) else { return Ok(()) };
         self.enrollments.take(&from, now).map_err(|wait| TooOften { who: "this address enrolls", wait })
     }
 
-    /// Counts an enrollment token that was none.
-    pub(crate) fn enrollment_failed(&self, from: Option<PeerAddress>) {
-        if let Some(from) = from {
-            // Beyond its pace it is refused before the next look-up.
-            let _ = self.bad_enrollments.take(&from, self.runtime.elapsed());
+    /// Learns of an enrollment that failed; its token was good for nothing, or was one once.
+    pub(crate) fn enrollment_failed(&self, from: Option<PeerAddress>, sha256: &str, was_one: bool) {
+        self.bad_enrollments.count(from.filter(|_| !was_one), sha256, self.runtime.elapsed());
+    }
+}
+
+/// Tokens that were made here and turned out not to be good: how often each may be tried again, and how many new ones an address may offer.
+struct Failures {
+    tokens: Pace<String>,
+    addresses: Pace<PeerAddress>,
+}
+
+impl Failures {
+    fn new() -> Self {
+        Self { tokens: Pace::per_second(FAILURES), addresses: Pace::per_second(FAILURES) }
+    }
+
+    /// Whether the token of that digest is remembered as one that was not good.
+    fn knows(&self, sha256: &str) -> bool {
+        self.tokens.knows(sha256)
+    }
+
+    /// Refuses a token that has failed too often, and one that has not failed yet from an address that offered too many that did.
+    fn look(&self, from: Option<PeerAddress>, sha256: &str, now: Duration) -> Result<(), TooOften> {
+        if self.knows(sha256) {
+            return self.tokens.look(sha256, now).map_err(|wait| TooOften { who: "this token is refused", wait });
         }
+        let looked = from.map_or(Ok(()), |from| self.addresses.look(&from, now));
+        looked.map_err(|wait| TooOften { who: "this address offers credentials that are none", wait })
+    }
+
+    /// Counts a token that is not good: each time against itself, and the first time against its address.
+    fn count(&self, from: Option<PeerAddress>, sha256: &str, now: Duration) {
+        // Beyond its pace either is refused before the next look-up.
+        if let Some(from) = from.filter(|_| !self.knows(sha256)) {
+            let _ = self.addresses.take(&from, now);
+        }
+        let _ = self.tokens.take(&sha256.to_owned(), now);
     }
 }
 
 /// The turn of a look-up, held until it is dropped.
 pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "it is held, and nothing else")] Option<SemaphorePermit<'a>>);
-
-const GUESSES: &str = "this address offers credentials that are none";
 
 /// Who asked too often, and how long to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,11 +239,10 @@ impl From<TooOften> for ApiProblem {
 
 /// Counts a request of an address, unless a token is about to be charged for it.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let digest = auth::digest_of_token(request.headers());
-    let offered = if digest.is_ok() { Offered::Token } else { Offered::Nothing };
-    let is_known = digest.is_ok_and(|sha256| state.limits.was_good(&sha256));
-    let stranger = peer::sender(&request).filter(|_| !is_known);
-    match stranger.map_or(Ok(()), |from| state.limits.count_address(from, offered)) {
+    let digest = auth::digest_of_token(request.headers(), state.engine.keys());
+    let offered = state.limits.offered(request.uri().path(), digest.ok().as_deref());
+    let counted = peer::sender(&request).zip(offered);
+    match counted.map_or(Ok(()), |(from, offered)| state.limits.count_address(from, offered)) {
         Ok(()) => next.run(request).await,
         Err(refused) => ApiProblem::from(refused).into_response(),
     }
@@ -244,16 +287,35 @@ mod tests {
         let limits = Limits::new(Paces::USUAL, clock.clone());
         let (guesser, other) = (Some(address(1)), Some(address(2)));
         limits.looked_up(guesser, "good", true);
-        let guessed = (0..1_000).take_while(|_| {
-            limits.looked_up(guesser, "guess", false);
+        let guessed = (0..1_000).take_while(|number| {
+            limits.looked_up(guesser, &number.to_string(), false);
             looked(&limits, guesser, "guess").is_ok()
         });
-        assert_eq!(guessed.count(), 4 * FAILURES_PER_ADDRESS.get() as usize - 1);
+        assert_eq!(guessed.count(), 4 * FAILURES.get() as usize - 1);
         assert!(looked(&limits, guesser, "good").is_ok() && looked(&limits, other, "guess").is_ok());
-        limits.looked_up(guesser, "good", false);
-        assert!(looked(&limits, guesser, "good").is_err(), "a token that was revoked is no longer good");
         *clock.0.lock().unwrap() += Duration::from_secs(1);
         assert!(looked(&limits, guesser, "guess").is_ok());
+    }
+
+    #[test]
+    fn token_that_has_ended_is_held_to_its_own_pace_and_holds_up_no_other_of_its_address() {
+        let clock = Arc::new(Stopped::default());
+        let limits = Limits::new(Paces::USUAL, clock.clone());
+        let here = Some(address(1));
+        limits.looked_up(here, "revoked", true);
+        let tried = (0..1_000).take_while(|_| {
+            limits.looked_up(here, "revoked", false);
+            looked(&limits, here, "revoked").is_ok()
+        });
+        assert_eq!(tried.count(), 4 * FAILURES.get() as usize - 1);
+        (0..1_000).for_each(|_| limits.looked_up(here, "revoked", false));
+        assert!(looked(&limits, here, "fresh").is_ok() && limits.count_enrollment(here, "fresh").is_ok());
+        (0..1_000).for_each(|_| limits.enrollment_failed(here, "used", true));
+        (0..1_000).for_each(|_| limits.enrollment_failed(here, "foreign", false));
+        assert!(limits.count_enrollment(here, "used").is_err() && limits.count_enrollment(here, "foreign").is_err());
+        assert!(limits.count_enrollment(here, "fresh").is_ok());
+        *clock.0.lock().unwrap() += Duration::from_secs(1);
+        assert!(looked(&limits, here, "revoked").is_ok() && limits.count_enrollment(here, "used").is_ok());
     }
 
     #[test]
@@ -261,11 +323,11 @@ mod tests {
     {
         let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
         let here = Some(address(1));
-        (0..1_000).for_each(|_| limits.looked_up(here, "guess", false));
-        assert!(looked(&limits, here, "guess").is_err() && limits.count_enrollment(here).is_ok());
+        (0..1_000).for_each(|number| limits.looked_up(here, &number.to_string(), false));
+        assert!(looked(&limits, here, "guess").is_err() && limits.count_enrollment(here, "fresh").is_ok());
         let there = Some(address(2));
-        (0..1_000).for_each(|_| limits.enrollment_failed(there));
-        assert!(limits.count_enrollment(there).is_err() && looked(&limits, there, "guess").is_ok());
+        (0..1_000).for_each(|number| limits.enrollment_failed(there, &number.to_string(), false));
+        assert!(limits.count_enrollment(there, "fresh").is_err() && looked(&limits, there, "guess").is_ok());
     }
 
     #[test]
@@ -299,9 +361,10 @@ mod tests {
     #[test]
     fn two_hundred_machines_enroll_at_once_and_a_loop_does_not() {
         let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
-        let enrolled = (0..1_000).filter(|_| limits.count_enrollment(Some(address(1))).is_ok()).count();
-        assert_eq!(enrolled, 200);
-        assert!(limits.count_enrollment(Some(address(2))).is_ok());
+        let enrolled =
+            (0..1_000).filter(|number| limits.count_enrollment(Some(address(1)), &number.to_string()).is_ok());
+        assert_eq!(enrolled.count(), 200);
+        assert!(limits.count_enrollment(Some(address(2)), "another").is_ok());
     }
 
     #[test]
@@ -309,18 +372,33 @@ mod tests {
         let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
         while limits.count_address(address(1), Offered::Nothing).is_ok() {}
         assert!(limits.count_address(address(1), Offered::Token).is_ok());
+        assert!(limits.count_address(address(1), Offered::Enrollment).is_ok());
     }
 
     #[test]
-    fn a_token_that_was_just_made_is_looked_up_at_once_whatever_its_address_guessed_and_memory_stays_bounded() {
+    fn a_token_that_was_just_made_is_looked_up_at_once_whatever_its_address_offered_and_memory_stays_bounded() {
         let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
         let guesser = Some(address(1));
-        (0..120).for_each(|_| limits.looked_up(guesser, "guess", false));
+        (0..120).for_each(|number| limits.looked_up(guesser, &format!("guess {number}"), false));
         assert!(looked(&limits, guesser, "fresh").is_err(), "it cannot be told from a guess");
         limits.learn_good("fresh");
         assert!(looked(&limits, guesser, "fresh").is_ok());
         (0..2 * GOOD_MAX).for_each(|number| _ = limits.learn_good(&number.to_string()));
         assert_eq!(limits.good.lock().unwrap().len(), GOOD_MAX);
+    }
+
+    #[test]
+    fn what_an_address_asks_with_is_told_by_what_is_known_of_its_token() {
+        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
+        limits.looked_up(None, "good", true);
+        limits.looked_up(None, "ended", false);
+        assert_eq!(limits.offered("/api/v1/nodes", Some("good")), None);
+        assert_eq!(limits.offered("/api/v1/nodes", Some("fresh")), Some(Offered::Token));
+        assert_eq!(limits.offered("/api/v1/nodes", Some("ended")), Some(Offered::Nothing), "it would take from others");
+        assert_eq!(limits.offered("/api/v1/nodes", None), Some(Offered::Nothing));
+        for sha256 in [None, Some("good"), Some("fresh")] {
+            assert_eq!(limits.offered("/api/v1/enroll", sha256), Some(Offered::Enrollment), "{sha256:?}");
+        }
     }
 
     #[test]

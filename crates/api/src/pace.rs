@@ -4,6 +4,7 @@
 //! one that is known stays on its own, however many others come. Time is the caller's: since some fixed moment, never going back.
 
 use std::{
+    borrow::Borrow,
     collections::HashMap,
     hash::Hash,
     num::NonZeroU32,
@@ -61,8 +62,19 @@ impl<K: Hash + Eq + Clone> Pace<K> {
         }
     }
 
+    /// Whether that key is remembered, as every key is that was taken and found room.
+    pub(crate) fn knows<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).rested_at.contains_key(key)
+    }
+
     /// Says what [`Pace::take`] would, and counts nothing.
-    pub(crate) fn look(&self, key: &K, now: Duration) -> Result<(), Duration> {
+    pub(crate) fn look<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Duration) -> Result<(), Duration>
+    where
+        K: Borrow<Q>,
+    {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let rested_at = kept.rested_at.get(key).copied();
         let beyond = || if kept.rested_at.len() < KEYS_MAX { now } else { kept.rest_rested_at };

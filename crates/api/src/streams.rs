@@ -121,10 +121,10 @@ async fn withdrawn(changes: &mut Receiver<Change>, token: TokenId) {
 #[cfg(test)]
 mod tests {
     use futures::future::BoxFuture;
-    use gpuaas_engine::Keys;
+    use gpuaas_engine::record_proof;
     use gpuaas_model::{Clock, Coded, Entropy, Role, Runtime};
     use gpuaas_store::{StoreOptions, TokenRecord};
-    use gpuaas_trust::{Authority, SealingKey};
+    use gpuaas_trust::SealingKey;
     use tokio::{
         sync::{mpsc, watch},
         task::JoinHandle,
@@ -187,8 +187,7 @@ mod tests {
             let time = Arc::new(Told { now: watch::Sender::new(BEGIN), waits: send });
             let store = Store::open(&options, time.clone()).await.unwrap();
             let other = Store::open(&options, time.clone()).await.unwrap();
-            let authority = Authority::generate("cp", BEGIN).unwrap();
-            let proof = Keys::new("cp".to_owned(), authority, SealingKey::new(&[7; 32]).unwrap()).proof();
+            let proof = record_proof(SealingKey::new(&[7; 32]).unwrap().into());
             [&store, &other].into_iter().for_each(|store| store.prove_with(proof.clone()));
             let token = TokenId::from_uuid(uuid::Uuid::from_u128(1));
             let record = TokenRecord {

@@ -10,7 +10,9 @@ use std::{
 
 use gpuaas_model::{Entropy, KeyState, SecretId, Timestamp};
 use gpuaas_store::{Reader, RecordProof, SigningKeyRecord, StoreError, StoredAuthority, StoredSigningKey};
-use gpuaas_trust::{Authority, SealError, SealingKeys, SignError, SigningKeySet, TaskKey, TaskSigner, TaskStatement};
+use gpuaas_trust::{
+    Authority, SealError, SealingKeys, SignError, SigningKeySet, TaskKey, TaskSigner, TaskStatement, TokenKey,
+};
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
@@ -20,6 +22,7 @@ use crate::authorities::Authorities;
 pub struct Keys {
     control_plane: String,
     sealing: Arc<SealingKeys>,
+    tokens: TokenKey,
     ring: RwLock<Arc<KeyRing>>,
     /// Follows the ring, for those who act on a change.
     authorities: watch::Sender<Arc<Authorities>>,
@@ -72,12 +75,18 @@ pub enum KeysError {
 
 impl Keys {
     /// The keys of the control plane of that id, whose authority is that one as long as no row names another. Which key signs, rows say.
-    pub fn new(control_plane: String, authority: Authority, sealing: impl Into<Arc<SealingKeys>>) -> Self {
+    pub fn new(
+        control_plane: String,
+        authority: Authority,
+        sealing: impl Into<Arc<SealingKeys>>,
+        tokens: TokenKey,
+    ) -> Self {
         let authorities = Arc::new(Authorities::first(authority));
         let ring = KeyRing { version: 0, accepted: Vec::new(), signer: None, authorities: authorities.clone() };
         Self {
             control_plane,
             sealing: sealing.into(),
+            tokens,
             ring: RwLock::new(Arc::new(ring)),
             authorities: watch::Sender::new(authorities),
         }
@@ -101,6 +110,11 @@ impl Keys {
     /// The keys that seal what the store keeps.
     pub fn sealing(&self) -> &SealingKeys {
         &self.sealing
+    }
+
+    /// The key that makes tokens, and tells them from texts that somebody made up.
+    pub fn tokens(&self) -> &TokenKey {
+        &self.tokens
     }
 
     /// What tells the platform's own records from others.

@@ -9,7 +9,7 @@ use gpuaas_engine::{
 };
 use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState, OwnActor, Timestamp};
 use gpuaas_store::{NewAudit, SealingRecord, Store, Tx, leapt};
-use gpuaas_trust::{Authority, SealingKeys, ServerKey, TaskSigner};
+use gpuaas_trust::{Authority, SealingKeys, ServerKey, TaskSigner, TokenKey};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -25,6 +25,9 @@ const FIRST_AUTHORITY_KEY: &str = "authority.key";
 
 /// Where the API's key lies, sealed.
 const API_KEY: &str = "api.key";
+
+/// Where the key of tokens lies, sealed.
+const TOKEN_KEY: &str = "token.key";
 
 /// The apps of this control plane.
 pub(crate) fn catalog(rke2: Deadlines) -> Catalog {
@@ -53,7 +56,8 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
     if named.is_none() {
         tx.put_sealing(&SealingRecord::settled(sealing.active(), ports.clock.now())).await?;
     }
-    let keys = Keys::new(id, authority, sealing);
+    let tokens = token_key(&mut tx, &sealing, ports).await?;
+    let keys = Keys::new(id, authority, sealing, tokens);
     tx.remove_forged_authorities().await?;
     tx.remove_forged_signing_keys().await?;
     if tx.signing_keys().await?.is_empty() {
@@ -76,6 +80,24 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
     keys.ring(&mut tx).await.map_err(|error| trust(&error))?;
     tx.commit().await?;
     Ok(keys)
+}
+
+/// The key that makes tokens and tells them from guesses: kept, and one for all replicas, because each knows the tokens that another made.
+async fn token_key(tx: &mut Tx, sealing: &SealingKeys, ports: &Ports) -> Result<TokenKey, ServerError> {
+    let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
+    let kept = match tx.setting(TOKEN_KEY).await? {
+        Some(kept) => kept,
+        None => {
+            let mut made = Zeroizing::new([0; TokenKey::BYTES]);
+            ports.entropy.fill(&mut *made);
+            let sealed = sealing.seal(TOKEN_KEY.as_bytes(), &*made).map_err(|error| trust(&error))?;
+            // Another replica's, where one was quicker.
+            tx.put_setting_if_absent(TOKEN_KEY, &sealed).await?
+        }
+    };
+    let bytes = open(sealing, Some(kept), TOKEN_KEY)?;
+    let bytes: &[u8; TokenKey::BYTES] = bytes.as_slice().try_into().map_err(|error| trust(&error))?;
+    Ok(TokenKey::new(bytes))
 }
 
 /// The version of a key set whose first key is made now. Agents accept no set that is older than theirs. Where this control plane existed before, its
@@ -213,8 +235,40 @@ mod tests {
             "cp-1".into(),
             Authority::generate("cp-1", ports.clock.now()).unwrap(),
             SealingKey::new(&[8; 32]).unwrap(),
+            TokenKey::new(&[8; 32]),
         );
         assert!(api_key(&store, &foreign).await.is_err(), "another sealing key opens nothing");
+    }
+
+    #[tokio::test]
+    async fn key_of_tokens_is_the_same_at_every_start_and_another_one_at_every_control_plane() {
+        let (folder, ports) = (tempfile::tempdir().unwrap(), crate::ports::system());
+        let store = store_in(folder.path(), &ports).await;
+        let first = keys(&store, sealing(), &ports).await.unwrap();
+        let made = first.tokens().generate("gpuaas", &*ports.entropy).text;
+        let kept = async || store.read().await.unwrap().setting(TOKEN_KEY).await.unwrap().unwrap();
+        let sealed = kept().await;
+        let key = sealing().open(TOKEN_KEY.as_bytes(), &sealed).expect("it lies sealed for its name");
+        assert_eq!(key.len(), TokenKey::BYTES);
+        assert!(!sealed.windows(key.len()).any(|bytes| bytes == key.as_slice()), "it lies open");
+
+        // A rotation of the sealing key seals it anew, and it stays the same.
+        let next = SealingKey::new(&[8; 32]).unwrap();
+        let (old, now) = (first.sealing().active(), ports.clock.now());
+        assert!(first.sealing().take_next(SealingKey::new(&[8; 32]).unwrap()));
+        let mut tx = store.begin().await.unwrap();
+        let rotation = SealingRecord { previous: Some(old), ..SealingRecord::settled(next.id().to_owned(), now) };
+        tx.put_sealing(&rotation).await.unwrap();
+        while !tx.reseal_rows(100).await.unwrap() {}
+        tx.put_sealing(&SealingRecord::settled(next.id().to_owned(), now)).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(next.open(TOKEN_KEY.as_bytes(), &kept().await).unwrap(), key);
+        let second = keys(&store, next.into(), &ports).await.unwrap();
+        assert!(second.tokens().is_genuine("gpuaas", made.expose()), "a token of before the restart is none");
+
+        let (elsewhere, other) = (tempfile::tempdir().unwrap(), sealing());
+        let other = keys(&store_in(elsewhere.path(), &ports).await, other, &ports).await.unwrap();
+        assert!(!other.tokens().is_genuine("gpuaas", made.expose()), "two control planes share a key");
     }
 
     #[tokio::test]
@@ -225,8 +279,7 @@ mod tests {
         let before = store.read().await.unwrap().key_set_version().await.unwrap();
         assert_eq!(before, 1);
         // As after a change by a database writer, or an upgrade from a version whose rows have no codes.
-        let authority = Authority::generate("cp-2", ports.clock.now()).unwrap();
-        store.prove_with(Keys::new("cp-2".into(), authority, SealingKey::new(&[8; 32]).unwrap()).proof());
+        store.prove_with(record_proof(SealingKey::new(&[8; 32]).unwrap().into()));
         let mut tx = store.begin().await.unwrap();
         assert_eq!(tx.remove_forged_signing_keys().await.unwrap(), 1);
         tx.commit().await.unwrap();

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gpuaas_engine::{commands::bootstrap, port::Ports};
+use gpuaas_engine::{Keys, commands::bootstrap, port::Ports};
 use gpuaas_model::{AuditAction, OwnActor, Role, Timestamp};
 use gpuaas_store::{AuditFilter, AuditRecord, Change, Store, StoreError, TokenRecord};
 use gpuaas_trust::SecretText;
@@ -59,11 +59,12 @@ pub(crate) enum Occasion {
 /// the same store.
 pub(crate) async fn one_time_admin(
     store: &Store,
+    keys: &Keys,
     folder: &Path,
     ports: &Ports,
     occasion: Occasion,
 ) -> Result<OneTimeAdmin, ServerError> {
-    let (token, text) = bootstrap::generate(ports);
+    let (token, text) = bootstrap::generate(keys, ports);
     let made = write(folder, &token, &text)?;
     let mut tx = store.begin().await?;
     tx.put_setting_if_absent(DONE, token.id.to_string().as_bytes()).await?;
@@ -75,9 +76,14 @@ pub(crate) async fn one_time_admin(
 
 /// Makes the first one-time token, if this control plane has never made one; removes the file of one that is good no more. Returns the file of one
 /// that can be exchanged now.
-pub(crate) async fn at_start(store: &Store, folder: &Path, ports: &Ports) -> Result<Option<PathBuf>, ServerError> {
+pub(crate) async fn at_start(
+    store: &Store,
+    keys: &Keys,
+    folder: &Path,
+    ports: &Ports,
+) -> Result<Option<PathBuf>, ServerError> {
     if is_first_start(store).await? {
-        let (token, text) = bootstrap::generate(ports);
+        let (token, text) = bootstrap::generate(keys, ports);
         let made = write(folder, &token, &text)?;
         let mut tx = store.begin().await?;
         let id = token.id.to_string();
@@ -134,8 +140,8 @@ pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, Serv
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
     let made = async {
         // The key opens what the store keeps secret, or this is somebody else's store.
-        keys(&store, sealing, &ports).await?;
-        one_time_admin(&store, &options.data_dir, &ports, Occasion::Recovery).await
+        let keys = keys(&store, sealing, &ports).await?;
+        one_time_admin(&store, &keys, &options.data_dir, &ports, Occasion::Recovery).await
     };
     let made = made.await;
     store.close().await;
@@ -221,18 +227,18 @@ mod tests {
 
     use super::*;
 
-    async fn store_in(folder: &Path, ports: &Ports) -> Store {
+    async fn store_in(folder: &Path, ports: &Ports) -> (Store, Keys) {
         let options = StoreOptions { url: format!("sqlite://{}", folder.join("store.db").display()) };
         let store = Store::open(&options, ports.clock.clone()).await.unwrap();
-        keys(&store, SealingKey::new(&[7; 32]).unwrap().into(), ports).await.unwrap();
-        store
+        let keys = keys(&store, SealingKey::new(&[7; 32]).unwrap().into(), ports).await.unwrap();
+        (store, keys)
     }
 
     #[tokio::test]
     async fn first_start_makes_a_one_time_token_and_no_later_one_does_whatever_was_lost() {
         let (folder, ports) = (tempfile::tempdir().unwrap(), ports::system());
-        let store = store_in(folder.path(), &ports).await;
-        let start = async || at_start(&store, folder.path(), &ports).await.unwrap();
+        let (store, keys) = store_in(folder.path(), &ports).await;
+        let start = async || at_start(&store, &keys, folder.path(), &ports).await.unwrap();
         let file = start().await.expect("the first start makes one");
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let text = std::fs::read(&file).unwrap();

@@ -95,7 +95,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     if let Some(ended) = bootstrap::finish_restore(&store, &keys, &ports).await? {
         tracing::warn!(?ended, "completed an interrupted restore: all credentials of the backup are revoked");
     }
-    let one_time_admin = first_admin::at_start(&store, data.path(), &ports).await?;
+    let one_time_admin = first_admin::at_start(&store, &keys, data.path(), &ports).await?;
     let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
     let identity = ReplicaIdentity { control_plane: keys.control_plane().to_owned(), replica };
     let api_key = bootstrap::api_key(&store, &keys).await?;

@@ -14,8 +14,8 @@ use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer, ServerName,
 use serde_json::{Value, json};
 
 use crate::{
-    ApiToken, Authority, EnrollmentString, Envelope, NodeIdentity, NodeKey, PinnedAuthority, ReplicaIdentity,
-    SealingKey, SecretText, SignedKeySet, SigningKeySet, TaskSigner, TaskStatement, sha256_hex, tls::channel_clients,
+    Authority, EnrollmentString, Envelope, NodeIdentity, NodeKey, PinnedAuthority, ReplicaIdentity, SealingKey,
+    SecretText, SignedKeySet, SigningKeySet, TaskSigner, TaskStatement, TokenKey, sha256_hex, tls::channel_clients,
 };
 
 /// Mutations of each kind.
@@ -289,8 +289,12 @@ fn no_mutation_of_a_certificate_request_is_accepted() {
 
 #[test]
 fn no_mutation_of_a_token_is_accepted() {
-    let token = ApiToken::generate("gpuaas", &Counting);
+    let key = TokenKey::new(&[1; TokenKey::BYTES]);
+    let token = key.generate("gpuaas", &Counting);
     refuses_mutations("token", token.text.expose().as_bytes(), |bytes| verdict(sha256_hex(bytes) == token.sha256));
+    refuses_mutations("code of a token", token.text.expose().as_bytes(), |bytes| {
+        verdict(std::str::from_utf8(bytes).is_ok_and(|text| key.is_genuine("gpuaas", text)))
+    });
 }
 
 #[test]

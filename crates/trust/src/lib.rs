@@ -40,5 +40,5 @@ pub use tls::{
     channel_server_config, client_config, node_client_config, pinned_client_config, replica_client_config,
     replica_server_config,
 };
-pub use token::{ApiToken, SecretText};
+pub use token::{ApiToken, SecretText, TokenKey};
 pub use trusted::TrustedAuthorities;

@@ -1,28 +1,11 @@
 //! Where agents redeem their enrollment tokens. The token in the body is the credential; no other is asked for.
 
-use axum::{
-    Json,
-    extract::{FromRequestParts, State},
-    http::request::Parts,
-};
+use axum::{Extension, Json, extract::State};
 use gpuaas_engine::commands::node;
 use gpuaas_model::{Code, Coded};
 use gpuaas_wire::session::{EnrollRequest, EnrollResponse};
 
 use crate::{body::Body, correlation, document::enrollment, peer::PeerAddress, problem::ApiProblem, state::ApiState};
-
-/// Where an enrollment comes from, once it was counted. Taken from the head of a request, so that nothing of a body is read before.
-pub(crate) struct Counted(Option<PeerAddress>);
-
-impl FromRequestParts<ApiState> for Counted {
-    type Rejection = ApiProblem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiProblem> {
-        let from = parts.extensions.get().copied();
-        state.limits.count_enrollment(from)?;
-        Ok(Self(from))
-    }
-}
 
 /// Redeems an enrollment token for a certificate. For node agents.
 #[utoipa::path(
@@ -35,14 +18,15 @@ impl FromRequestParts<ApiState> for Counted {
 )]
 pub(crate) async fn enroll(
     State(state): State<ApiState>,
-    Counted(from): Counted,
+    from: Option<Extension<PeerAddress>>,
     Body(ask): Body<EnrollRequest>,
 ) -> Result<Json<EnrollResponse>, ApiProblem> {
+    let from = from.map(|Extension(from)| from);
+    let sha256 = node::digest_of_token(state.engine.keys(), &ask.token)?;
+    state.limits.count_enrollment(from, &sha256)?;
     let redeemed = node::redeem(&state.engine, correlation::current_id(&state), ask).await;
-    if let Err(refused) = &redeemed
-        && is_no_credential(refused.code())
-    {
-        state.limits.enrollment_failed(from);
+    if let Err(refused) = &redeemed {
+        state.limits.enrollment_failed(from, &sha256, !is_no_credential(refused.code()));
     }
     Ok(Json(redeemed?))
 }

@@ -1,19 +1,11 @@
 //! Somebody who writes to the database is not the platform: what it writes there is refused, and told.
 
-use gpuaas_api_types::{CreateProject, CreateServiceAccount, CreateServiceAccountToken};
-use gpuaas_model::{Code, Entropy};
-use gpuaas_trust::{ApiToken, TaskSigner};
+use gpuaas_api_types::{CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken};
+use gpuaas_model::Code;
+use gpuaas_trust::{TaskSigner, sha256_hex};
 use sqlx::{Connection, SqliteConnection};
 
 use crate::{fleet::Fleet, world::eventually};
-
-struct Seeded(u8);
-
-impl Entropy for Seeded {
-    fn fill(&self, bytes: &mut [u8]) {
-        bytes.fill(self.0);
-    }
-}
 
 async fn write(fleet: &Fleet, sql: &str) {
     let url = format!("sqlite://{}", fleet.data_dir().join("gpuaas.db").display());
@@ -26,15 +18,17 @@ async fn write(fleet: &Fleet, sql: &str) {
 async fn a_token_that_somebody_wrote_into_the_database_opens_nothing_and_is_told() {
     let fleet = Fleet::start(0).await;
     let admin = fleet.client();
-    let own = ApiToken::generate("gpuaas", &Seeded(7));
+    // A token of its own: a text that this control plane did not make is not even looked up.
+    let ask = CreateToken { name: "own".into(), role: "platform-metrics".into(), project: None, ttl_seconds: None };
+    let own = admin.create_token(&ask).await.expect("made").secret;
     let sql = format!(
-        "insert into tokens (id, sha256, project_id, service_account_id, ends_at, doc, code) \
+        "delete from tokens where sha256 = '{sha}'; insert into tokens (id, sha256, project_id, service_account_id, ends_at, doc, code) \
          select '0198c0de-7a3b-7c11-9b54-0242ac120002', '{sha}', project_id, service_account_id, ends_at, \
          replace(doc, sha256, '{sha}'), code from tokens where doc like '%platform-admin%' limit 1",
-        sha = own.sha256,
+        sha = sha256_hex(own.as_bytes()),
     );
     write(&fleet, &sql).await;
-    let refused = fleet.client_with(0, own.text.expose()).whoami().await.expect_err("nobody's token");
+    let refused = fleet.client_with(0, &own).whoami().await.expect_err("nobody's token");
     assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
 
     eventually("the forged row is not told", async || {

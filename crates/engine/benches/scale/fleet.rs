@@ -25,7 +25,8 @@ use gpuaas_model::{
 };
 use gpuaas_store::{AllocationFilter, Burial, OperationFilter, Store, StoreOptions};
 use gpuaas_trust::{
-    Authority, EnrollmentString, Envelope, NodeKey, SealingKey, SigningKeySet, TaskSigner, TaskStatement, sha256_hex,
+    Authority, EnrollmentString, Envelope, NodeKey, SealingKey, SigningKeySet, TaskSigner, TaskStatement, TokenKey,
+    sha256_hex,
 };
 use gpuaas_wire::{
     session::{ConnectionKind, EnrollRequest, Hello, PROTOCOL},
@@ -183,7 +184,7 @@ fn keys() -> Keys {
         (made.certificate_pem().to_owned(), made.key_pem().to_string())
     });
     let authority = Authority::from_pem(certificate, key).expect("what was made");
-    Keys::new(CONTROL_PLANE.to_owned(), authority, SealingKey::new(&[9; 32]).expect("a key"))
+    Keys::new(CONTROL_PLANE.to_owned(), authority, SealingKey::new(&[9; 32]).expect("a key"), TokenKey::new(&[9; 32]))
 }
 
 /// Engines on one store.

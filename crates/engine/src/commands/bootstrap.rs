@@ -10,14 +10,14 @@ use gpuaas_model::{
     ActorType, AuditAction, AuditResult, Code, CorrelationId, EventKind, OwnActor, Principal, Role, Timestamp, TokenId,
 };
 use gpuaas_store::{NewAudit, StoreError, TokenRecord, Tx};
-use gpuaas_trust::{ApiToken, SecretText};
+use gpuaas_trust::SecretText;
 use serde_json::{Value, json};
 
 use super::{
     audit,
     token::{self, NewToken, PREFIX},
 };
-use crate::{caller::Caller, engine::Engine, error::CommandError, port::Ports, record::platform_event};
+use crate::{caller::Caller, engine::Engine, error::CommandError, keys::Keys, port::Ports, record::platform_event};
 
 /// Life of a one-time token: long enough to install a control plane and log in, too short for a copy in a disk image or a log to be worth anything.
 /// Whoever comes later makes another on the machine.
@@ -35,8 +35,8 @@ pub struct NewAdmin {
 }
 
 /// A one-time token that lies nowhere yet, with its text. [`insert`] makes it good.
-pub fn generate(ports: &Ports) -> (TokenRecord, SecretText) {
-    let secret = ApiToken::generate(PREFIX, &*ports.entropy);
+pub fn generate(keys: &Keys, ports: &Ports) -> (TokenRecord, SecretText) {
+    let secret = keys.tokens().generate(PREFIX, &*ports.entropy);
     let now = ports.clock.now();
     let token = TokenRecord {
         id: TokenId::generate(&*ports.clock, &*ports.entropy),
@@ -92,7 +92,7 @@ pub async fn exchange(
 ) -> Result<(TokenRecord, SecretText), CommandError> {
     let new = NewToken { name: new.name, role: Role::PlatformAdmin, project: None, ttl_seconds: new.ttl_seconds };
     token::check(&new)?;
-    let (made, secret) = token::fresh(engine.ports(), new);
+    let (made, secret) = token::fresh(engine.keys(), engine.ports(), new);
     // Nobody else writes until this ends: of two exchanges the second finds the token withdrawn.
     let mut tx = engine.store().begin().await?;
     let spent = tx.token(caller.principal.token).await?;

@@ -6,8 +6,10 @@ use gpuaas_model::{
     ActorType, AuditAction, AuditResult, Code, Connectivity, CorrelationId, EnrolledNode, EnrollmentId, EventKind,
     Line, Name, NodeEvent, NodeId, NodeState, OwnActor, Permission, Timestamp,
 };
-use gpuaas_store::{EnrollmentRecord, NewAudit, NodeKeyRecord, NodeRecord, Reader, SessionRecord, StoreError, Tx};
-use gpuaas_trust::{ApiToken, EnrollmentString, NodeIdentity, SecretText};
+use gpuaas_store::{
+    EnrollmentRecord, EnrollmentRefusal, NewAudit, NodeKeyRecord, NodeRecord, Reader, SessionRecord, StoreError, Tx,
+};
+use gpuaas_trust::{EnrollmentString, NodeIdentity, SecretText, sha256_hex};
 use gpuaas_wire::{
     bounds::cut,
     session::{CHANNEL_ENDPOINTS_MAX, EnrollRequest, EnrollResponse, Hello, RenewRequest},
@@ -20,6 +22,7 @@ use crate::{
     caller::Caller,
     engine::Engine,
     error::{CommandError, check_line},
+    keys::Keys,
     record::platform_event,
     seen::Seen,
 };
@@ -158,7 +161,7 @@ pub(super) async fn issue(
     (forced, reimage_sha256): (Option<&Forced>, Option<String>),
 ) -> Result<SecretText, CommandError> {
     let ports = engine.ports();
-    let token = ApiToken::generate(TOKEN_PREFIX, &*ports.entropy);
+    let token = engine.keys().tokens().generate(TOKEN_PREFIX, &*ports.entropy);
     let now = ports.clock.now();
     let authority = engine.keys().ring(tx).await?.authorities().active().digest();
     let enrollment = EnrollmentRecord {
@@ -190,6 +193,14 @@ pub(super) async fn issue(
     Ok(string.encode())
 }
 
+/// The digest of an enrollment token that this control plane made, good or not. Refuses any other text without a look-up.
+pub fn digest_of_token(keys: &Keys, token: &str) -> Result<String, CommandError> {
+    match keys.tokens().is_genuine(TOKEN_PREFIX, token) {
+        true => Ok(sha256_hex(token.as_bytes())),
+        false => Err(EnrollmentRefusal::Unknown.into()),
+    }
+}
+
 /// Redeems an enrollment token: the node gets its certificate, and its epoch grows so that everything earlier is void.
 pub async fn redeem(
     engine: &Engine,
@@ -198,7 +209,7 @@ pub async fn redeem(
 ) -> Result<EnrollResponse, CommandError> {
     let now = engine.ports().clock.now();
     clock::must_agree(ask.clock, now)?;
-    let sha256 = SecretText::new(ask.token).sha256();
+    let sha256 = digest_of_token(engine.keys(), SecretText::new(ask.token).expose())?;
     // Anybody may ask: the writer is for those who have a token.
     engine.store().read().await?.look_at_enrollment(&sha256, ask.node, now).await?;
     let mut tx = engine.store().begin().await?;

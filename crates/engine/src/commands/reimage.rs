@@ -64,7 +64,7 @@ fn is_shown(terms: &EnrollmentTerms, evidence: Option<&ReimageEvidence>) -> bool
 
 /// A fresh value for the hook.
 pub(super) fn one_time_value(engine: &Engine) -> ApiToken {
-    ApiToken::generate(VALUE_PREFIX, &*engine.ports().entropy)
+    engine.keys().tokens().generate(VALUE_PREFIX, &*engine.ports().entropy)
 }
 
 /// Hands a node that a tenant has left to the reimage hook, with the string that brings it in and the value that it has to show. What a hook has not

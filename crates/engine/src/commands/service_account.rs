@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpuaas_model::{AuditAction, Code, EventKind, Name, Permission, ProjectId, Role, ServiceAccountId, TokenId};
 use gpuaas_store::{Page, ServiceAccountRecord, TokenRecord};
-use gpuaas_trust::{ApiToken, SecretText};
+use gpuaas_trust::SecretText;
 use serde_json::json;
 
 use super::{
@@ -98,7 +98,7 @@ pub async fn create_token(
         return Err(CommandError::new(Code::FieldInvalid, detail).about("ttl_seconds"));
     }
     let ports = engine.ports();
-    let secret = ApiToken::generate(PREFIX, &*ports.entropy);
+    let secret = engine.keys().tokens().generate(PREFIX, &*ports.entropy);
     let now = ports.clock.now();
     let mut tx = engine.store().begin().await?;
     let account = tx.service_account_by_name(project, name).await?;

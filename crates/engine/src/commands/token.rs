@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpuaas_model::{AuditAction, Code, EventKind, Line, OwnActor, Permission, ProjectId, Role, Timestamp, TokenId};
 use gpuaas_store::{Reader, StoreError, TokenRecord, Tx};
-use gpuaas_trust::{ApiToken, SecretText};
+use gpuaas_trust::SecretText;
 use serde_json::json;
 
 use super::audit;
@@ -12,6 +12,7 @@ use crate::{
     caller::Caller,
     engine::Engine,
     error::{CommandError, check_line},
+    keys::Keys,
     port::Ports,
     record::platform_event,
 };
@@ -27,9 +28,9 @@ const TOKENS_MAX: u64 = 1_000;
 /// For so long after its end a token is listed, and whoever sends it is told why it is refused.
 const ENDED_KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
 
-/// Whether a text can be a token at all. What cannot is refused without a look-up.
-pub fn is_well_formed(text: &str) -> bool {
-    ApiToken::is_well_formed(PREFIX, text)
+/// Whether a text is a token that this control plane made, good or not. Any other is refused without a look-up.
+pub fn is_genuine(keys: &Keys, text: &str) -> bool {
+    keys.tokens().is_genuine(PREFIX, text)
 }
 
 /// What a token is to be.
@@ -60,7 +61,7 @@ pub async fn create(
     if let Some(project) = new.project {
         caller.must_see(project, "project", project)?;
     }
-    let (token, secret) = fresh(engine.ports(), new);
+    let (token, secret) = fresh(engine.keys(), engine.ports(), new);
     let mut tx = engine.store().begin().await?;
     if let Some(project) = token.project {
         tx.project(project).await?;
@@ -72,8 +73,8 @@ pub async fn create(
 }
 
 /// A token that lies nowhere yet, with its text.
-pub(super) fn fresh(ports: &Ports, new: NewToken) -> (TokenRecord, SecretText) {
-    let secret = ApiToken::generate(PREFIX, &*ports.entropy);
+pub(super) fn fresh(keys: &Keys, ports: &Ports, new: NewToken) -> (TokenRecord, SecretText) {
+    let secret = keys.tokens().generate(PREFIX, &*ports.entropy);
     let now = ports.clock.now();
     let token = TokenRecord {
         id: TokenId::generate(&*ports.clock, &*ports.entropy),

@@ -23,7 +23,7 @@ use gpuaas_model::{
     Timestamp, TokenId,
 };
 use gpuaas_store::{AuditFilter, SessionRecord, Store, StoreOptions};
-use gpuaas_trust::{Authority, SealingKey};
+use gpuaas_trust::{Authority, SealingKey, TokenKey};
 use uuid::Uuid;
 
 use crate::{kit::Kit, nodes::Scripted};
@@ -204,7 +204,7 @@ async fn engine(
         store,
         ports,
         catalog: Catalog::default().with(AppEntry { app: kit.clone(), effects: kit.clone() }),
-        keys: Keys::new("cp".to_owned(), authority, SealingKey::new(&[7; 32]).unwrap()),
+        keys: Keys::new("cp".to_owned(), authority, SealingKey::new(&[7; 32]).unwrap(), TokenKey::new(&[7; 32])),
         nodes: nodes.clone(),
         tunnels: Arc::new(NoTunnels),
         endpoints: Endpoints { api_url: String::new(), channel: String::new(), replica: None },

@@ -17,7 +17,7 @@ use gpuaas_engine::{
 };
 use gpuaas_model::{KeyState, ReplicaId, Timestamp};
 use gpuaas_store::{Burial, StoreError};
-use gpuaas_trust::{Authority, SealingKey, SigningKeySet, TaskSigner};
+use gpuaas_trust::{Authority, SealingKey, SigningKeySet, TaskSigner, TokenKey};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
@@ -68,7 +68,7 @@ fn keys() -> Keys {
     });
     let authority = Authority::from_pem(certificate, key).expect("it is what was made");
     let sealing = SealingKey::new(&SEALING_KEY).expect("it has 32 bytes");
-    Keys::new(CONTROL_PLANE.to_owned(), authority, sealing)
+    Keys::new(CONTROL_PLANE.to_owned(), authority, sealing, TokenKey::new(&[7; 32]))
 }
 
 /// Starts one, as the server does: it buries its predecessor, joins, and goes on with what is open.

@@ -7,10 +7,10 @@ use std::{
 };
 
 use gpuaas_artifacts::ArtifactStore;
-use gpuaas_engine::{Ended, port::Ports};
+use gpuaas_engine::{Ended, Keys, port::Ports};
 use gpuaas_model::AuditAction;
 use gpuaas_store::Store;
-use gpuaas_trust::{SealingKeys, Sha256Writer};
+use gpuaas_trust::Sha256Writer;
 use serde::Serialize;
 use tokio_util::io::ReaderStream;
 use zeroize::Zeroizing;
@@ -61,8 +61,10 @@ pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Restored, S
             // The key is tried at once: a wrong one would be found when the control plane is needed.
             let sealing = data.sealing_keys(options, &*ports.entropy)?;
             let opened = async {
-                let ended = ended(&store, sealing, &ports).await?;
-                let admin = first_admin::one_time_admin(&store, data.path(), &ports, Occasion::Restore).await?;
+                let keys = bootstrap::keys(&store, sealing, &ports).await?;
+                let ended = ended(&store, &keys, &ports).await?;
+                let occasion = Occasion::Restore;
+                let admin = first_admin::one_time_admin(&store, &keys, data.path(), &ports, occasion).await?;
                 Ok(Restored { backup: manifest, ended, admin })
             };
             opened.await
@@ -73,9 +75,8 @@ pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Restored, S
     opened
 }
 
-async fn ended(store: &Store, sealing: SealingKeys, ports: &Ports) -> Result<Ended, ServerError> {
-    let keys = bootstrap::keys(store, sealing, ports).await?;
-    let ended = bootstrap::finish_restore(store, &keys, ports).await?;
+async fn ended(store: &Store, keys: &Keys, ports: &Ports) -> Result<Ended, ServerError> {
+    let ended = bootstrap::finish_restore(store, keys, ports).await?;
     ended.ok_or_else(|| ServerError::Trust("the restored rows do not say that they were restored".to_owned()))
 }
 

@@ -140,10 +140,12 @@ async fn unfinished_bodies_of_strangers_have_one_budget_and_what_is_beyond_it_is
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_enrollment_is_counted_before_its_body_is_read() {
-    let platform = Platform::start(0);
+    let platform = Platform::start_with(0, &[("GPUAAS_REQUESTS_PER_ADDRESS", "5")]);
     let ask = json!({ "node": NOBODYS_ID, "token": "x", "csr": "x", "machine_id": "x", "agent_version": "x" });
     let enroll = async || send(&platform, Method::POST, "/api/v1/enroll", &[JSON], ask.to_string()).await.status;
-    // An address that has asked too often has the next ask again after a tenth of a second.
+    while send(&platform, Method::GET, "/api/v1/nodes", &[], "").await.status != 429 {}
+    assert_eq!(enroll().await, 400, "whoever asks for something else without a token holds up no machine");
+    // An address that has asked too often has the next ask again after a fifth of a second.
     eventually("a body is asked for although the address has asked too often", async || {
         while enroll().await != 429 {}
         status(&mut begin_enrollment(&platform).await).await == 429

@@ -15,7 +15,7 @@ use crate::world::{World, admin};
 
 /// Keeps a one-time token as it is; returns who holds it.
 async fn holder(world: &World, change: impl FnOnce(&mut TokenRecord)) -> Caller {
-    let (mut token, _) = bootstrap::generate(world.engine.ports());
+    let (mut token, _) = bootstrap::generate(world.engine.keys(), world.engine.ports());
     let now = world.engine.ports().clock.now();
     let principal = bootstrap::holder(&token, now).expect("it is fresh");
     change(&mut token);
