@@ -92,9 +92,7 @@ async fn guesses_of_whoever_knows_how_tokens_are_made_hold_up_no_token_and_no_ma
     let guess = async || whoami(&platform, &format!("Bearer {}", made_up("gpuaas").expose())).await;
     let known = amid(guess, whoami(&platform, &fresh), (401, "unauthenticated")).await;
     assert_eq!(known.status, 200, "a good token waits for guesses: {known:?}");
-    let guess = async || {
-        enroll(&platform, crate::operations::NOBODYS_ID, made_up("gpuaas-enroll").expose(), "x").await
-    };
+    let guess = async || enroll(&platform, crate::operations::NOBODYS_ID, made_up("gpuaas-enroll").expose(), "x").await;
     let enrolled = amid(guess, redeem(&platform, &machine), (400, "enrollment_invalid")).await;
     assert_eq!(enrolled.status, 200, "a machine waits for guesses: {enrolled:?}");
 }
