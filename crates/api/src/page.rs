@@ -114,7 +114,8 @@ pub(crate) fn cursor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
 /// A SHA-256 in 64 lower-case hex digits.
 pub(crate) fn digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
-    let is_digest = |text: &String| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_digest =
+        |text: &String| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     if text.as_ref().is_none_or(is_digest) {
         return Ok(text);
     }
