@@ -84,8 +84,10 @@ impl KeyFiles {
     /// The keys, of which the present one must be there.
     pub(crate) fn keys(&self) -> Result<SealingKeys, ServerError> {
         let missing = || key_error(&self.present, ErrorKind::NotFound.into());
+        // In this order: the next key may take the place of the present one in between, and is then read twice, and not passed by.
+        let next = self.next()?;
         let keys = SealingKeys::from(self.usable(&self.present()?.ok_or_else(missing)?)?);
-        if let Some(next) = self.next()? {
+        if let Some(next) = next {
             keys.take_next(self.usable(&next)?);
         }
         Ok(keys)

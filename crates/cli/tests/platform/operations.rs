@@ -100,6 +100,7 @@ impl Operation {
 fn sound(name: &str, schema: &Value) -> Value {
     match name {
         "role" => json!("viewer"),
+        "state" => json!("staged"),
         "source" => json!("/nowhere/at/all"),
         _ if schema["type"] == "object" => json!({}),
         _ if schema["format"] == "uuid" => json!(NOBODYS_ID),
