@@ -6,7 +6,11 @@ use axum::{
     http::{HeaderMap, StatusCode},
 };
 use gpuaas_api_types::{Bootstrap, CreatedToken};
-use gpuaas_engine::commands::bootstrap::{NewAdmin, exchange};
+use gpuaas_engine::{
+    check_line,
+    commands::bootstrap::{NewAdmin, exchange},
+};
+use gpuaas_model::Line;
 
 use crate::{auth, body::Body, convert, peer::PeerAddress, problem::ApiProblem, state::ApiState};
 
@@ -25,6 +29,7 @@ pub(crate) async fn bootstrap(
     headers: HeaderMap,
     Body(ask): Body<Bootstrap>,
 ) -> Result<(StatusCode, Json<CreatedToken>), ApiProblem> {
+    check_line(Line::TOKEN_NAME, &ask.name, "name")?;
     let caller = auth::one_time_caller(&headers, from.map(|Extension(from)| from), &state).await?;
     let new = NewAdmin { name: ask.name, ttl_seconds: ask.ttl_seconds };
     let (record, secret) = exchange(&state.engine, &caller, new).await?;
