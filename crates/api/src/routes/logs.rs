@@ -38,6 +38,8 @@ pub(crate) struct LogParams {
     /// The workload's project, by name or id; the caller's own when absent.
     project: Option<String>,
     /// One of the member's units; its main one when absent.
+    #[serde(default, deserialize_with = "crate::page::text")]
+    #[param(value_type = Option<String>)]
     unit: Option<String>,
     /// Only of the last so many seconds.
     since_seconds: Option<u64>,
