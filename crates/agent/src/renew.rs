@@ -14,17 +14,28 @@ const RETRY: Duration = Duration::from_secs(60);
 
 /// Renews for as long as the agent runs.
 pub(crate) async fn keep(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
+    // Where the agent died before it showed the present one, its next connection shows it.
+    let mut is_shown = true;
     loop {
         let due = due_at(&dialer).await.unwrap_or_else(|_| now());
         tokio::select! {
             () = tokio::time::sleep(due.since(now())) => {}
             // It may be due at once.
             () = dialer.issuer_changed.notified() => continue,
+            () = tokio::time::sleep(RETRY), if !is_shown => {
+                is_shown = show(&fetch).await;
+                continue;
+            }
         }
         match renew(&dialer, &fetch).await {
-            Ok(true) => tracing::info!("the node's certificate was renewed"),
-            // A replica that has not heard yet that another authority issues.
-            Ok(false) => tokio::time::sleep(RETRY).await,
+            Ok(is_current) => {
+                tracing::info!("the node's certificate was renewed");
+                is_shown = show(&fetch).await;
+                if !is_current {
+                    // A replica that has not heard yet that another authority issues.
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
             Err(error) => {
                 tracing::warn!(%error, "the node's certificate could not be renewed yet");
                 tokio::time::sleep(RETRY).await;
@@ -33,7 +44,7 @@ pub(crate) async fn keep(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
     }
 }
 
-/// Renews once, and shows what it got. False where the certificate is still not of the authority that issues.
+/// Renews once. False where the certificate is still not of the authority that issues.
 async fn renew(dialer: &Dialer, fetch: &Fetch) -> Result<bool, AgentError> {
     let damaged = |error: gpuaas_trust::AuthorityError| AgentError::State(error.to_string());
     let key = NodeKey::generate().map_err(damaged)?;
@@ -43,13 +54,15 @@ async fn renew(dialer: &Dialer, fetch: &Fetch) -> Result<bool, AgentError> {
     state::keep(&dialer.host, &renewed.identity).await?;
     *state = renewed;
     fetch.renewed(&state)?;
-    let is_current = !state.identity.is_of_former_authority()?;
-    drop(state);
-    while let Err(error) = fetch.show().await {
-        tracing::warn!(%error, "the control plane could not be shown the renewed certificate yet");
-        tokio::time::sleep(RETRY).await;
-    }
-    Ok(is_current)
+    Ok(!state.identity.is_of_former_authority()?)
+}
+
+/// Shows the renewed certificate. One that expires before it could be shown is renewed like any other.
+async fn show(fetch: &Fetch) -> bool {
+    let shown = fetch.show().await;
+    shown
+        .inspect_err(|error| tracing::warn!(%error, "the control plane could not be shown the renewed certificate yet"))
+        .is_ok()
 }
 
 async fn due_at(dialer: &Dialer) -> Result<Timestamp, AgentError> {
