@@ -21,12 +21,17 @@ use server::Server;
 /// What the fuzzer looks at in every answer.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
                       response_schema_conformance,unsupported_method,allow_header_conformance,ignored_auth";
-/// The token comes by the environment. A node or cluster that is not there is documented as such (502, 503, 504); 500 never is.
+/// The token comes by the environment. A node or cluster that is not there is documented as such (502, 503, 504); 500 never is. After two rotations of
+/// the authority nobody who knows the first one alone, as the fuzzer does, believes the server.
 const CONFIG: &str = r#"
 headers = { Authorization = "Bearer ${GPUAAS_FUZZ_TOKEN}" }
 
 [checks.not_a_server_error]
 expected-statuses = ["2xx", "3xx", "4xx", 502, 503, 504]
+
+[[operations]]
+include-operation-id = "rotate_authority"
+enabled = false
 "#;
 /// Seconds of the run within the full test.
 const SECONDS_BOUNDED: u32 = 60;

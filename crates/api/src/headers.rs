@@ -50,6 +50,14 @@ fn check(request: &Request) -> Result<(), ApiProblem> {
     if let Some(repeated) = SINGLE.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
         return Err(refuse(repeated, format!("{repeated} is sent more than once"), "send it once"));
     }
+    // A length beside a coding is dropped by the parser, as RFC 9112 allows: the coding decides.
+    if let Some(coding) = headers.get(header::TRANSFER_ENCODING) {
+        let is_alone = headers.get_all(header::TRANSFER_ENCODING).iter().count() == 1;
+        if !is_alone || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
+            let detail = "a body is sent in one coding, chunked".to_owned();
+            return Err(refuse(&header::TRANSFER_ENCODING, detail, "send it chunked, or with its length"));
+        }
+    }
     let refuse_host =
         |detail: &str| Err(refuse(&header::HOST, detail.to_owned(), "send the name of the control plane"));
     let (host, authority) = (headers.get(header::HOST), request.uri().authority());
@@ -96,6 +104,19 @@ mod tests {
         }
         let listed = request(Version::HTTP_11, "/").header("host", "x").header("if-none-match", "a");
         assert_eq!(refused(listed.header("if-none-match", "b")), None, "a list may have several lines");
+    }
+
+    #[test]
+    fn a_body_has_one_coding() {
+        let request = |lines: &[(&str, &str)]| {
+            let request = request(Version::HTTP_11, "/").header("host", "x");
+            refused(lines.iter().fold(request, |request, (name, value)| request.header(*name, *value)))
+        };
+        assert_eq!(request(&[("transfer-encoding", "Chunked")]), None);
+        let chunked = ("transfer-encoding", "chunked");
+        for bad in [&[chunked, chunked][..], &[("transfer-encoding", "gzip, chunked")]] {
+            assert_eq!(request(bad).as_deref(), Some("transfer-encoding"), "{bad:?}");
+        }
     }
 
     #[test]

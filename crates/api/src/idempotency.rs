@@ -210,6 +210,8 @@ impl Asked {
                 .about("Idempotency-Key")
                 .then("use a fresh key for a new request"));
         }
+        // By what is asked, and not by what the row says of itself: it may have been another's.
+        let known = IdempotencyRecord { token: self.token, key: self.key.clone(), ..known };
         let body = opened(state, &known)?;
         let status = StatusCode::from_u16(known.status).unwrap_or(StatusCode::OK);
         let media_type = HeaderValue::from_static("application/json");

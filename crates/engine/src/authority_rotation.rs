@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{AuditAction, EventKind, KeyEvent, KeyState, NodeState, Timestamp};
+use gpuaas_model::{AuditAction, EnrolledNode, EventKind, KeyEvent, KeyState, NodeState, Timestamp};
 use gpuaas_store::{AuthorityRecord, NodeFilter, NodeRecord, Page, Reader, StoreError, Tx};
 use gpuaas_trust::{NODE_CERTIFICATE_LIFE, RENEWAL_GRACE};
 use serde_json::json;
@@ -125,7 +125,8 @@ async fn certified_by_another(
     // By what was issued, and not by who is connected: whoever has stolen the authority's key stays connected as long as they like.
     let may_hold_one = |node: &NodeRecord| {
         let may_connect = matches!(node.state, NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance);
-        may_connect && issued.get(&node.id).is_none_or(|at| at.plus(NODE_CERTIFICATE_LIFE + RENEWAL_GRACE) > now)
+        let newest = issued.get(&EnrolledNode { node: node.id, epoch: node.epoch });
+        may_connect && newest.is_some_and(|at| at.plus(NODE_CERTIFICATE_LIFE + RENEWAL_GRACE) > now)
     };
     let (mut found, mut page) = (Vec::new(), Page::default());
     loop {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_model::{NodeId, Timestamp};
+use gpuaas_model::{EnrolledNode, NodeId, Timestamp};
 
 use crate::{
     error::StoreError,
-    query::{Value, get_int, get_parsed, int, text},
+    query::{Value, get_count, get_int, get_parsed, int, text},
     record::NodeKeyRecord,
     store::{Reader, Tx},
 };
@@ -39,12 +39,15 @@ impl Tx {
 }
 
 impl Reader {
-    /// When each node's newest certificate was issued. A node of before keys were remembered is absent.
-    pub async fn newest_node_keys(&mut self) -> Result<BTreeMap<NodeId, Timestamp>, StoreError> {
-        let sql = "select node_id, max(created_at) as newest from node_keys group by node_id";
+    /// When the newest certificate of each enrollment, which is a node at an epoch, was issued.
+    pub async fn newest_node_keys(&mut self) -> Result<BTreeMap<EnrolledNode, Timestamp>, StoreError> {
+        let sql = "select node_id, epoch, max(created_at) as newest from node_keys group by node_id, epoch";
         let rows = self.rows(sql, Vec::new()).await?;
         rows.iter()
-            .map(|row| Ok((get_parsed(row, "node_id")?, Timestamp::from_millis(get_int(row, "newest")?))))
+            .map(|row| {
+                let enrolled = EnrolledNode { node: get_parsed(row, "node_id")?, epoch: get_count(row, "epoch")? };
+                Ok((enrolled, Timestamp::from_millis(get_int(row, "newest")?)))
+            })
             .collect()
     }
 

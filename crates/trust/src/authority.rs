@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use x509_parser::{
     certification_request::X509CertificationRequest,
     extensions::ParsedExtension,
-    oid_registry::{OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER},
+    oid_registry::{OID_EC_P256, OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER},
     prelude::FromDer,
 };
 use zeroize::Zeroizing;
@@ -220,7 +220,8 @@ impl Authority {
         let der = request_of(request_pem)?;
         let mut request = CertificateSigningRequestParams::from_der(&der)
             .map_err(|error| AuthorityError::Request(error.to_string()))?;
-        if request.public_key.algorithm() != &PKCS_ECDSA_P256_SHA256 {
+        // The algorithm is that of the signature, which names no curve.
+        if request.public_key.algorithm() != &PKCS_ECDSA_P256_SHA256 || !is_for_p256(&der) {
             return Err(AuthorityError::WeakKey);
         }
         must_be_canonical(&der)?;
@@ -347,6 +348,14 @@ fn request_of(pem: &str) -> Result<CertificateSigningRequestDer<'static>, Author
         ([], _) => Ok(der),
         _ => Err(request(&"something follows it")),
     }
+}
+
+/// Whether a certificate request is for a key on the curve P-256.
+fn is_for_p256(der: &[u8]) -> bool {
+    let asked = X509CertificationRequest::from_der(der).ok();
+    let algorithm = asked.as_ref().map(|(_, asked)| &asked.certification_request_info.subject_pki.algorithm);
+    let curve = algorithm.and_then(|algorithm| algorithm.parameters.as_ref()?.as_oid().ok());
+    curve.is_some_and(|curve| curve == OID_EC_P256)
 }
 
 /// What a request's signature does not cover has one form alone: its parser takes others too.
@@ -498,6 +507,16 @@ mod tests {
         let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let request = CertificateParams::default().serialize_request(&key).unwrap().pem().unwrap();
         assert!(matches!(authority.issue_node(&request, &identity(), NOW), Err(AuthorityError::WeakKey)));
+        // As OpenSSL makes it: a key on P-384 that signs with SHA-256, as keys on P-256 do.
+        let p384 = "-----BEGIN CERTIFICATE REQUEST-----\n\
+                    MIH3MH8CAQAwADB2MBAGByqGSM49AgEGBSuBBAAiA2IABMUhzIav+l6J0ZXCxF7w\n\
+                    9tbJiArnY3H7JIBWnmCWOITeowxrlU0HbQ9sOBr/COQSan2Tdvn20MMxrhvMz9I7\n\
+                    MONXiFJF7nlIARkXPc0mL4bSEqzwYNvJdTYW8dWxCk9CPqAAMAoGCCqGSM49BAMC\n\
+                    A2gAMGUCMAyxr3+vQdSm+ndbmf/H2hbWjsgN8WoMTz3zRUcBdx4qOICrPxJ1rWzc\n\
+                    /AyytHJ97AIxAO+PmPYhX/UjwRAB5lWkvAR9ASEOz7YtsRQlGLs7E3+DHOOtQdDq\n\
+                    bDHrxkwD2bOvKA==\n\
+                    -----END CERTIFICATE REQUEST-----\n";
+        assert!(matches!(authority.issue_node(p384, &identity(), NOW), Err(AuthorityError::WeakKey)));
     }
 
     #[test]

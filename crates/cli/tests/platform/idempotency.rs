@@ -20,9 +20,14 @@ async fn ping(platform: Arc<Platform>) -> Answer {
 
 /// Issues an enrollment string, under a key.
 async fn enroll(platform: &Platform) -> Answer {
+    enroll_as(platform, "once").await
+}
+
+/// The same under that key.
+async fn enroll_as(platform: &Platform, key: &str) -> Answer {
     let token = bearer(platform);
     let json = ("content-type", "application/json");
-    let headers = [("authorization", token.as_str()), ("idempotency-key", "once"), json];
+    let headers = [("authorization", token.as_str()), ("idempotency-key", key), json];
     send(platform, Method::POST, "/api/v1/nodes/gpu-01/enrollment", &headers, "{}").await
 }
 
@@ -99,7 +104,7 @@ async fn an_answer_is_forgotten_after_a_day_and_the_next_one_under_its_key_is_no
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_remembered_answer_that_somebody_changed_in_the_database_is_not_given() {
+async fn a_remembered_answer_that_somebody_changed_or_moved_in_the_database_is_not_given() {
     let platform = Platform::start(0);
     register(&platform).await;
     let first = enroll(&platform).await;
@@ -107,6 +112,12 @@ async fn a_remembered_answer_that_somebody_changed_in_the_database_is_not_given(
     let folder = platform.ready()["ca_file"].as_str().map(PathBuf::from).expect("a path");
     let url = format!("sqlite://{}", folder.with_file_name("gpuaas.db").display());
     let mut store = SqliteConnection::connect(&url).await.expect("the store");
+    let moved = "insert into idempotency (token_id, key, created_at, doc) select token_id, 'moved', created_at, doc \
+                 from idempotency where key = 'once'";
+    sqlx::query(moved).execute(&mut store).await.expect("moved");
+    let given = enroll_as(&platform, "moved").await;
+    assert_eq!((given.status, given.code()), (500, "internal"), "another's answer: {given:?}");
+    sqlx::query("delete from idempotency where key = 'moved'").execute(&mut store).await.expect("removed");
     let changed = sqlx::query("update idempotency set doc = replace(doc, '201', '204')").execute(&mut store).await;
     assert_eq!(changed.expect("changed").rows_affected(), 1);
     store.close().await.expect("closed");

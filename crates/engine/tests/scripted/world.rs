@@ -22,7 +22,7 @@ use gpuaas_model::{
     AuditAction, Clock, CorrelationId, Entropy, KeyState, NodeId, NodeState, Principal, ReplicaId, Role, Runtime,
     Timestamp, TokenId,
 };
-use gpuaas_store::{AuditFilter, SessionRecord, Store, StoreOptions};
+use gpuaas_store::{AuditFilter, NodeKeyRecord, SessionRecord, Store, StoreOptions};
 use gpuaas_trust::{Authority, SealingKey, TokenKey};
 use uuid::Uuid;
 
@@ -156,6 +156,8 @@ impl World {
         let mut record = tx.node(node).await.unwrap();
         record.state = NodeState::Active;
         tx.update_node(&record).await.unwrap();
+        let (sha256, created_at) = (format!("{:064x}", node.as_uuid().as_u128()), self.engine.ports().clock.now());
+        tx.insert_node_key(&NodeKeyRecord { sha256, node, epoch: record.epoch, created_at }).await.unwrap();
         tx.withdraw_enrollments(node, self.engine.ports().clock.now()).await.unwrap();
         tx.commit().await.unwrap();
         node

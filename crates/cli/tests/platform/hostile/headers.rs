@@ -56,6 +56,10 @@ async fn a_request_names_its_host_once_and_its_length_in_one_way() {
     // Two that are equal are one (RFC 9110, 8.6).
     let first = answer(&platform, &[&post[..], &["content-length: 2", "content-length: 3"]].concat()).await.0;
     assert_eq!(first, "HTTP/1.1 400 Bad Request");
+    let codings = [&["transfer-encoding: chunked"; 2][..], &["transfer-encoding: gzip, chunked"]];
+    for codings in codings {
+        assert_eq!(answer(&platform, &[&post[..], codings].concat()).await, refused, "{codings:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

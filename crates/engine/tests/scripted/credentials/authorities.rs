@@ -7,7 +7,7 @@ use gpuaas_engine::commands::{
     node::{Forced, register, renew, showed_certificate},
 };
 use gpuaas_model::{AuditAction, Code, Coded, KeyState, NodeId, NodeState, Timestamp};
-use gpuaas_store::{AuthorityRecord, NodeKeyRecord};
+use gpuaas_store::{AuthorityRecord, NodeKeyRecord, NodeRecord};
 use gpuaas_trust::{Authority, NodeIdentity, NodeKey, certificates_of_pem, names_issuer};
 use gpuaas_wire::session::RenewRequest;
 
@@ -51,7 +51,8 @@ async fn shows(world: &World, node: NodeId, certificate: &[u8]) {
 /// Renews a node's certificate of that authority, and returns the one that it gets.
 async fn renewed(world: &World, node: NodeId, present: &Authority) -> Result<Vec<u8>, Code> {
     let now = world.engine.ports().clock.now();
-    let identity = NodeIdentity { control_plane: "cp".to_owned(), node, epoch: 0 };
+    let epoch = world.store().read().await.unwrap().node(node).await.unwrap().epoch;
+    let identity = NodeIdentity { control_plane: "cp".to_owned(), node, epoch };
     let csr = || NodeKey::generate().unwrap().request_pem().unwrap();
     let present = certificates_of_pem(&present.issue_node(&csr(), &identity, now).unwrap()).unwrap().remove(0);
     let renewed = renew(&world.engine, &identity, &present, &RenewRequest { csr: csr(), clock: None }).await;
@@ -143,6 +144,13 @@ async fn a_rotation_that_is_held_up_goes_on_by_force_and_says_why() {
     assert_eq!(world.recorded(AuditAction::AuthorityForce).await, 2);
     let node = world.store().read().await.unwrap().node(left_behind).await.unwrap();
     assert_eq!((node.state, node.epoch), (NodeState::Enrolled, 1), "it can be enrolled again");
+    authorities::rotate(&world.engine, &admin()).await.expect("begun");
+    force(&world, KeyState::Staged).await.expect("active");
+    assert_eq!(
+        waiting_for(&world).await,
+        ["nodes to renew their certificates: none"],
+        "who is left behind holds no other"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,7 +163,9 @@ async fn an_old_authority_is_held_by_certificates_that_can_be_renewed_whoever_is
         let created_at = Timestamp::from_millis(world.engine.ports().clock.now().as_millis() - past);
         let mut tx = world.store().begin().await.unwrap();
         let sha256 = format!("{days:064}");
-        tx.insert_node_key(&NodeKeyRecord { sha256, node, epoch: 0, created_at }).await.unwrap();
+        tx.insert_node_key(&NodeKeyRecord { sha256, node, epoch: 1, created_at }).await.unwrap();
+        let record = tx.node(node).await.unwrap();
+        tx.update_node(&NodeRecord { epoch: 1, ..record }).await.unwrap();
         tx.commit().await.unwrap();
     }
     let first = world.engine.keys().authority();
