@@ -9,19 +9,16 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData as _,
     SanType,
 };
-use rustls_pki_types::{
-    CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject,
-};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject};
 use time::OffsetDateTime;
 use x509_parser::{
-    certification_request::X509CertificationRequest,
     extensions::ParsedExtension,
-    oid_registry::{OID_EC_P256, OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER},
-    prelude::FromDer,
+    oid_registry::{OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER},
 };
 use zeroize::Zeroizing;
 
 use crate::{
+    certificate_request::{is_for_p256, must_be_canonical, request_of},
     digest::sha256_hex,
     identity::{NodeIdentity, ReplicaIdentity},
 };
@@ -37,9 +34,6 @@ const BACKDATED: Duration = Duration::from_secs(300);
 
 /// Characters of a line of PEM.
 const PEM_LINE_BYTES: usize = 64;
-
-/// The algorithm of the one kind of signature that a request may carry, in DER.
-const ECDSA_WITH_SHA256: &[u8] = &[0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
 
 /// Why a certificate could not be made or read.
 #[derive(Debug, thiserror::Error)]
@@ -325,59 +319,11 @@ pub fn names_issuer(certificate: &[u8], authority: &[u8]) -> bool {
     issuer.is_none() || issuer == key_of(authority, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER)
 }
 
-/// SHA-256 of the public key (its SubjectPublicKeyInfo) that a certificate request in PEM is for, 64 hex digits.
-pub fn requested_key_sha256(request_pem: &str) -> Result<String, AuthorityError> {
-    let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
-    let der = request_of(request_pem)?;
-    let (_, asked) = X509CertificationRequest::from_der(&der).map_err(|error| request(&error))?;
-    Ok(sha256_hex(asked.certification_request_info.subject_pki.raw))
-}
-
 /// The same of a certificate, DER.
 pub fn certified_key_sha256(certificate: &[u8]) -> Result<String, AuthorityError> {
     let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).map_err(|error| request(&error))?;
     Ok(sha256_hex(certificate.public_key().raw))
-}
-
-/// The certificate request in a PEM text: all of it, and nothing behind.
-fn request_of(pem: &str) -> Result<CertificateSigningRequestDer<'static>, AuthorityError> {
-    let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
-    let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes()).map_err(|error| request(&error))?;
-    match X509CertificationRequest::from_der(&der).map_err(|error| request(&error))? {
-        ([], _) => Ok(der),
-        _ => Err(request(&"something follows it")),
-    }
-}
-
-/// Whether a certificate request is for a key on the curve P-256.
-fn is_for_p256(der: &[u8]) -> bool {
-    let asked = X509CertificationRequest::from_der(der).ok();
-    let algorithm = asked.as_ref().map(|(_, asked)| &asked.certification_request_info.subject_pki.algorithm);
-    let curve = algorithm.and_then(|algorithm| algorithm.parameters.as_ref()?.as_oid().ok());
-    curve.is_some_and(|curve| curve == OID_EC_P256)
-}
-
-/// What a request's signature does not cover has one form alone: its parser takes others too.
-fn must_be_canonical(der: &[u8]) -> Result<(), AuthorityError> {
-    let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
-    let (_, asked) = X509CertificationRequest::from_der(der).map_err(|error| request(&error))?;
-    let signature = [&[0], asked.signature_value.data.as_ref()].concat();
-    let info = asked.certification_request_info.raw;
-    let content = [info, ECDSA_WITH_SHA256, &tagged(0x03, &signature)].concat();
-    if tagged(0x30, &content) == der { Ok(()) } else { Err(request(&"it is not written in DER")) }
-}
-
-/// A value of DER, up to 64 KiB long.
-fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
-    let [high, low] = u16::try_from(content.len()).unwrap_or(u16::MAX).to_be_bytes();
-    let mut bytes = match (high, low) {
-        (0, 0..=0x7f) => vec![tag, low],
-        (0, _) => vec![tag, 0x81, low],
-        _ => vec![tag, 0x82, high, low],
-    };
-    bytes.extend_from_slice(content);
-    bytes
 }
 
 /// What every authority's certificate says; its path length leaves room for no further authority but its own successor.
@@ -419,7 +365,11 @@ fn lasting(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Re
 
 #[cfg(test)]
 mod tests {
+    use rustls_pki_types::CertificateSigningRequestDer;
+    use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer};
+
     use super::*;
+    use crate::certificate_request::{requested_key_sha256, tagged};
     use gpuaas_model::NodeId;
 
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);

@@ -7,6 +7,7 @@
 //! Deliberately absent: where keys are kept (`store`, `server`), and who may do what (`engine`, `api`).
 
 mod authority;
+mod certificate_request;
 mod digest;
 mod dsse;
 mod enrollment;
@@ -24,8 +25,9 @@ mod trusted;
 
 pub use authority::{
     Authority, AuthorityError, NODE_CERTIFICATE_LIFE, NodeKey, SERVER_CERTIFICATE_LIFE, ServerKey, certificate_pem,
-    certificates_of_pem, certified_key_sha256, names_issuer, requested_key_sha256,
+    certificates_of_pem, certified_key_sha256, names_issuer,
 };
+pub use certificate_request::requested_key_sha256;
 pub use digest::{Sha256Writer, is_sha256_hex, same_bytes, sha256_hex};
 pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};
 pub use enrollment::{EnrollmentError, EnrollmentString};
