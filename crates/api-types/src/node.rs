@@ -271,7 +271,7 @@ pub struct RegisterNode {
 fn labels() -> Object {
     let value = ObjectBuilder::new()
         .schema_type(Type::String)
-        .max_length(Some(Line::LABEL_VALUE.bytes_max()))
+        .max_length(Some(Line::LABEL_VALUE.characters_max()))
         .format(Some(SchemaFormat::Custom(LINE_FORMAT.to_owned())));
     let labels = ObjectBuilder::new().schema_type(Type::Object).additional_properties(Some(value));
     labels

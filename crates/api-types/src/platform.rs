@@ -80,8 +80,8 @@ pub struct CreateToken {
     /// `control-plane`.
     #[schema(min_length = 1, max_length = 100, format = "line")]
     pub name: String,
-    /// `platform-admin`, `platform-operator`, `project-admin`, `project-member` or `viewer`.
-    #[schema(pattern = "^(platform-admin|platform-operator|project-admin|project-member|viewer)$")]
+    /// `platform-admin`, `platform-operator`, `platform-metrics`, `project-admin`, `project-member` or `viewer`.
+    #[schema(pattern = "^(platform-admin|platform-operator|platform-metrics|project-admin|project-member|viewer)$")]
     pub role: String,
     /// The project's name or id; the caller's own when absent; needed for the roles of a project.
     #[serde(skip_serializing_if = "Option::is_none", default)]

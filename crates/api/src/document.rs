@@ -65,7 +65,7 @@ pub fn document() -> utoipa::openapi::OpenApi {
 pub(crate) const DRY_RUN: &str = "dry_run";
 
 /// What an operation's own description says of it; the description is what counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Declared {
     /// What whoever asks for it must be allowed.
     pub(crate) needs: Needs,
@@ -77,8 +77,15 @@ pub(crate) struct Declared {
     pub(crate) takes_body: bool,
     /// Whether it compares its object with `If-Match`.
     pub(crate) compares: bool,
-    /// Whether it can be asked to say what it would do, and to do nothing.
-    pub(crate) takes_dry_run: bool,
+    /// The names of the parameters of its query.
+    query: Vec<String>,
+}
+
+impl Declared {
+    /// Whether its query has a parameter of that name.
+    pub(crate) fn takes(&self, parameter: &str) -> bool {
+        self.query.iter().any(|name| name == parameter)
+    }
 }
 
 /// What an operation needs.
@@ -93,11 +100,11 @@ pub(crate) enum Needs {
 }
 
 /// The operation of that method and route; `None` when there is none.
-pub(crate) fn declared(method: &Method, route: &str) -> Option<Declared> {
+pub(crate) fn declared(method: &Method, route: &str) -> Option<&'static Declared> {
     static DECLARED: OnceLock<HashMap<(String, String), Declared>> = OnceLock::new();
     // HEAD is answered by what answers GET, and asks for the same right.
     let method = if *method == Method::HEAD { &Method::GET } else { method };
-    DECLARED.get_or_init(read).get(&(method.to_string(), route.to_owned())).copied()
+    DECLARED.get_or_init(read).get(&(method.to_string(), route.to_owned()))
 }
 
 fn read() -> HashMap<(String, String), Declared> {
@@ -116,7 +123,7 @@ fn read() -> HashMap<(String, String), Declared> {
             let audit = operation["x-audit"].as_str().and_then(|action| action.parse().ok());
             let parameters = || operation["parameters"].as_array().into_iter().flatten();
             let compares = parameters().filter_map(|of| of["$ref"].as_str()).any(|of| of.ends_with("/IfMatch"));
-            let takes_dry_run = parameters().any(|of| of["in"] == "query" && of["name"] == DRY_RUN);
+            let query = parameters().filter(|of| of["in"] == "query").filter_map(|of| of["name"].as_str());
             (
                 (method.to_uppercase(), path.clone()),
                 Declared {
@@ -125,7 +132,7 @@ fn read() -> HashMap<(String, String), Declared> {
                     mutates: method != "get",
                     takes_body: operation["requestBody"].is_object(),
                     compares,
-                    takes_dry_run,
+                    query: query.map(str::to_owned).collect(),
                 },
             )
         })
@@ -136,7 +143,7 @@ fn read() -> HashMap<(String, String), Declared> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use gpuaas_model::{Code, LINE_FORMAT};
+    use gpuaas_model::{Code, LINE_FORMAT, Role};
     use serde_json::Value;
 
     use super::*;
@@ -248,6 +255,17 @@ mod tests {
             }
         }
         assert!(lines >= 12, "{lines}");
+    }
+
+    #[test]
+    fn roles_that_a_token_is_made_with_are_those_that_there_are() {
+        let document = whole();
+        let roles: Vec<String> = Role::ALL.iter().map(ToString::to_string).collect();
+        let of_projects = Role::ALL.iter().filter(|role| !role.is_of_platform()).map(ToString::to_string);
+        for (body, roles) in [("CreateToken", roles), ("CreateServiceAccount", of_projects.collect())] {
+            let pattern = &document["components"]["schemas"][body]["properties"]["role"]["pattern"];
+            assert_eq!(pattern, &format!("^({})$", roles.join("|")), "{body}");
+        }
     }
 
     #[test]

@@ -92,9 +92,11 @@ fn takes_key(request: &Request) -> bool {
 }
 
 async fn keyed(state: &ApiState, key: &HeaderValue, request: Request, next: Next) -> Result<Response, ApiProblem> {
-    let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
+    let is_key =
+        |key: &&str| (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
+    let key = key.to_str().ok().filter(is_key);
     let key = key.ok_or_else(|| {
-        let detail = format!("an idempotency key has 1 to {KEY_BYTES_MAX} printable characters");
+        let detail = format!("an idempotency key has 1 to {KEY_BYTES_MAX} printable ASCII characters without spaces");
         ApiProblem::new(Code::QueryInvalid, detail).about("Idempotency-Key").then("send for example a fresh UUID")
     })?;
     let token = match request.extensions().get::<Principal>() {

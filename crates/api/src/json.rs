@@ -9,6 +9,8 @@ use serde::{
     de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor},
 };
 
+use serde_path_to_error::{Path, Segment};
+
 use crate::problem::ApiProblem;
 
 /// What to do about a body that is not what the operation takes.
@@ -39,13 +41,21 @@ pub(crate) fn must_say_nothing(bytes: &[u8]) -> Result<(), ApiProblem> {
 fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let field = error.path().to_string();
+        let field = field(error.path());
         let refused = refused(error.into_inner());
-        // A dot stands for the body as a whole.
-        if field == "." { refused } else { refused.about(bounded(&field)) }
+        match field {
+            Some(field) => refused.about(bounded(&field)),
+            None => refused,
+        }
     })?;
     reader.end().map_err(refused)?;
     Ok(value)
+}
+
+/// The field at a path; `None` for the body as a whole, and for a place that the text ends before.
+fn field(path: &Path) -> Option<String> {
+    let is_known = |segment: &Segment| !matches!(segment, Segment::Unknown);
+    (path.iter().next().is_some() && path.iter().all(is_known)).then(|| path.to_string())
 }
 
 fn refused(error: serde_json::Error) -> ApiProblem {
@@ -159,7 +169,9 @@ mod tests {
     fn the_field_that_is_wrong_is_named() {
         assert_eq!(refusal(r#"{"name":7}"#).0.as_deref(), Some("name"));
         assert_eq!(refusal(r#"{"name":"a","id":"b"}"#).0.as_deref(), Some("id"));
-        assert_eq!(refusal("[]").0, None);
+        for whole in ["[]", "{", "{\"name\"", "{7}"] {
+            assert_eq!(refusal(whole).0, None, "{whole}");
+        }
         assert!(refusal(&format!(r#"{{"{}":1}}"#, "a".repeat(10_000))).0.is_some_and(|field| field.len() == 256));
     }
 

@@ -1,10 +1,11 @@
-//! How often one may ask: whoever holds a good token by that token and its project, everybody else by address. Memory is bounded.
+//! Rate limits: per token and project for valid tokens, per address for everything else. Memory is bounded.
 //!
-//! Those behind one address share no more than they must. A good token is charged to itself alone. What this control plane did not make costs what a
-//! request without a token costs, and holds up no token: nobody else can make what it would look up. A token that has ended is held to a pace of its
-//! own, and is charged to its address once. Only whoever has the key of tokens, or many that have ended, comes to the pace of its address, which
-//! holds up neither a token that is known to be good nor a machine that enrolls; and however many are offered at once, they leave room for those
-//! that are known.
+//! Clients behind one address share as little as possible:
+//! - A valid token is charged to itself alone.
+//! - A text without this control plane's code is charged as a request without a token. It is never looked up, and delays no token.
+//! - An expired or revoked token has its own rate, and is charged to its address once.
+//! - Texts with the code that name no token, and many expired tokens, are charged to their address. That rate delays neither tokens that were
+//!   valid before nor enrollments. A part of all look-ups is kept for tokens that were valid before.
 //!
 //! Deliberately absent: health and metrics, which probes ask for, and nodes' own connections, which have limits of their own.
 
@@ -68,7 +69,7 @@ impl Paces {
 enum Offered {
     /// A token that was made here, and is not known to be good yet.
     Token,
-    /// An enrollment, whose token is in a body that nobody has read yet.
+    /// An enrollment: its token is in the body, which has not been read yet.
     Enrollment,
     /// No token, junk, or a token that has ended.
     Nothing,
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_address_asks_with_is_told_by_what_is_known_of_its_token() {
+    fn requests_of_an_address_are_classified_by_their_token() {
         let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
         limits.looked_up(None, "good", true);
         limits.looked_up(None, "ended", false);

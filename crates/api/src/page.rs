@@ -1,13 +1,20 @@
 //! Which part of a list is asked for.
 
-use axum::{extract::FromRequestParts, http::request::Parts};
+use std::borrow::Cow;
+
+use axum::{
+    extract::{FromRequestParts, MatchedPath, Request},
+    http::request::Parts,
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
 use gpuaas_model::{Code, Line, Timestamp};
 use gpuaas_store::Page;
 use gpuaas_trust::is_sha256_hex;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use utoipa::IntoParams;
 
-use crate::{json::bounded, problem::ApiProblem, state::ApiState};
+use crate::{document, json::bounded, problem::ApiProblem, state::ApiState};
 
 /// Query parameters, refused with a sentence.
 pub(crate) struct Params<T>(pub(crate) T);
@@ -24,6 +31,17 @@ impl<T: DeserializeOwned> FromRequestParts<ApiState> for Params<T> {
             if field == "." { refused } else { refused.about(bounded(&field)) }
         })
     }
+}
+
+/// Refuses parameters that the operation does not have.
+pub(crate) async fn refuse_unasked(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>();
+    let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
+    let mut names = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()).map(|(name, _)| name);
+    let unknown = declared.and_then(|declared| names.find(|name| !declared.takes(name)));
+    let Some(unknown) = unknown.map(Cow::into_owned) else { return next.run(request).await };
+    let detail = format!("this operation has no parameter {:?}", bounded(&unknown));
+    ApiProblem::new(Code::QueryInvalid, detail).about(bounded(&unknown)).into_response()
 }
 
 /// Which part of a list.

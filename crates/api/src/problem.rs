@@ -6,7 +6,7 @@ use axum::{
 };
 use gpuaas_api_types::{Problem, ProblemReason};
 use gpuaas_engine::CommandError;
-use gpuaas_model::{Code, Coded};
+use gpuaas_model::{Code, Coded, visible};
 use gpuaas_store::StoreError;
 
 use crate::{correlation, refusals::Refused};
@@ -69,20 +69,22 @@ impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response {
         let code = self.error.code();
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        // Texts may repeat what the client sent.
+        let shown = |text: &str| visible(text).into_owned();
         let reason = |reason: &gpuaas_model::Reason| ProblemReason {
-            field: reason.field.clone(),
+            field: shown(&reason.field),
             code: reason.code.to_string(),
-            detail: reason.detail.clone(),
-            next: reason.next.clone(),
+            detail: shown(&reason.detail),
+            next: reason.next.as_deref().map(shown),
         };
         let problem = Problem {
             kind: format!("docs/errors/{code}.md"),
             title: status.canonical_reason().unwrap_or("Error").to_owned(),
             status: status.as_u16(),
             code: code.to_string(),
-            detail: self.error.to_string(),
-            field: self.error.field(),
-            next: self.error.next().or_else(|| usual_next(code).map(str::to_owned)),
+            detail: shown(&self.error.to_string()),
+            field: self.error.field().as_deref().map(shown),
+            next: self.error.next().as_deref().or(usual_next(code)).map(shown),
             correlation_id: correlation::current(),
             errors: self.error.reasons().iter().map(reason).collect(),
         };
@@ -136,6 +138,15 @@ pub(crate) async fn explained(response: Response) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn texts_that_were_sent_are_repeated_in_characters_that_are_seen() {
+        let problem = ApiProblem::new(Code::NotFound, "no a\u{1b}[2J").about("b\u{202e}").then("c\u{200b}");
+        let body = axum::body::to_bytes(problem.into_response().into_body(), usize::MAX).await.unwrap();
+        let problem: Problem = serde_json::from_slice(&body).unwrap();
+        let shown = (problem.detail.as_str(), problem.field.as_deref(), problem.next.as_deref());
+        assert_eq!(shown, (r"no a\u{1b}[2J", Some(r"b\u{202e}"), Some(r"c\u{200b}")));
+    }
 
     #[test]
     fn every_refusal_as_too_often_says_when_to_try_again() {

@@ -93,7 +93,7 @@ fn action_of(method: &Method, route: &str, query: Option<&str>) -> Option<AuditA
         return None;
     }
     let declared = document::declared(method, route)?;
-    let is_dry_run = declared.takes_dry_run && query.is_some_and(|query| page::sets(query, DRY_RUN));
+    let is_dry_run = declared.takes(DRY_RUN) && query.is_some_and(|query| page::sets(query, DRY_RUN));
     declared.audit.filter(|_| !is_dry_run)
 }
 
@@ -101,8 +101,14 @@ fn action_of(method: &Method, route: &str, query: Option<&str>) -> Option<AuditA
 fn target_of(path: &str) -> String {
     let mut parts = path.trim_start_matches("/api/v1/").split('/');
     let noun = parts.next().unwrap_or_default();
-    let noun = noun.strip_suffix('s').unwrap_or(noun);
-    let mut target = parts.next().map_or_else(|| noun.to_owned(), |key| format!("{noun}/{key}"));
+    let noun = match noun.strip_suffix("ies") {
+        Some(stem) => format!("{stem}y"),
+        None => noun.strip_suffix('s').unwrap_or(noun).to_owned(),
+    };
+    let mut target = match parts.next() {
+        Some(key) => format!("{noun}/{key}"),
+        None => noun,
+    };
     target.truncate(target.floor_char_boundary(TARGET_BYTES_MAX));
     target
 }
@@ -137,6 +143,7 @@ mod tests {
     fn a_target_names_what_the_path_does_and_is_bounded() {
         assert_eq!(target_of("/api/v1/workloads/train/members"), "workload/train");
         assert_eq!(target_of("/api/v1/projects"), "project");
+        assert_eq!(target_of("/api/v1/authorities/force"), "authority/force");
         assert_eq!(target_of(&format!("/api/v1/nodes/{}", "ü".repeat(5_000))).len(), 255);
     }
 }

@@ -5,7 +5,7 @@ use std::{io::IsTerminal, process::ExitCode, time::Duration};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use gpuaas_client::ClientError;
-use gpuaas_model::{Code, Coded, ExitStatus};
+use gpuaas_model::{Code, Coded, ExitStatus, visible};
 use gpuaas_server::ServerError;
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ pub(crate) fn one<T: Serialize>(
     name: &str,
 ) -> anyhow::Result<()> {
     match format {
-        Format::Table => println!("{}", words(item)),
+        Format::Table => println!("{}", shown(&words(item))),
         Format::Json => println!("{}", serde_json::to_string_pretty(item)?),
         Format::Yaml => print!("{}", serde_saphyr::to_string(item)?),
         Format::Name => println!("{name}"),
@@ -54,12 +54,17 @@ pub(crate) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) ->
     let mut table = Table::new();
     table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|cell| visible(cell)));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// Lines as a terminal may be given them: texts in them that a client, a node or a server chose command no terminal.
+fn shown(lines: &str) -> String {
+    lines.split('\n').map(visible).collect::<Vec<_>>().join("\n")
 }
 
 /// Whether somebody watches: progress is for terminals alone.
@@ -75,7 +80,7 @@ pub(crate) fn copy(text: &str) {
 /// Says what went wrong and ends with the exit status that scripts know.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     let (words, status) = explained(error);
-    eprintln!("{words}");
+    eprintln!("{}", shown(&words));
     exit(status)
 }
 
@@ -174,6 +179,13 @@ mod tests {
         let (words, status) = explained(&TimedOut(Duration::from_secs(90)).into());
         assert_eq!(status, ExitStatus::TimedOut);
         assert!(words.contains("timed_out") && words.ends_with("exit status 8"), "{words}");
+    }
+
+    #[test]
+    fn texts_of_others_command_no_terminal() {
+        let rows = [vec!["a\u{1b}[2Jb".to_owned(), "c\nd".to_owned()]];
+        assert_eq!(table(&["ONE", "TWO"], rows.into_iter()), "ONE          TWO\na\\u{1b}[2Jb  c\\u{a}d");
+        assert_eq!(shown("error: a\u{202e}b\n  next"), "error: a\\u{202e}b\n  next");
     }
 
     #[test]

@@ -1,23 +1,25 @@
 //! How one certificate authority follows another without a connection that ends for it.
 //!
 //! A new authority is *staged*: certified by the present one and named by the key set, so that every node trusts both before either issues anything
-//! new. It becomes *active* once every connected node has the set (one that connects later believes the server by the certificate that the old
-//! authority gave the new one, and is given the set then), and the one before is in *grace* until every node has shown a certificate of the new
+//! new. It becomes *active* once every node that is connected, or lost its connection a moment ago, has the set (one that connects later believes the
+//! server by the certificate that the old authority gave the new one, and is given the set then), and the one before is in *grace* until every node has shown a certificate of the new
 //! one and no enrollment string that pins the old one can be used any more. Then it is *retired*: its certificates count no more, and its key is erased.
 //!
 //! The set is the one of the task-signing keys ([`crate::key_rotation`]): one version, one signature, one file on the node, so that no node ever holds
 //! keys that are signed by an authority it does not know. Unlike a key, an authority waits for as long as it takes, or until an operator forces it.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
-use gpuaas_model::{AuditAction, EnrolledNode, EventKind, KeyEvent, KeyState, NodeState, Timestamp};
+use gpuaas_model::{
+    AuditAction, Connectivity, EnrolledNode, EventKind, KeyEvent, KeyState, NodeId, NodeState, Timestamp,
+};
 use gpuaas_store::{AuthorityRecord, NodeFilter, NodeRecord, Page, Reader, StoreError, Tx};
 use gpuaas_trust::{NODE_CERTIFICATE_LIFE, RENEWAL_GRACE};
 use serde_json::json;
 
 use crate::{
     engine::Engine,
-    key_rotation::{SWEEP_EVERY, behind},
+    key_rotation::SWEEP_EVERY,
     keys::KeysError,
     record::{audit_own, platform_event},
 };
@@ -97,11 +99,7 @@ pub(crate) async fn held_up_by(
 ) -> Result<HeldUp, StoreError> {
     let mut held_up = HeldUp::default();
     match authority.state {
-        KeyState::Staged => {
-            for session in behind(reader, authority.version).await? {
-                held_up.nodes.push(reader.node(session.node).await?);
-            }
-        }
+        KeyState::Staged => held_up.nodes = without_key_set(reader, authority.version).await?,
         KeyState::Grace => {
             let active = all.iter().find(|authority| authority.state == KeyState::Active);
             let active = active.map(|active| active.id.as_str()).unwrap_or_default();
@@ -115,6 +113,18 @@ pub(crate) async fn held_up_by(
     Ok(held_up)
 }
 
+/// The nodes that have a connection, or had one a moment ago and may come back, and have not taken that version of the key set.
+async fn without_key_set(reader: &mut Reader, version: u64) -> Result<Vec<NodeRecord>, StoreError> {
+    let sessions = reader.sessions().await?.into_iter();
+    let taken: HashMap<NodeId, u64> = sessions.map(|session| (session.node, session.key_set_version)).collect();
+    nodes_that(reader, |node| match taken.get(&node.id) {
+        Some(taken) => *taken < version,
+        // Of a process that ended, for example.
+        None => may_connect(node) && matches!(node.connectivity, Connectivity::Connected | Connectivity::Stale),
+    })
+    .await
+}
+
 /// The nodes that may hold a certificate that they can use or renew, and are not known to have one of that authority.
 async fn certified_by_another(
     reader: &mut Reader,
@@ -122,20 +132,26 @@ async fn certified_by_another(
     now: Timestamp,
 ) -> Result<Vec<NodeRecord>, StoreError> {
     let issued = reader.newest_node_keys().await?;
-    // By what was issued, and not by who is connected: whoever has stolen the authority's key stays connected as long as they like.
+    // By certificates issued, not by connections: an attacker with the stolen key could stay connected and never let the rotation end.
     let may_hold_one = |node: &NodeRecord| {
-        let may_connect = matches!(node.state, NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance);
         let newest = issued.get(&EnrolledNode { node: node.id, epoch: node.epoch });
-        may_connect && newest.is_some_and(|at| at.plus(NODE_CERTIFICATE_LIFE + RENEWAL_GRACE) > now)
+        may_connect(node) && newest.is_some_and(|at| at.plus(NODE_CERTIFICATE_LIFE + RENEWAL_GRACE) > now)
     };
+    nodes_that(reader, |node| may_hold_one(node) && node.certified_by.as_deref() != Some(active)).await
+}
+
+fn may_connect(node: &NodeRecord) -> bool {
+    matches!(node.state, NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance)
+}
+
+/// All nodes of which that is true, a page at a time.
+async fn nodes_that(reader: &mut Reader, is_one: impl Fn(&NodeRecord) -> bool) -> Result<Vec<NodeRecord>, StoreError> {
     let (mut found, mut page) = (Vec::new(), Page::default());
     loop {
         let nodes = reader.nodes(&NodeFilter { page: page.clone(), ..NodeFilter::default() }).await?;
         let Some(last) = nodes.last() else { return Ok(found) };
         page.after = Some(last.id.to_string());
-        found.extend(
-            nodes.into_iter().filter(|node| may_hold_one(node) && node.certified_by.as_deref() != Some(active)),
-        );
+        found.extend(nodes.into_iter().filter(&is_one));
     }
 }
 

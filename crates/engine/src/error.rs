@@ -143,7 +143,7 @@ impl From<gpuaas_store::EnrollmentRefusal> for CommandError {
             R::Used => (Code::EnrollmentUsed, "this enrollment token was used before"),
             R::Expired => (
                 Code::EnrollmentExpired,
-                "this enrollment token is older than fifteen minutes, or a newer one took its place",
+                "this enrollment token has expired or was withdrawn: it lasts fifteen minutes, and until a newer one takes its place",
             ),
             R::Foreign => (Code::EnrollmentForeign, "this enrollment token belongs to another node"),
             R::Unknown => (Code::EnrollmentInvalid, "this control plane never issued this enrollment token"),

@@ -171,7 +171,7 @@ impl Keys {
         let authorities = self.opened_authorities(reader.authorities().await?)?;
         let ring = Arc::new(self.opened(version, reader.signing_keys().await?, authorities)?);
         let mut known = self.ring.write().unwrap_or_else(PoisonError::into_inner);
-        // Whoever read earlier may come later.
+        // A concurrent reader may have put a newer ring here.
         if known.version < version {
             known.clone_from(&ring);
             self.authorities.send_if_modified(|known| {

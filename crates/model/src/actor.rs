@@ -1,4 +1,4 @@
-//! Who the audit names that holds no token, and which names nobody else may have for that reason.
+//! Actors in the audit that hold no token. Their names are reserved: no token or service account may have one.
 
 use crate::state::text_enum;
 

@@ -3,7 +3,7 @@
 //! Each is one line that a person sees as it is: no character that is invisible, that turns the order of others around, or that means something else
 //! to a terminal. Names that become something elsewhere, of nodes for example, are stricter: [`crate::Name`].
 
-use std::ops::RangeInclusive;
+use std::{borrow::Cow, ops::RangeInclusive};
 
 use icu_properties::{
     CodePointMapData, CodePointSetData,
@@ -23,23 +23,23 @@ const BRAILLE_BLANK: char = '\u{2800}';
 /// A kind of line, by its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What the caller is told that it is.
+    /// What an error calls the text.
     what: &'static str,
-    bytes_min: usize,
-    bytes_max: usize,
+    characters_min: usize,
+    characters_max: usize,
 }
 
 /// Why a text is not a line of that kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
     /// It is too short or too long.
-    #[error("{what} has {min} to {max} bytes of printable characters, not {found}")]
+    #[error("{what} has {min} to {max} printable characters, not {found}")]
     Length {
-        /// What it was to be.
+        /// The kind of text.
         what: &'static str,
-        /// The fewest bytes.
+        /// The fewest characters.
         min: usize,
-        /// The most bytes.
+        /// The most characters.
         max: usize,
         /// Its own.
         found: usize,
@@ -51,7 +51,7 @@ pub enum LineError {
         u32::from(*.character)
     )]
     Unseen {
-        /// What it was to be.
+        /// The kind of text.
         what: &'static str,
         /// The character.
         character: char,
@@ -61,7 +61,7 @@ pub enum LineError {
     /// It begins or ends with a space, or holds nothing else.
     #[error("{what} begins and ends with no space, and character {position} is U+{:04X}", u32::from(*.character))]
     Edge {
-        /// What it was to be.
+        /// The kind of text.
         what: &'static str,
         /// The space.
         character: char,
@@ -72,19 +72,19 @@ pub enum LineError {
 
 impl Line {
     /// The name of a token: what the audit calls its holder.
-    pub const TOKEN_NAME: Self = Self { what: "a token's name", bytes_min: 1, bytes_max: 100 };
+    pub const TOKEN_NAME: Self = Self { what: "a token's name", characters_min: 1, characters_max: 100 };
     /// Why something is done.
-    pub const REASON: Self = Self { what: "a reason", bytes_min: 1, bytes_max: 500 };
+    pub const REASON: Self = Self { what: "a reason", characters_min: 1, characters_max: 500 };
     /// The value of a node's label.
-    pub const LABEL_VALUE: Self = Self { what: "a label's value", bytes_min: 0, bytes_max: 253 };
+    pub const LABEL_VALUE: Self = Self { what: "a label's value", characters_min: 0, characters_max: 253 };
     /// Where a release lies.
-    pub const SOURCE: Self = Self { what: "a source", bytes_min: 1, bytes_max: 4_096 };
+    pub const SOURCE: Self = Self { what: "a source", characters_min: 1, characters_max: 4_096 };
     /// A text that is looked for.
-    pub const SEARCHED: Self = Self { what: "a text that is looked for", bytes_min: 0, bytes_max: 256 };
+    pub const SEARCHED: Self = Self { what: "a text that is looked for", characters_min: 0, characters_max: 256 };
 
-    /// The most bytes that it has.
-    pub const fn bytes_max(&self) -> usize {
-        self.bytes_max
+    /// The most characters that it has.
+    pub const fn characters_max(&self) -> usize {
+        self.characters_max
     }
 
     /// Refuses a text that is too short or too long, holds a character that [`is_unseen`], or begins or ends with a space.
@@ -92,7 +92,7 @@ impl Line {
     /// Emoji and every script pass, without the joiners U+200C and U+200D: those are invisible, and an emoji that needs them is written in its parts.
     /// A variation selector passes right after the emoji that it chooses the shape of.
     pub fn check(&self, text: &str) -> Result<(), LineError> {
-        let (what, min, max, found) = (self.what, self.bytes_min, self.bytes_max, text.len());
+        let (what, min, max, found) = (self.what, self.characters_min, self.characters_max, text.chars().count());
         if !(min..=max).contains(&found) {
             return Err(LineError::Length { what, min, max, found });
         }
@@ -111,6 +111,18 @@ impl Line {
             None => Ok(()),
         }
     }
+}
+
+/// The text with every character that [`is_unseen`] escaped as `\u{…}`: what a terminal or a page shows is what the text holds.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unseen) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        if is_unseen(character) { shown.extend(character.escape_unicode()) } else { shown.push(character) }
+    }
+    Cow::Owned(shown)
 }
 
 /// Whether a variation selector says how the emoji before it is shown; a digit is one only within a keycap.
@@ -143,7 +155,7 @@ pub fn is_unseen(character: char) -> bool {
 mod tests {
     use super::*;
 
-    const LINE: Line = Line { what: "a line", bytes_min: 1, bytes_max: 40 };
+    const LINE: Line = Line { what: "a line", characters_min: 1, characters_max: 40 };
 
     #[test]
     fn ordinary_text_of_every_script_and_emoji_are_a_line() {
@@ -173,6 +185,12 @@ mod tests {
         ] {
             assert_eq!(LINE.check(text), Ok(()), "{text:?}");
         }
+    }
+
+    #[test]
+    fn unseen_characters_are_shown_escaped_and_others_as_they_are() {
+        assert_eq!(visible("Zoë 安娜 🚀"), "Zoë 安娜 🚀");
+        assert_eq!(visible("a\u{1b}[2J\u{202e}b\n"), r"a\u{1b}[2J\u{202e}b\u{a}");
     }
 
     #[test]
@@ -213,9 +231,9 @@ mod tests {
         {
             assert_eq!(LINE.check(text), Err(LineError::Edge { what: "a line", character, position }), "{text:?}");
         }
-        for text in ["", &"a".repeat(41), &"ü".repeat(21)] {
+        for text in ["", &"a".repeat(41), &"ü".repeat(41)] {
             assert!(matches!(LINE.check(text), Err(LineError::Length { .. })), "{text:?}");
         }
-        assert_eq!((LINE.check(&"ü".repeat(20)), Line::LABEL_VALUE.check("")), (Ok(()), Ok(())));
+        assert_eq!((LINE.check(&"ü".repeat(40)), Line::LABEL_VALUE.check("")), (Ok(()), Ok(())));
     }
 }

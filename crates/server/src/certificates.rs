@@ -1,6 +1,6 @@
 //! The certificates of this process's own listeners: issued at start and again at two thirds of their life, without a restart.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use gpuaas_api::CertificatesEnd;
 use gpuaas_engine::{Authorities, Engine};
@@ -10,6 +10,8 @@ use gpuaas_trust::{
     TrustedAuthorities, names_issuer,
 };
 use rustls_pki_types::CertificateDer;
+
+use crate::{data_dir::write_private, error::ServerError};
 
 /// Age at which certificates are renewed.
 const RENEWED_AFTER: Duration = Duration::from_secs(SERVER_CERTIFICATE_LIFE.as_secs() * 2 / 3);
@@ -77,7 +79,8 @@ impl Certificates {
     }
 
     /// Issues them anew whenever it is time, and with every change of the authorities; trusts the authorities that count.
-    pub(crate) async fn keep(self: Arc<Self>, engine: Arc<Engine>) {
+    /// `ca_file` names those that count, for clients on this machine.
+    pub(crate) async fn keep(self: Arc<Self>, engine: Arc<Engine>, ca_file: PathBuf) {
         let (clock, runtime) = (engine.ports().clock.clone(), engine.ports().runtime.clone());
         let mut authorities = engine.keys().watch_authorities();
         // Also what changed since they were issued.
@@ -90,6 +93,9 @@ impl Certificates {
             let present = authorities.borrow_and_update().clone();
             if is_changed && let Err(error) = self.follow(&present, clock.now()) {
                 tracing::error!(%error, "the listeners could not change over to the present authorities");
+            }
+            if is_changed && let Err(error) = keep_ca(ca_file.clone(), present.pem()).await {
+                tracing::error!(%error, "the certificates of the authorities could not be written");
             }
             if self.is_due(clock.now()) {
                 match self.renew(present.active(), clock.now()) {
@@ -118,6 +124,16 @@ impl Certificates {
     fn is_due(&self, now: Timestamp) -> bool {
         self.end.get() <= now.plus(SERVER_CERTIFICATE_LIFE - RENEWED_AFTER)
     }
+}
+
+/// Writes the certificates of the authorities to `path`, from which clients on this machine read them.
+pub(crate) async fn keep_ca(path: PathBuf, pem: String) -> Result<(), ServerError> {
+    let refuse = |source| ServerError::DataDirNotWritable { path: path.clone(), source };
+    let written = tokio::task::spawn_blocking({
+        let path = path.clone();
+        move || write_private(&path, pem.as_bytes())
+    });
+    written.await.map_err(|error| refuse(error.into()))?.map_err(refuse)
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ use crate::{
     sealing_key::{self, KeyFiles},
 };
 
+/// Holds the certificates of the authorities, for clients on this machine.
+pub const CA_FILE: &str = "ca.pem";
 /// Names the process that uses the directory.
 const REPLICA: &str = "replica.id";
 

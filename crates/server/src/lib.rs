@@ -23,7 +23,7 @@ mod sealing_key;
 mod sockets;
 
 pub use backup::{BackupError, Manifest, Restored, backup, restore};
-pub use data_dir::write_private;
+pub use data_dir::{CA_FILE, write_private};
 pub use error::ServerError;
 pub use first_admin::{OneTimeAdmin, recover_admin};
 pub use gpuaas_api::{Paces, SUMS_FILE};
@@ -63,8 +63,8 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct ControlPlane {
     /// Where its API is, for example `https://127.0.0.1:7443`.
     pub url: String,
-    /// The authority's certificate, PEM: what clients trust.
-    pub authority_pem: String,
+    /// The file with the certificates that clients trust, PEM; written again when the authority is rotated.
+    pub ca_file: PathBuf,
     /// The file of a one-time token that can be exchanged for a platform admin's, if there is one now.
     pub one_time_admin: Option<PathBuf>,
     /// Notified, it takes what has been put beside its files since it started: the next sealing key.
@@ -108,7 +108,8 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let api_tls = Arc::new(api_tls.map_err(|error| trust(&error))?);
     let channel_tls = channel_server_config(certificates.channel.clone(), &certificates.trusted);
     let channel_tls = Arc::new(channel_tls.map_err(|error| trust(&error))?);
-    let authority_pem = authorities.pem();
+    let ca_file = data.join(CA_FILE);
+    certificates::keep_ca(ca_file.clone(), authorities.pem()).await?;
 
     let late = Arc::new(LateChannel::default());
     let channel_listener = bind("the node channel", options.channel_listen).await?;
@@ -165,7 +166,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)), api);
     let api = https::Api::new(api_tls, gpuaas_api::router(state.clone()), options.proxies());
     running.spawn(api.serve(api_listener, stop.clone()));
-    let (kept, stopped) = (certificates.keep(engine.clone()), stop.clone());
+    let (kept, stopped) = (certificates.keep(engine.clone(), ca_file.clone()), stop.clone());
     running.spawn(async move { stopped.run_until_cancelled(kept).await.unwrap_or_default() });
     let reload = Arc::new(Notify::new());
     let tending = sealing_key::tend(KeyFiles::of(options)?, engine.clone(), reload.clone());
@@ -173,7 +174,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     running.spawn(drive(engine, stop.clone()));
     let removing = first_admin::remove_when_spent(store.clone(), data.path().to_owned(), ports);
     running.spawn(stop.clone().run_until_cancelled_owned(removing).map(drop));
-    Ok(ControlPlane { url, authority_pem, one_time_admin, reload, stop, running, state, store, _data: data })
+    Ok(ControlPlane { url, ca_file, one_time_admin, reload, stop, running, state, store, _data: data })
 }
 
 impl ControlPlane {

@@ -15,8 +15,8 @@ use crate::{
 /// Where the audit's last number is kept, beside those of the event streams; no stream has this name.
 const SEQUENCE: &str = "audit";
 
-/// Where a record's metadata as stored holds the token that acted. No action has metadata of that name, and nobody sees it: records of before have
-/// none, and a column for it would have to be filled in rows that are never changed.
+/// The key of the stored metadata that holds the id of the token that acted. No action's own metadata has that name, and no reader gets it. It is no
+/// column: audit rows are never changed, so earlier ones could not be filled in.
 const BY: &str = "$by";
 
 /// Which audit records.

@@ -104,7 +104,7 @@ behaviours! {
         a_token_that_somebody_else_wrote_changed_or_moved_is_absent_and_told,
         altered_service_account_is_refused_and_reported,
         a_signing_key_that_somebody_else_wrote_is_not_in_the_set,
-        an_authority_that_somebody_else_wrote_or_changed_is_none,
+        authority_written_or_changed_by_another_is_not_read,
         an_enrollment_that_somebody_else_wrote_or_changed_is_unknown,
         forged_rows_hide_no_genuine_ones_from_a_list,
         without_its_proof_a_record_is_neither_written_nor_read,

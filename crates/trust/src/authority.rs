@@ -57,7 +57,7 @@ impl From<rcgen::Error> for AuthorityError {
 
 /// A certificate authority with its key.
 ///
-/// One that follows another has that one's name and a certificate by it, so that whoever trusts the earlier one alone believes the later one's
+/// A successor has its predecessor's name and a certificate issued by it, so that clients that trust only the predecessor accept the successor's
 /// certificates: RFC 4210 calls it `NewWithOld`, and RFC 5280 counts it in no path's length.
 pub struct Authority {
     certificate: CertificateDer<'static>,
@@ -127,7 +127,7 @@ impl Authority {
         &self.certificate
     }
 
-    /// Its certificate alone, for those who trust nobody else.
+    /// Its own certificate, without a chain.
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         std::slice::from_ref(&self.certificate)
     }

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_of_a_new_authority_is_taken_by_those_that_know_only_the_old_one_while_both_sign() {
+    fn key_set_of_a_new_authority_is_accepted_by_agents_that_know_the_old_one_while_both_sign() {
         let first = Authority::generate("cp-1", NOW).unwrap();
         let next = first.successor(NOW).unwrap();
         let active = naming(6, &[&next, &first]);

@@ -50,7 +50,7 @@ pub fn is_renewable(certificate: &[u8], now: Timestamp) -> Result<bool, Identity
 #[derive(Debug)]
 pub(crate) struct RenewableClients {
     in_time: Arc<dyn ClientCertVerifier>,
-    /// Authorities whose own time is over renew nobody.
+    /// When the last authority expires: no certificate is renewed after it.
     authorities_end: Timestamp,
 }
 

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_trusts_the_old_authority_alone_believes_servers_of_its_successor() {
+    fn client_that_trusts_the_old_authority_accepts_servers_of_its_successor() {
         let first = Authority::generate("cp-1", now()).unwrap();
         let next = first.successor(now()).unwrap();
         let served = |by: &Authority| {

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_knows_how_tokens_are_made_makes_none_without_the_key() {
+    fn well_formed_token_without_the_key_is_not_genuine() {
         let key = key(1);
         let random = URL_SAFE_NO_PAD.encode([7; TOKEN_BYTES]);
         let of_another_key = self::key(2).generate("gpuaas", &Sevens).text;

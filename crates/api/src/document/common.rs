@@ -67,8 +67,6 @@ pub(super) struct Kind {
     /// Whether its answer carries an ETag.
     pub(super) is_tagged: bool,
     takes_body: bool,
-    /// Whether it reads a path or a query that can be wrong.
-    reads_address: bool,
     is_denied_to_some: bool,
 }
 
@@ -84,7 +82,6 @@ impl Kind {
             compares: own_codes(operation).contains(&Code::PreconditionFailed),
             is_tagged: operation.responses.responses.get("200").is_some_and(is_tagged),
             takes_body: operation.request_body.is_some(),
-            reads_address: operation.parameters.as_ref().is_some_and(|parameters| !parameters.is_empty()),
             is_denied_to_some: permission
                 .is_some_and(|permission| Role::ALL.iter().any(|role| !role.allows(permission))),
         }
@@ -106,7 +103,8 @@ impl Kind {
         add(self.needs_token, Code::Unauthenticated);
         add(self.needs_right, Code::BootstrapOnly);
         add(self.is_denied_to_some, Code::Forbidden);
-        add(self.reads_address || self.mutates, Code::QueryInvalid);
+        // Also of those that take none: a parameter that an operation does not have is refused.
+        add(true, Code::QueryInvalid);
         // Also of those that take none: one that says something is refused.
         add(self.mutates, Code::BodyInvalid);
         add(self.mutates, Code::BodyTooLarge);

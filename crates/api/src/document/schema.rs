@@ -24,7 +24,7 @@ fn string() -> ObjectBuilder {
 
 /// A text that is looked for.
 fn text() -> Object {
-    line(string().max_length(Some(Line::SEARCHED.bytes_max())))
+    line(string().max_length(Some(Line::SEARCHED.characters_max())))
 }
 
 /// A text that [`Line`] checks.

@@ -7,6 +7,7 @@ use gpuaas_engine::commands::{
     node::Forced,
 };
 use gpuaas_model::{Code, KeyState};
+use gpuaas_trust::is_sha256_hex;
 
 use crate::{auth::Authenticated, body::Body, convert, problem::ApiProblem, state::ApiState};
 
@@ -63,6 +64,10 @@ pub(crate) async fn force_authority(
         "grace" => KeyState::Grace,
         _ => return Err(invalid().about("state")),
     };
+    if !is_sha256_hex(&ask.authority) {
+        let detail = "an authority's id has 64 hexadecimal digits";
+        return Err(ApiProblem::new(Code::FieldInvalid, detail).about("authority"));
+    }
     let awaited = Awaited { authority: ask.authority, state: state_of };
     let authority = authorities::force(&state.engine, &caller, &awaited, &Forced { reason: ask.reason }).await?;
     Ok(Json(convert::authority(AuthorityView { authority, waiting_for: None })))

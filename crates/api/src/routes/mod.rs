@@ -36,7 +36,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    auth, body, correlation, document, downloads, etag, headers, idempotency, limits, metrics,
+    auth, body, correlation, document, downloads, etag, headers, idempotency, limits, metrics, page,
     problem::{self, ApiProblem},
     refusals,
     state::ApiState,
@@ -109,6 +109,7 @@ pub fn router(state: ApiState) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn_with_state(state.clone(), body::refuse_unasked))
         .layer(middleware::from_fn(etag::refuse_unasked))
+        .layer(middleware::from_fn(page::refuse_unasked))
         .layer(middleware::from_fn_with_state(state.clone(), idempotency::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), auth::rights))
         .layer(middleware::from_fn_with_state(state.clone(), refusals::middleware))

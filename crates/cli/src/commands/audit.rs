@@ -16,7 +16,7 @@ const DETAIL_CHARS_MAX: usize = 120;
 pub(crate) enum Verb {
     /// List audit records, oldest first
     ///
-    /// TOKEN holds the last digits of the id of the token that acted: names of actors are chosen by whoever makes their tokens, ids by nobody.
+    /// TOKEN is the end of the id of the token that acted. Several tokens can have one name; an id is unique.
     /// A record without one is of a node or of the control plane itself. `-o json` has the whole id, and that of the service account.
     List {
         /// About this target, for example node/gpu-07

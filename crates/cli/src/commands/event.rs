@@ -3,6 +3,7 @@
 use clap::Subcommand;
 use gpuaas_api_types::Event;
 use gpuaas_client::Client;
+use gpuaas_model::visible;
 
 use super::following::{Following, Next};
 use crate::{
@@ -65,7 +66,7 @@ async fn watch(client: &Client, target: &Target, after: Option<u64>) -> anyhow::
     loop {
         let Next::Event(event) = events.next().await? else { continue };
         match target.output {
-            Format::Table => println!("{}", row(&event).join("  ")),
+            Format::Table => println!("{}", visible(&row(&event).join("  "))),
             Format::Json => println!("{}", serde_json::to_string(&*event)?),
             Format::Yaml => print!("---\n{}", serde_saphyr::to_string(&*event)?),
             Format::Name => println!("{}", event.sequence),

@@ -141,10 +141,10 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
 async fn forced(client: &Client, waiting: Waiting, reason: String) -> anyhow::Result<Authority> {
     let state = waiting.as_str();
     let authorities = client.list_authorities().await?.items;
-    let Some(authority) = authorities.into_iter().find(|authority| authority.state == state) else {
-        anyhow::bail!("no authority is {state} now; `gpuaas keys list authority` says what the rotation waits for");
-    };
-    Ok(client.force_authority(&ForceAuthority { authority: authority.id, state: authority.state, reason }).await?)
+    // The server refuses it if none is in that state, or no longer.
+    let named = authorities.iter().find(|authority| authority.state == state).or(authorities.last());
+    let authority = named.map(|authority| authority.id.clone()).unwrap_or_default();
+    Ok(client.force_authority(&ForceAuthority { authority, state: state.to_owned(), reason }).await?)
 }
 
 const COLUMNS: [&str; 4] = ["ID", "STATE", "SINCE", "WAITING FOR"];

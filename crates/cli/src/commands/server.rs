@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use gpuaas_server::{
-    Deadlines, EndedNode, Manifest, NextSealingKey, OneTimeAdmin, Paces, Restored, SUMS_FILE, ServerOptions,
+    CA_FILE, Deadlines, EndedNode, Manifest, NextSealingKey, OneTimeAdmin, Paces, Restored, SUMS_FILE, ServerOptions,
     write_private,
 };
 use gpuaas_trust::SecretText;
@@ -24,9 +24,6 @@ use crate::{
     output,
     server_config::Setting,
 };
-
-/// Where the authority's certificate lies in the data directory.
-const CA_FILE: &str = "ca.pem";
 
 /// Serves until SIGTERM, Ctrl-C or the end of its lifeline.
 pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) -> anyhow::Result<ExitCode> {
@@ -192,8 +189,7 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
     // From the first moment on: a reload that comes early ends no process.
     let mut hangup = signal(SignalKind::hangup())?;
     let control_plane = gpuaas_server::start(options).await?;
-    let ca_file = std::path::absolute(options.data_dir.join(CA_FILE))?;
-    write_private(&ca_file, control_plane.authority_pem.as_bytes()).context("writing the authority's certificate")?;
+    let ca_file = std::path::absolute(&control_plane.ca_file)?;
     eprintln!("control plane   {}   {store}   ready in {} ms", control_plane.url, started.elapsed().as_millis());
     // A program that asked for the ready file exchanges the token itself.
     if let (Some(token_file), None) = (&control_plane.one_time_admin, &asked.ready_file) {

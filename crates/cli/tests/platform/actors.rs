@@ -33,6 +33,16 @@ fn about(error: ClientError) -> (String, Option<String>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn project_admin_who_asks_for_a_role_of_the_platform_is_told_of_the_role() {
+    let platform = tokio::task::block_in_place(|| Platform::start(0));
+    platform.client().create_project(&CreateProject { name: "ours".into() }).await.expect("made");
+    let admin = platform.client_with(&token(&platform, "ann", "ours").await.secret);
+    let ask = CreateToken { name: "more".into(), role: "platform-admin".into(), project: None, ttl_seconds: None };
+    let (code, field, _) = about(admin.create_token(&ask).await.expect_err("refused"));
+    assert_eq!((code.as_str(), field.as_deref()), ("forbidden", Some("role")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_actors_of_one_name_are_told_apart_in_the_audit() {
     let platform = tokio::task::block_in_place(|| Platform::start(0));
     let root = platform.client();
@@ -82,7 +92,7 @@ async fn two_actors_of_one_name_are_told_apart_in_the_audit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_named_as_the_audit_names_the_platform_itself() {
+async fn reserved_actor_names_are_refused() {
     let platform = tokio::task::block_in_place(|| Platform::start(0));
     let root = platform.client();
     root.create_project(&CreateProject { name: "ours".into() }).await.expect("made");

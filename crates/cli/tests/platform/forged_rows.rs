@@ -104,7 +104,7 @@ async fn a_service_account_that_somebody_made_an_admin_gets_no_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_authority_that_somebody_wrote_into_the_database_is_trusted_by_nobody() {
+async fn authority_written_into_the_database_is_not_trusted() {
     let fleet = Fleet::start(1).await;
     let admin = fleet.client();
     let own = gpuaas_trust::Authority::generate("mallory", gpuaas_model::Timestamp::from_millis(1_790_000_000_000));

@@ -104,7 +104,7 @@ async fn an_answer_is_forgotten_after_a_day_and_the_next_one_under_its_key_is_no
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_remembered_answer_that_somebody_changed_or_moved_in_the_database_is_not_given() {
+async fn stored_answer_changed_or_moved_in_the_database_is_not_replayed() {
     let platform = Platform::start(0);
     register(&platform).await;
     let first = enroll(&platform).await;

@@ -210,6 +210,11 @@ async fn one_authority_follows_another_under_load_and_no_connection_ends() {
         assert!(ping.await.expect("every ping succeeded") > 0);
     }
     assert_eq!(connections(&fleet).await, before, "no connection ended");
+    let ca_file = fleet.data_dir().join("ca.pem");
+    eventually("clients on this machine are given the old authority", async || {
+        std::fs::read_to_string(&ca_file).expect("a file") == made.certificate
+    })
+    .await;
     // Trusting the old authority alone, by its word for the new one.
     assert_eq!(authorities(&fleet.client()).await, ["retired", "active"]);
 }

@@ -108,7 +108,7 @@ pub async fn force(
     let authorities = records(&mut tx).await?;
     let authority = under_way(&authorities).filter(|of| of.id == awaited.authority && of.state == awaited.state);
     let Some(authority) = authority else {
-        let detail = format!("authority {} is not {} now", awaited.authority, awaited.state);
+        let detail = format!("authority {} is not in state {} now", awaited.authority, awaited.state);
         let next = "see what the rotation waits for: gpuaas keys list authority";
         return Err(CommandError::new(Code::StateConflict, detail).then(next));
     };

@@ -53,11 +53,11 @@ pub async fn create(
     new: NewToken,
 ) -> Result<(TokenRecord, SecretText), CommandError> {
     caller.must(Permission::TokensWrite)?;
-    check(&new)?;
     if !caller.principal.role.may_grant(new.role) {
         let detail = format!("a {} makes no token of {}", caller.principal.role, new.role);
         return Err(CommandError::new(Code::Forbidden, detail).about("role"));
     }
+    check(&new)?;
     if let Some(project) = new.project {
         caller.must_see(project, "project", project)?;
     }

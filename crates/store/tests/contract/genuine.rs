@@ -142,7 +142,7 @@ pub(crate) async fn a_signing_key_that_somebody_else_wrote_is_not_in_the_set(wor
     assert_eq!(store.read().await.unwrap().signing_keys().await.unwrap(), []);
 }
 
-pub(crate) async fn an_authority_that_somebody_else_wrote_or_changed_is_none(world: World) {
+pub(crate) async fn authority_written_or_changed_by_another_is_not_read(world: World) {
     let store = world.open().await;
     let own = given::authority("own", KeyState::Active, 3);
     let mut tx = store.begin().await.unwrap();

@@ -82,7 +82,7 @@ async fn junk_is_refused_without_a_penalty_and_tokens_of_its_address_are_good() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guesses_of_whoever_knows_how_tokens_are_made_hold_up_no_token_and_no_machine_of_their_address() {
+async fn well_formed_guesses_delay_no_token_and_no_enrollment_of_their_address() {
     let mut platform = Platform::start(0);
     let (fresh, machine) = (fresh(&platform, "fresh").await, string(&platform, "gpu-01").await);
     // From here on the control plane has seen neither.
@@ -114,7 +114,7 @@ async fn amid(guess: impl AsyncFn() -> Answer, honest: impl Future<Output = Answ
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_repeats_a_token_that_has_ended_is_held_back_and_holds_up_nobody_of_its_address() {
+async fn repeated_revoked_token_is_limited_and_delays_no_other_token_of_its_address() {
     let mut platform = Platform::start(0);
     let (ended, fresh) = (fresh(&platform, "ended").await, fresh(&platform, "fresh").await);
     let (used, machine) = (string(&platform, "gpu-01").await, string(&platform, "gpu-02").await);

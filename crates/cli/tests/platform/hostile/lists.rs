@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::Value;
 
-use super::{Target, must_be_documented};
+use super::{JSON, Target, must_be_documented};
 use crate::operations::{NOBODYS_ID, Operation, operations};
 
 pub(super) fn escaped(text: &str) -> String {
@@ -34,7 +34,7 @@ async fn ask(target: &Target, operation: &Operation, query: &str) -> crate::raw:
 async fn no_query_that_was_never_ours_is_taken_for_one() {
     let target = Target::start().await;
     let mut tried = 0;
-    for operation in operations().iter().filter(|operation| !operation.mutates() && !operation.query.is_empty()) {
+    for operation in operations().iter().filter(|operation| !operation.mutates()) {
         for (name, schema) in &operation.query {
             for value in refused_by(schema) {
                 let case = format!("{name}={}", &value[..value.len().min(40)]);
@@ -68,6 +68,22 @@ async fn no_query_that_was_never_ours_is_taken_for_one() {
     println!("    hostile queries: {tried} cases");
     assert!(tried > 150, "{tried}");
     assert_eq!(target.send(&Method::GET, "/api/v1/whoami", &[], "").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mutation_with_an_unknown_parameter_is_refused_and_does_nothing() {
+    let target = Target::start().await;
+    let before = target.holds().await;
+    for operation in operations().iter().filter(|operation| operation.mutates()) {
+        let path = format!("{}?dry-run=true", target.path(operation));
+        let body =
+            if operation.body.is_some() { Value::Object(operation.sound_body()).to_string() } else { String::new() };
+        let answer = target.send(&operation.method, &path, &[JSON], body).await;
+        assert_eq!((answer.status, answer.code()), (400, "query_invalid"), "{}: {answer:?}", operation.name);
+        assert_eq!(answer.body["field"], "dry-run", "{}", operation.name);
+        must_be_documented(&answer, operation, "dry-run");
+    }
+    assert_eq!(target.holds().await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use gpuaas_engine::commands::{
     authorities::{self, AuthorityView, Awaited},
     node::{Forced, register, renew, showed_certificate},
 };
-use gpuaas_model::{AuditAction, Code, Coded, KeyState, NodeId, NodeState, Timestamp};
+use gpuaas_model::{AuditAction, Code, Coded, Connectivity, KeyState, NodeId, NodeState, Timestamp};
 use gpuaas_store::{AuthorityRecord, NodeKeyRecord, NodeRecord};
 use gpuaas_trust::{Authority, NodeIdentity, NodeKey, certificates_of_pem, names_issuer};
 use gpuaas_wire::session::RenewRequest;
@@ -154,7 +154,7 @@ async fn a_rotation_that_is_held_up_goes_on_by_force_and_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_authority_is_held_by_certificates_that_can_be_renewed_whoever_is_connected() {
+async fn rotation_waits_for_renewable_certificates_and_not_for_connections() {
     let world = World::new().await;
     let (held, over) = (world.node("gpu-1").await, world.node("gpu-2").await);
     world.keep_keys();
@@ -171,11 +171,32 @@ async fn an_old_authority_is_held_by_certificates_that_can_be_renewed_whoever_is
     let first = world.engine.keys().authority();
     authorities::rotate(&world.engine, &admin()).await.expect("begun");
     become_(&world, &[KeyState::Grace, KeyState::Active]).await;
-    // Both are connected, as whoever has stolen the old authority's key can be for ever.
+    // Both are connected, as an attacker with the stolen key could be for ever.
     assert_eq!(waiting_for(&world).await, ["nodes to renew their certificates: gpu-1"]);
     let certificate = renewed(&world, held, &first).await.expect("renewed");
     shows(&world, held, &certificate).await;
     become_(&world, &[KeyState::Retired, KeyState::Active]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn staged_authority_waits_for_nodes_whose_connection_ended_a_moment_ago() {
+    let world = World::new().await;
+    let node = world.node("gpu-1").await;
+    world.keep_keys();
+    // As a restart of the control plane leaves it.
+    let mut tx = world.store().begin().await.unwrap();
+    let connection = tx.session(node).await.unwrap().unwrap().connection;
+    assert!(tx.end_session(node, connection).await.unwrap());
+    let record = tx.node(node).await.unwrap();
+    tx.update_node(&NodeRecord { connectivity: Connectivity::Connected, ..record }).await.unwrap();
+    tx.commit().await.unwrap();
+    authorities::rotate(&world.engine, &admin()).await.expect("begun");
+    eventually("it is not waited for", async || waiting_for(&world).await == ["nodes to take it: gpu-1"]).await;
+    let mut tx = world.store().begin().await.unwrap();
+    let record = tx.node(node).await.unwrap();
+    tx.update_node(&NodeRecord { connectivity: Connectivity::Unreachable, ..record }).await.unwrap();
+    tx.commit().await.unwrap();
+    become_(&world, &[KeyState::Grace, KeyState::Active]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
