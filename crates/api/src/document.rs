@@ -18,7 +18,7 @@ use utoipa::{
 #[openapi(
     info(title = "GPUaaS", description = "The control plane of a GPU cloud. Every error is a problem document (RFC 9457) with a stable code: \
         beyond what operations say, a path that is not here is answered 404 `not_found`, and a method that a path does not have 405 \
-        `method_not_allowed`, with `Allow`. A request that is no HTTP is answered 400 without a body."),
+        `method_not_allowed`, with `Allow`. Without a body: 400 for a request that is no HTTP, 414 for an address of 64 KiB or more, 431 for longer headers."),
     components(schemas(gpuaas_api_types::Problem)),
     modifiers(&Bearer, &Shared)
 )]

@@ -27,6 +27,8 @@ use processes::{Processes, SharedStore};
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most sandbox nodes: a block of addresses holds no more.
 const NODES_MAX: u8 = 200;
+/// Where the node channel of a process of the control plane listens, at an address of the block.
+const CHANNEL_PORT: u16 = 7_444;
 
 /// Starts everything, says when it is ready, and ends everything.
 pub(crate) async fn run(options: Dev) -> anyhow::Result<()> {
@@ -53,9 +55,9 @@ async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) ->
     let began = std::time::Instant::now();
     let block = AddressBlock::take(&data_dir.join("addresses"))?;
     let shared = shared_store(options, data_dir)?;
-    let mut server = start_replica(options, data_dir, processes, shared.as_ref(), 1).await?;
+    let mut server = start_replica(options, data_dir, processes, (shared.as_ref(), &block), 1).await?;
     for number in 2..=options.replicas {
-        let further = start_replica(options, data_dir, processes, shared.as_ref(), number).await?;
+        let further = start_replica(options, data_dir, processes, (shared.as_ref(), &block), number).await?;
         server.replicas.extend(further.replicas);
     }
     let authority = fs::read(&server.ca_file).context("reading the authority's certificate")?;
@@ -109,7 +111,7 @@ async fn start_replica(
     options: &Dev,
     data_dir: &Utf8Path,
     processes: &mut Processes,
-    shared: Option<&SharedStore>,
+    (shared, block): (Option<&SharedStore>, &AddressBlock),
     number: u8,
 ) -> anyhow::Result<ReadyFile> {
     let first = number == 1;
@@ -117,7 +119,9 @@ async fn start_replica(
     let listen = if first { options.listen } else { SocketAddr::new(options.listen.ip(), 0) };
     let ready = data_dir.join(format!("{name}-ready.json"));
     let _ = fs::remove_file(&ready);
-    processes.start_server(&data_dir.join(name), listen, &ready, shared)?;
+    // At a fixed port: the nodes of an earlier start come back to it.
+    let channel = SocketAddr::new(block.address(NODES_MAX + number), CHANNEL_PORT);
+    processes.start_server(&data_dir.join(name), (listen, channel), &ready, shared)?;
     tokio::select! {
         server = appears(&ready) => server,
         ended = processes.first_end() => bail!("{ended}"),

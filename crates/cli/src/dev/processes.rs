@@ -61,18 +61,18 @@ impl Processes {
         Ok(Self { program, children: Vec::new(), lifelines: Vec::new() })
     }
 
-    /// Starts a process of the control plane with its channel at any free port.
+    /// Starts a process of the control plane with its API and its node channel at these addresses.
     pub(super) fn start_server(
         &mut self,
         data_dir: &Utf8Path,
-        listen: SocketAddr,
+        (listen, channel): (SocketAddr, SocketAddr),
         ready: &Utf8Path,
         shared: Option<&SharedStore>,
     ) -> anyhow::Result<()> {
         let any_port = SocketAddr::new(listen.ip(), 0).to_string();
         let mut command = Command::new(&self.program);
         command.args(["server", "--lifeline", "--data-dir", data_dir.as_str()]);
-        command.args(["--listen", &listen.to_string(), "--channel-listen", &any_port]);
+        command.args(["--listen", &listen.to_string(), "--channel-listen", &channel.to_string()]);
         command.args(["--ready-file", ready.as_str()]);
         for (setting, value) in RELEASES_OF_ONE_DEVELOPER {
             if std::env::var_os(setting).is_none() {

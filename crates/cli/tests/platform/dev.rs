@@ -31,6 +31,15 @@ fn a_sandbox_node_enrolls_runs_a_signed_task_and_its_event_is_shown() {
 }
 
 #[test]
+fn nodes_come_back_when_dev_is_started_again_in_the_same_folder() {
+    let mut dev = Platform::start(2);
+    let before = dev.json(&["node", "show", "demo-2"])["id"].clone();
+    dev.restart(2);
+    assert_eq!(dev.json(&["node", "show", "demo-2"])["id"], before);
+    assert_eq!(dev.json(&["node", "ping", "demo-2"])[0]["task"]["state"], "succeeded");
+}
+
+#[test]
 fn an_allocated_node_becomes_active_and_a_second_project_cannot_have_it() {
     let dev = Platform::start(1);
     for name in ["one", "two"] {

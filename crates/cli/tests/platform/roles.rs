@@ -129,8 +129,8 @@ async fn a_project_admin_makes_tokens_of_its_own_project_and_of_no_greater_role(
     };
     let made = client.create_token(&make("project-member", None)).await.expect("in the caller's own project");
     for (role, project, code) in [
-        ("platform-admin", None, "field_invalid"),
-        ("platform-operator", Some("ours"), "field_invalid"),
+        ("platform-admin", None, "forbidden"),
+        ("platform-operator", Some("ours"), "forbidden"),
         ("viewer", Some("theirs"), "not_found"),
     ] {
         let refused = client.create_token(&make(role, project)).await.expect_err(role);

@@ -73,10 +73,10 @@ impl Platform {
     }
 
     /// Ends it with all that it started, and starts it again.
-    pub(crate) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self, nodes: u8) {
         self.end();
         std::fs::remove_file(&self.ready_file).expect("it was ready");
-        self.child = spawn(&self.folder, 0, &[]);
+        self.child = spawn(&self.folder, nodes, &[]);
         self.await_ready();
     }
 

@@ -19,6 +19,9 @@ use crate::{
     restored::end_identity,
 };
 
+/// Most names of nodes in an audit record; beyond, it has their number alone.
+const NAMES_AUDITED_MAX: usize = 1_000;
+
 /// An authority, and what its next state waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuthorityView {
@@ -113,7 +116,10 @@ pub async fn force(
         return Err(CommandError::new(Code::StateConflict, detail).then(next));
     };
     let without = held_up_by(&mut tx, authority, &authorities, now).await?;
-    let data = json!({ "reason": forced.reason, "state": authority.state, "without": named(&without.names()) });
+    let mut names = without.names();
+    let nodes = names.len();
+    names.truncate(NAMES_AUDITED_MAX);
+    let data = json!({ "reason": forced.reason, "state": authority.state, "nodes": nodes, "without": names });
     audit(&mut tx, caller, AuditAction::AuthorityForce, format!("authority/{}", authority.id), None, data).await?;
     if authority.state == KeyState::Grace {
         for node in without.enrolling {

@@ -86,7 +86,7 @@ async fn well_formed_guesses_delay_no_token_and_no_enrollment_of_their_address()
     let mut platform = Platform::start(0);
     let (fresh, machine) = (fresh(&platform, "fresh").await, string(&platform, "gpu-01").await);
     // From here on the control plane has seen neither.
-    tokio::task::block_in_place(|| platform.restart());
+    tokio::task::block_in_place(|| platform.restart(0));
     let (key, entropy) = (TokenKey::new(&[7; TokenKey::BYTES]), Counting::default());
     let made_up = |prefix: &str| key.generate(prefix, &entropy).text;
     let guess = async || whoami(&platform, &format!("Bearer {}", made_up("gpuaas").expose())).await;
@@ -123,7 +123,7 @@ async fn repeated_revoked_token_is_limited_and_delays_no_other_token_of_its_addr
     platform.client().revoke_token(id).await.expect("withdrawn");
     assert_eq!(redeem(&platform, &used).await.status, 200);
     // From here on the control plane has seen none of them.
-    tokio::task::block_in_place(|| platform.restart());
+    tokio::task::block_in_place(|| platform.restart(0));
     let mut answers = Vec::new();
     while answers.last().is_none_or(|(status, _)| *status != 429) {
         let answer = whoami(&platform, &ended).await;

@@ -49,7 +49,7 @@ async fn a_line_holds_for_as_long_as_its_string_also_over_a_restart_of_the_contr
         enrollment["command"].as_str().and_then(|line| line.split('\'').nth(1)).expect("a pin").to_owned()
     };
     let before = pin(&registered(&platform, "gpu-07"));
-    platform.restart();
+    platform.restart(0);
     assert_eq!(pin(&registered(&platform, "gpu-08")), before);
 }
 

@@ -7,9 +7,10 @@ use gpuaas_engine::commands::{
     node::{Forced, register, renew, showed_certificate},
 };
 use gpuaas_model::{AuditAction, Code, Coded, Connectivity, KeyState, NodeId, NodeState, Timestamp};
-use gpuaas_store::{AuthorityRecord, NodeKeyRecord, NodeRecord};
+use gpuaas_store::{AuditFilter, AuthorityRecord, NodeKeyRecord, NodeRecord};
 use gpuaas_trust::{Authority, NodeIdentity, NodeKey, certificates_of_pem, names_issuer};
 use gpuaas_wire::session::RenewRequest;
+use serde_json::json;
 
 use crate::world::{World, admin, eventually};
 
@@ -151,6 +152,21 @@ async fn a_rotation_that_is_held_up_goes_on_by_force_and_says_why() {
         ["nodes to renew their certificates: none"],
         "who is left behind holds no other"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_of_a_forced_step_names_every_node_that_is_left_behind() {
+    let world = World::new().await;
+    let names: Vec<String> = (1..=7).map(|number| format!("gpu-{number}")).collect();
+    for name in &names {
+        world.node(name).await;
+    }
+    authorities::rotate(&world.engine, &admin()).await.expect("begun");
+    force(&world, KeyState::Staged).await.expect("active");
+    let filter = AuditFilter { action: Some(AuditAction::AuthorityForce), ..AuditFilter::default() };
+    let records = world.store().read().await.unwrap().audits(&filter).await.unwrap();
+    let metadata = &records[0].metadata;
+    assert_eq!((&metadata["nodes"], &metadata["without"]), (&json!(7), &json!(names)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
