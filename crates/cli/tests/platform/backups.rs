@@ -2,12 +2,13 @@
 
 use std::{os::unix::fs::PermissionsExt, process::Output};
 
-use gpuaas_api_types::EnrollNode;
+use gpuaas_api_types::{EnrollNode, RegisterNode};
 use gpuaas_model::Code;
 use gpuaas_postgres_server::Server;
 
 use crate::{
     fleet::Fleet,
+    hostile_nodes::Node,
     world::{eventually, import_of, release},
 };
 
@@ -33,6 +34,10 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     client.import_artifacts(&import_of(release())).await.expect("imported");
     let artifacts = client.list_artifacts().await.expect("listed").items;
     let signing_key = client.list_signing_keys().await.expect("keys").items.remove(0).id;
+    let copied = Node::enrolled(&client, "gpu-2").await;
+    assert!(copied.is_let_in(&copied.certificate).await);
+    let unused = RegisterNode { name: "gpu-3".to_owned(), ..RegisterNode::default() };
+    let unused = client.register_node(&unused).await.expect("registered").enrollment.string;
     let (file, path) = (fleet.path("backup.tar"), fleet.path("backup.tar").to_string_lossy().into_owned());
     let backup = fleet.server_verb(&["backup", &path]);
     assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
@@ -75,6 +80,9 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
         connected.is_ok_and(|list| list.items.len() == 1)
     })
     .await;
+    assert!(!copied.is_let_in(&copied.certificate).await, "an identity of the time before has ended");
+    let refused = Node::enroll(&unused).await.err();
+    assert_eq!(refused.as_deref(), Some("enrollment_invalid"), "an enrollment string of the time before has ended");
     let ping = client.ping_node("gpu-1").await.expect("the node takes tasks as before");
     assert_eq!(ping.task.state, "succeeded");
     assert_eq!(client.list_artifacts().await.expect("listed").items.len(), artifacts.len());

@@ -3,12 +3,11 @@
 use gpuaas_api_types::{EnrollNode, ForceAuthority};
 use gpuaas_client::{Client, ClientError};
 use gpuaas_postgres_server::Server;
-use http::Method;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     fleet::Fleet,
-    hostile_nodes::{Node, asked},
+    hostile_nodes::Node,
     world::{Platform, eventually},
 };
 
@@ -163,12 +162,6 @@ fn identity(fleet: &Fleet, node: u8) -> serde_json::Value {
     serde_json::from_slice(&kept).expect("JSON")
 }
 
-/// Whether a certificate is let in: what it asks for is not there, and that is said.
-async fn is_let_in(node: &Node, certificate: &str) -> bool {
-    let Ok(mut sender) = node.fetch_with(certificate).await else { return false };
-    asked(&mut sender, Method::GET, "/v1/artifacts/00", "").await.is_some_and(|(status, _)| status == 404)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn one_authority_follows_another_under_load_and_no_connection_ends() {
     let fleet = Fleet::start(2).await;
@@ -185,7 +178,7 @@ async fn one_authority_follows_another_under_load_and_no_connection_ends() {
     })
     .await;
     assert_eq!(authorities(&client).await, ["grace", "active"]);
-    assert!(is_let_in(&silent, &silent.certificate).await, "the old authority counts until its last node has renewed");
+    assert!(silent.is_let_in(&silent.certificate).await, "the old authority counts until its last node has renewed");
     let late = Node::enrolled(&client, "gpu-4").await;
     let old = client.list_authorities().await.expect("authorities").items.remove(0);
     let ask = ForceAuthority { authority: old.id, state: "grace".into(), reason: "it is a test's own".into() };
@@ -194,8 +187,8 @@ async fn one_authority_follows_another_under_load_and_no_connection_ends() {
     let again = client.force_authority(&ask).await.map_err(code).expect_err("it is not in grace");
     assert_eq!(again, "state_conflict");
     client.issue_enrollment("gpu-3", &EnrollNode::default()).await.expect("who is left behind can be enrolled again");
-    eventually("the old authority counts on", async || !is_let_in(&silent, &silent.certificate).await).await;
-    assert!(is_let_in(&late, &late.certificate).await, "one of the new authority is");
+    eventually("the old authority counts on", async || !silent.is_let_in(&silent.certificate).await).await;
+    assert!(late.is_let_in(&late.certificate).await, "one of the new authority is");
     for node in [1, 2] {
         eventually("the node trusts the old authority", async || {
             identity(&fleet, node)["authority"] == made.certificate

@@ -42,7 +42,12 @@ impl Node {
     pub(crate) async fn enrolled(client: &Client, name: &str) -> Arc<Self> {
         let ask = RegisterNode { name: name.to_owned(), ..RegisterNode::default() };
         let registered = client.register_node(&ask).await.expect("registered");
-        let string = EnrollmentString::decode(&registered.enrollment.string).expect("an enrollment string");
+        Self::enroll(&registered.enrollment.string).await.expect("enrolled")
+    }
+
+    /// Enrolls by a string; the code of the refusal where it is refused.
+    pub(crate) async fn enroll(string: &str) -> Result<Arc<Self>, String> {
+        let string = EnrollmentString::decode(string).expect("an enrollment string");
         let key = NodeKey::generate().expect("a key");
         let ask = EnrollRequest {
             node: string.node,
@@ -53,17 +58,23 @@ impl Node {
             clock: None,
             reimage: None,
         };
-        let response = redeem(&string, &ask).await;
+        let response = redeem(&string, &ask).await?;
         let authority = CertificateDer::from_pem_slice(response.authority.as_bytes()).expect("a certificate");
         let signed: SignedKeySet = serde_json::from_value(response.key_set).expect("a key set");
-        Arc::new(Self {
+        Ok(Arc::new(Self {
             id: string.node,
             key,
             channel: response.channels[0].clone(),
             keys: signed.open(std::slice::from_ref(&authority)).expect("signed by the authority"),
             authority,
             certificate: response.certificate,
-        })
+        }))
+    }
+
+    /// Whether the node channel accepts a certificate: it answers a request for an artifact that does not exist.
+    pub(crate) async fn is_let_in(&self, certificate: &str) -> bool {
+        let Ok(mut sender) = self.fetch_with(certificate).await else { return false };
+        asked(&mut sender, Method::GET, "/v1/artifacts/00", "").await.is_some_and(|(status, _)| status == 404)
     }
 
     /// What it shows with that certificate.
@@ -159,7 +170,7 @@ impl Node {
     }
 }
 
-async fn redeem(string: &EnrollmentString, ask: &EnrollRequest) -> EnrollResponse {
+async fn redeem(string: &EnrollmentString, ask: &EnrollRequest) -> Result<EnrollResponse, String> {
     let address = string.url.strip_prefix("https://").expect("a URL");
     let mut tls = pinned_client_config(&string.ca_sha256).expect("a configuration");
     tls.alpn_protocols = vec![b"h2".to_vec()];
@@ -174,9 +185,13 @@ async fn redeem(string: &EnrollmentString, ask: &EnrollRequest) -> EnrollRespons
         .body(Full::new(hyper::body::Bytes::from(serde_json::to_vec(ask).expect("JSON"))))
         .expect("a request");
     let response = sender.send_request(request).await.expect("an answer");
-    assert!(response.status().is_success(), "{}", response.status());
+    let is_enrolled = response.status().is_success();
     let bytes = response.into_body().collect().await.expect("a body").to_bytes();
-    serde_json::from_slice(&bytes).expect("an enrollment")
+    if is_enrolled {
+        return Ok(serde_json::from_slice(&bytes).expect("an enrollment"));
+    }
+    let problem: serde_json::Value = serde_json::from_slice(&bytes).expect("a problem");
+    Err(problem["code"].as_str().expect("a code").to_owned())
 }
 
 /// Status and code of what comes back; `None` when the connection ends instead.
