@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_that_a_token_is_made_with_are_those_that_there_are() {
+    fn role_patterns_match_all_roles() {
         let document = whole();
         let roles: Vec<String> = Role::ALL.iter().map(ToString::to_string).collect();
         let of_projects = Role::ALL.iter().filter(|role| !role.is_of_platform()).map(ToString::to_string);

@@ -5,7 +5,7 @@
 
 use axum::{
     extract::Request,
-    http::{HeaderName, HeaderValue, StatusCode, Version, header, uri::Authority},
+    http::{HeaderName, StatusCode, Version, header, uri::Authority},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -61,8 +61,9 @@ fn check(request: &Request) -> Result<(), ApiProblem> {
     let refuse_host =
         |detail: &str| Err(refuse(&header::HOST, detail.to_owned(), "send the name of the control plane"));
     let (host, authority) = (headers.get(header::HOST), request.uri().authority());
-    if host.is_some_and(|host| !is_host(host)) {
-        return refuse_host("the host is no name or address, with or without a port");
+    let named = host.map(|host| Authority::try_from(host.as_bytes()).ok());
+    if named.iter().any(|named| !named.as_ref().is_some_and(is_host)) || authority.is_some_and(|of| !is_host(of)) {
+        return refuse_host("the host is not a name or address with an optional port");
     }
     match request.version() {
         Version::HTTP_09 | Version::HTTP_10 => Ok(()),
@@ -77,9 +78,12 @@ fn check(request: &Request) -> Result<(), ApiProblem> {
     }
 }
 
-/// A host with or without a port, and without a user (RFC 9110, section 7.2).
-fn is_host(host: &HeaderValue) -> bool {
-    Authority::try_from(host.as_bytes()).is_ok_and(|authority| !authority.as_str().contains('@'))
+/// Whether it is a name or address with an optional port, and without a user (RFC 9110, section 7.2, and RFC 9113, section 8.3.1).
+fn is_host(authority: &Authority) -> bool {
+    let (host, text) = (authority.host(), authority.as_str());
+    let port = text.strip_prefix(host);
+    let is_port = port.is_some_and(|port| matches!(port, "" | ":") || authority.port_u16().is_some());
+    !host.is_empty() && is_port
 }
 
 fn refuse(name: &HeaderName, detail: String, next: &str) -> ApiProblem {
@@ -131,7 +135,7 @@ mod tests {
     fn a_request_names_one_host() {
         let (one, two) = (Version::HTTP_11, Version::HTTP_2);
         assert_eq!(refused(request(Version::HTTP_10, "/")), None);
-        for good in ["x:1", "10.0.0.1", "[::1]:7443", "a_b.example."] {
+        for good in ["x:1", "x:", "10.0.0.1", "[::1]:7443", "[::1]", "A_b.example."] {
             assert_eq!(refused(request(one, "/").header("host", good)), None, "{good}");
         }
         assert_eq!(refused(request(two, "https://x:1/")), None);
@@ -146,6 +150,10 @@ mod tests {
             request(one, "/").header("host", "a b"),
             request(one, "/").header("host", "user@x"),
             request(one, "/").header("host", "x/y"),
+            request(one, "/").header("host", ":7443"),
+            request(one, "/").header("host", "x:abc"),
+            request(one, "/").header("host", "x:99999"),
+            request(two, "https://user@x/"),
         ] {
             assert_eq!(refused(bad).as_deref(), Some("host"));
         }

@@ -34,7 +34,7 @@ impl<T: DeserializeOwned> FromRequestParts<ApiState> for Params<T> {
 }
 
 /// Refuses parameters that the operation does not have.
-pub(crate) async fn refuse_unasked(request: Request, next: Next) -> Response {
+pub(crate) async fn refuse_unknown_parameters(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
     let mut names = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()).map(|(name, _)| name);

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn texts_that_were_sent_are_repeated_in_characters_that_are_seen() {
+    async fn problem_escapes_unseen_characters() {
         let problem = ApiProblem::new(Code::NotFound, "no a\u{1b}[2J").about("b\u{202e}").then("c\u{200b}");
         let body = axum::body::to_bytes(problem.into_response().into_body(), usize::MAX).await.unwrap();
         let problem: Problem = serde_json::from_slice(&body).unwrap();

@@ -62,7 +62,7 @@ pub(crate) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) ->
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Lines as a terminal may be given them: texts in them that a client, a node or a server chose command no terminal.
+/// Escapes control and invisible characters in each line; line ends stay.
 fn shown(lines: &str) -> String {
     lines.split('\n').map(visible).collect::<Vec<_>>().join("\n")
 }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_others_command_no_terminal() {
+    fn control_characters_are_escaped() {
         let rows = [vec!["a\u{1b}[2Jb".to_owned(), "c\nd".to_owned()]];
         assert_eq!(table(&["ONE", "TWO"], rows.into_iter()), "ONE          TWO\na\\u{1b}[2Jb  c\\u{a}d");
         assert_eq!(shown("error: a\u{202e}b\n  next"), "error: a\\u{202e}b\n  next");

@@ -1,19 +1,22 @@
 //! How one certificate authority follows another without a connection that ends for it.
 //!
 //! A new authority is *staged*: certified by the present one and named by the key set, so that every node trusts both before either issues anything
-//! new. It becomes *active* once every node that is connected, or lost its connection a moment ago, has the set (one that connects later believes the
-//! server by the certificate that the old authority gave the new one, and is given the set then), and the one before is in *grace* until every node has shown a certificate of the new
+//! new. It becomes *active* once every node that is connected, or lost its connection less than 15 s ago, has the set. (A node that connects
+//! later believes the server by the certificate that the old authority gave the new one, and is given the set then.) The one before is in *grace* until every node has shown a certificate of the new
 //! one and no enrollment string that pins the old one can be used any more. Then it is *retired*: its certificates count no more, and its key is erased.
 //!
 //! The set is the one of the task-signing keys ([`crate::key_rotation`]): one version, one signature, one file on the node, so that no node ever holds
 //! keys that are signed by an authority it does not know. Unlike a key, an authority waits for as long as it takes, or until an operator forces it.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
 use gpuaas_model::{
     AuditAction, Connectivity, EnrolledNode, EventKind, KeyEvent, KeyState, NodeId, NodeState, Timestamp,
 };
-use gpuaas_store::{AuthorityRecord, NodeFilter, NodeRecord, Page, Reader, StoreError, Tx};
+use gpuaas_store::{AuthorityRecord, NodeRecord, Reader, StoreError, Tx};
 use gpuaas_trust::{NODE_CERTIFICATE_LIFE, RENEWAL_GRACE};
 use serde_json::json;
 
@@ -84,8 +87,8 @@ impl HeldUp {
         self.nodes.is_empty() && self.enrolling.is_empty()
     }
 
-    /// The names of all of them.
-    pub(crate) fn names(&self) -> Vec<String> {
+    /// The names of all of them, each once.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
         self.nodes.iter().chain(&self.enrolling).map(|node| node.name.to_string()).collect()
     }
 }
@@ -117,12 +120,12 @@ pub(crate) async fn held_up_by(
 async fn without_key_set(reader: &mut Reader, version: u64) -> Result<Vec<NodeRecord>, StoreError> {
     let sessions = reader.sessions().await?.into_iter();
     let taken: HashMap<NodeId, u64> = sessions.map(|session| (session.node, session.key_set_version)).collect();
-    nodes_that(reader, |node| match taken.get(&node.id) {
+    let lacks_it = |node: &NodeRecord| match taken.get(&node.id) {
         Some(taken) => *taken < version,
         // Of a process that ended, for example.
         None => may_connect(node) && matches!(node.connectivity, Connectivity::Connected | Connectivity::Stale),
-    })
-    .await
+    };
+    reader.every_node(lacks_it).await
 }
 
 /// The nodes that may hold a certificate that they can use or renew, and are not known to have one of that authority.
@@ -137,22 +140,11 @@ async fn certified_by_another(
         let newest = issued.get(&EnrolledNode { node: node.id, epoch: node.epoch });
         may_connect(node) && newest.is_some_and(|at| at.plus(NODE_CERTIFICATE_LIFE + RENEWAL_GRACE) > now)
     };
-    nodes_that(reader, |node| may_hold_one(node) && node.certified_by.as_deref() != Some(active)).await
+    reader.every_node(|node| may_hold_one(node) && node.certified_by.as_deref() != Some(active)).await
 }
 
 fn may_connect(node: &NodeRecord) -> bool {
     matches!(node.state, NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance)
-}
-
-/// All nodes of which that is true, a page at a time.
-async fn nodes_that(reader: &mut Reader, is_one: impl Fn(&NodeRecord) -> bool) -> Result<Vec<NodeRecord>, StoreError> {
-    let (mut found, mut page) = (Vec::new(), Page::default());
-    loop {
-        let nodes = reader.nodes(&NodeFilter { page: page.clone(), ..NodeFilter::default() }).await?;
-        let Some(last) = nodes.last() else { return Ok(found) };
-        page.after = Some(last.id.to_string());
-        found.extend(nodes.into_iter().filter(&is_one));
-    }
 }
 
 /// Takes the next step of the rotation without waiting for anything. `None` if no rotation is in progress.

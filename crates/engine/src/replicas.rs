@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use gpuaas_model::{Connectivity, EventKind, NodeState, ReplicaId};
-use gpuaas_store::{Burial, NodeFilter, ReplicaRecord, StoreError};
+use gpuaas_store::{Burial, NodeRecord, ReplicaRecord, StoreError};
 use serde_json::json;
 
 use crate::{engine::Engine, record::platform_event};
@@ -108,9 +108,12 @@ impl Engine {
     /// Nodes that were connected to a process that is gone have some time to come back before they count as unreachable.
     async fn expect_nodes_back(&self) -> Result<(), StoreError> {
         let mut reader = self.store().read().await?;
-        for node in reader.nodes(&NodeFilter::default()).await? {
-            let was_reachable = matches!(node.connectivity, Connectivity::Connected | Connectivity::Stale);
-            if was_reachable && node.state != NodeState::Retired && reader.session(node.id).await?.is_none() {
+        let was_reachable = |node: &NodeRecord| {
+            matches!(node.connectivity, Connectivity::Connected | Connectivity::Stale)
+                && node.state != NodeState::Retired
+        };
+        for node in reader.every_node(was_reachable).await? {
+            if reader.session(node.id).await?.is_none() {
                 self.nodes().expect_back(node.id);
             }
         }

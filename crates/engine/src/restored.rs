@@ -4,7 +4,7 @@
 use gpuaas_model::{
     AllocationId, AuditAction, Connectivity, EventKind, KeyEvent, KeyState, NodeEvent, NodeState, ProjectId, Timestamp,
 };
-use gpuaas_store::{NodeFilter, NodeRecord, Page, RESTORED, Store, Tx, leapt};
+use gpuaas_store::{NodeRecord, RESTORED, Store, Tx, leapt};
 use serde::Serialize;
 use serde_json::json;
 
@@ -75,17 +75,10 @@ async fn sign_anew(tx: &mut Tx, keys: &Keys, ports: &Ports, now: Timestamp) -> R
 
 /// Raises every node's epoch beyond whatever it can have had since the backup.
 async fn end_identities(tx: &mut Tx, now: Timestamp) -> Result<Vec<EndedNode>, KeysError> {
-    let (mut ended, mut page) = (Vec::new(), Page::default());
-    loop {
-        let nodes = tx.nodes(&NodeFilter { page: page.clone(), ..NodeFilter::default() }).await?;
-        let Some(last) = nodes.last() else { break };
-        page.after = Some(last.id.to_string());
-        for node in nodes {
-            if node.state != NodeState::Retired {
-                let epoch = leapt(node.epoch, now);
-                ended.extend(end_identity(tx, node, epoch, now).await?);
-            }
-        }
+    let mut ended = Vec::new();
+    for node in tx.every_node(|node| node.state != NodeState::Retired).await? {
+        let epoch = leapt(node.epoch, now);
+        ended.extend(end_identity(tx, node, epoch, now).await?);
     }
     ended.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(ended)

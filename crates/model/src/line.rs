@@ -113,7 +113,7 @@ impl Line {
     }
 }
 
-/// The text with every character that [`is_unseen`] escaped as `\u{…}`: what a terminal or a page shows is what the text holds.
+/// Escapes every character that [`is_unseen`] as `\u{…}`, so that a text from elsewhere commands no terminal.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unseen) {
         return Cow::Borrowed(text);

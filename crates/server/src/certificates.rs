@@ -1,6 +1,10 @@
 //! The certificates of this process's own listeners: issued at start and again at two thirds of their life, without a restart.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use gpuaas_api::CertificatesEnd;
 use gpuaas_engine::{Authorities, Engine};
@@ -17,6 +21,8 @@ use crate::{data_dir::write_private, error::ServerError};
 const RENEWED_AFTER: Duration = Duration::from_secs(SERVER_CERTIFICATE_LIFE.as_secs() * 2 / 3);
 /// How often the clock is checked: it may be set, and a failed renewal is retried.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(3_600);
+/// How soon a failed change to other authorities is retried.
+const RETRIED_AFTER: Duration = Duration::from_secs(5);
 
 /// Why a certificate is not issued or not shown.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +31,8 @@ pub(crate) enum CertificatesError {
     Authority(#[from] AuthorityError),
     #[error(transparent)]
     Tls(#[from] TlsError),
+    #[error(transparent)]
+    CaFile(#[from] ServerError),
 }
 
 /// What the listeners of this process show, and what they are issued for.
@@ -79,23 +87,26 @@ impl Certificates {
     }
 
     /// Issues them anew whenever it is time, and with every change of the authorities; trusts the authorities that count.
-    /// `ca_file` names those that count, for clients on this machine.
+    /// Writes the certificates of the active authority and the one before to `ca_file`, for clients on this machine.
     pub(crate) async fn keep(self: Arc<Self>, engine: Arc<Engine>, ca_file: PathBuf) {
         let (clock, runtime) = (engine.ports().clock.clone(), engine.ports().runtime.clone());
         let mut authorities = engine.keys().watch_authorities();
         // Also what changed since they were issued.
         authorities.mark_changed();
+        let mut is_current = false;
         loop {
-            let is_changed = tokio::select! {
-                changed = authorities.changed() => changed.is_ok(),
-                () = runtime.sleep_until(clock.now().plus(LOOKED_AT_EVERY)) => false,
-            };
-            let present = authorities.borrow_and_update().clone();
-            if is_changed && let Err(error) = self.follow(&present, clock.now()) {
-                tracing::error!(%error, "the listeners could not change over to the present authorities");
+            let wait = if is_current { LOOKED_AT_EVERY } else { RETRIED_AFTER };
+            tokio::select! {
+                changed = authorities.changed() => is_current &= changed.is_err(),
+                () = runtime.sleep_until(clock.now().plus(wait)) => {}
             }
-            if is_changed && let Err(error) = keep_ca(ca_file.clone(), present.pem()).await {
-                tracing::error!(%error, "the certificates of the authorities could not be written");
+            let present = authorities.borrow_and_update().clone();
+            if !is_current {
+                let changed_over = self.change_over(&present, &ca_file, clock.now()).await;
+                is_current = changed_over.is_ok();
+                if let Err(error) = changed_over {
+                    tracing::error!(%error, retry_after = ?RETRIED_AFTER, "the listeners could not change over to the present authorities");
+                }
             }
             if self.is_due(clock.now()) {
                 match self.renew(present.active(), clock.now()) {
@@ -108,6 +119,17 @@ impl Certificates {
                 }
             }
         }
+    }
+
+    /// Follows the present authorities, and names them to clients on this machine.
+    async fn change_over(
+        &self,
+        present: &Authorities,
+        ca_file: &Path,
+        now: Timestamp,
+    ) -> Result<(), CertificatesError> {
+        self.follow(present, now)?;
+        Ok(keep_ca(ca_file.to_owned(), present.pem()).await?)
     }
 
     /// Trusts the authorities that count from now on, and shows certificates of the one that issues. What stands goes on.

@@ -101,6 +101,11 @@ impl Reader {
         self.list(sql, values).await
     }
 
+    /// Every allocation in that state, however many there are, oldest first.
+    pub async fn every_allocation_in(&mut self, state: AllocationState) -> Result<Vec<AllocationRecord>, StoreError> {
+        self.list("select doc from allocations where state = $1 order by id", vec![text(state)]).await
+    }
+
     /// Allocations by which a project holds nodes, oldest first.
     pub async fn held_allocations(
         &mut self,

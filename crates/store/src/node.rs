@@ -89,6 +89,17 @@ impl Reader {
         self.list(sql, values).await
     }
 
+    /// Every node of which `is_one` is true, however many there are, oldest first.
+    pub async fn every_node(&mut self, is_one: impl Fn(&NodeRecord) -> bool) -> Result<Vec<NodeRecord>, StoreError> {
+        let (mut found, mut filter) = (Vec::new(), NodeFilter::default());
+        loop {
+            let page = self.nodes(&filter).await?;
+            let Some(last) = page.last() else { return Ok(found) };
+            filter.page.after = Some(last.id.to_string());
+            found.extend(page.into_iter().filter(&is_one));
+        }
+    }
+
     /// How many nodes there are, by connectivity.
     pub async fn node_counts(&mut self) -> Result<BTreeMap<Connectivity, u64>, StoreError> {
         let rows = self.rows("select connectivity, count(*) as n from nodes group by connectivity", Vec::new()).await?;

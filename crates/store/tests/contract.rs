@@ -143,6 +143,7 @@ behaviours! {
     lists {
         pages_are_stable_while_rows_are_added,
         a_page_has_at_least_one_record_and_at_most_the_limit,
+        every_node_is_read_beyond_a_page,
         nodes_are_filtered_by_state_and_connectivity,
         allocations_are_filtered_by_project_state_and_node,
         workloads_are_filtered_and_counted,

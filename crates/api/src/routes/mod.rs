@@ -109,7 +109,7 @@ pub fn router(state: ApiState) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn_with_state(state.clone(), body::refuse_unasked))
         .layer(middleware::from_fn(etag::refuse_unasked))
-        .layer(middleware::from_fn(page::refuse_unasked))
+        .layer(middleware::from_fn(page::refuse_unknown_parameters))
         .layer(middleware::from_fn_with_state(state.clone(), idempotency::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), auth::rights))
         .layer(middleware::from_fn_with_state(state.clone(), refusals::middleware))

@@ -143,7 +143,9 @@ async fn forced(client: &Client, waiting: Waiting, reason: String) -> anyhow::Re
     let authorities = client.list_authorities().await?.items;
     // The server refuses it if none is in that state, or no longer.
     let named = authorities.iter().find(|authority| authority.state == state).or(authorities.last());
-    let authority = named.map(|authority| authority.id.clone()).unwrap_or_default();
+    let Some(authority) = named.map(|authority| authority.id.clone()) else {
+        anyhow::bail!("the control plane lists no authority");
+    };
     Ok(client.force_authority(&ForceAuthority { authority, state: state.to_owned(), reason }).await?)
 }
 

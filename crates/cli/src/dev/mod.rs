@@ -28,7 +28,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most sandbox nodes: a block of addresses holds no more.
 const NODES_MAX: u8 = 200;
 /// Where the node channel of a process of the control plane listens, at an address of the block.
-const CHANNEL_PORT: u16 = 7_444;
+const CHANNEL_PORT: u16 = 7_441;
 
 /// Starts everything, says when it is ready, and ends everything.
 pub(crate) async fn run(options: Dev) -> anyhow::Result<()> {
@@ -119,8 +119,11 @@ async fn start_replica(
     let listen = if first { options.listen } else { SocketAddr::new(options.listen.ip(), 0) };
     let ready = data_dir.join(format!("{name}-ready.json"));
     let _ = fs::remove_file(&ready);
-    // At a fixed port: the nodes of an earlier start come back to it.
-    let channel = SocketAddr::new(block.address(NODES_MAX + number), CHANNEL_PORT);
+    let channel = match options.listen.ip() {
+        // Where it was at an earlier start, so that its nodes come back to it.
+        ip if ip.is_loopback() => SocketAddr::new(block.address(NODES_MAX + number), CHANNEL_PORT),
+        ip => SocketAddr::new(ip, 0),
+    };
     processes.start_server(&data_dir.join(name), (listen, channel), &ready, shared)?;
     tokio::select! {
         server = appears(&ready) => server,

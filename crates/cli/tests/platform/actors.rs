@@ -33,7 +33,7 @@ fn about(error: ClientError) -> (String, Option<String>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn project_admin_who_asks_for_a_role_of_the_platform_is_told_of_the_role() {
+async fn project_admin_cannot_grant_a_platform_role() {
     let platform = tokio::task::block_in_place(|| Platform::start(0));
     platform.client().create_project(&CreateProject { name: "ours".into() }).await.expect("made");
     let admin = platform.client_with(&token(&platform, "ann", "ours").await.secret);

@@ -19,7 +19,7 @@ use crate::{
     restored::end_identity,
 };
 
-/// Most names of nodes in an audit record; beyond, it has their number alone.
+/// Most names of nodes in an audit record, which has their full number too.
 const NAMES_AUDITED_MAX: usize = 1_000;
 
 /// An authority, and what its next state waits for.
@@ -116,10 +116,9 @@ pub async fn force(
         return Err(CommandError::new(Code::StateConflict, detail).then(next));
     };
     let without = held_up_by(&mut tx, authority, &authorities, now).await?;
-    let mut names = without.names();
-    let nodes = names.len();
-    names.truncate(NAMES_AUDITED_MAX);
-    let data = json!({ "reason": forced.reason, "state": authority.state, "nodes": nodes, "without": names });
+    let names = without.names();
+    let named: Vec<_> = names.iter().take(NAMES_AUDITED_MAX).collect();
+    let data = json!({ "reason": forced.reason, "state": authority.state, "nodes": names.len(), "without": named });
     audit(&mut tx, caller, AuditAction::AuthorityForce, format!("authority/{}", authority.id), None, data).await?;
     if authority.state == KeyState::Grace {
         for node in without.enrolling {

@@ -44,10 +44,9 @@ impl Engine {
 
     /// Goes on with every allocation that was on its way when this process started, or when another that did it died.
     pub async fn provision_open(self: &Arc<Self>) -> Result<(), StoreError> {
-        let filter = gpuaas_store::AllocationFilter::default();
-        let open = self.store().read().await?.allocations(&filter).await?;
-        for allocation in open {
-            if matches!(allocation.state, AllocationState::Requested | AllocationState::Provisioning) {
+        let mut reader = self.store().read().await?;
+        for state in [AllocationState::Requested, AllocationState::Provisioning] {
+            for allocation in reader.every_allocation_in(state).await? {
                 let correlation = CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy);
                 self.provision(allocation.id, correlation);
             }

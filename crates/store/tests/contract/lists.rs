@@ -51,6 +51,15 @@ pub(crate) async fn a_page_has_at_least_one_record_and_at_most_the_limit(world: 
     }
 }
 
+pub(crate) async fn every_node_is_read_beyond_a_page(world: World) {
+    let store = world.open().await;
+    let nodes: Vec<_> = (0..=Page::LIMIT_MAX).map(|index| given::node(&format!("gpu-{index}"))).collect();
+    add_nodes(&store, &nodes).await;
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.every_node(|_| true).await.unwrap(), nodes);
+    assert_eq!(reader.every_node(|node| node.name == nodes[1_000].name).await.unwrap(), nodes[1_000..]);
+}
+
 pub(crate) async fn nodes_are_filtered_by_state_and_connectivity(world: World) {
     let store = world.open().await;
     let lost = NodeRecord { connectivity: Connectivity::Unreachable, ..given::node("lost") };
