@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     env, fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -51,7 +51,11 @@ impl Contexts {
     pub(crate) fn save(&self) -> anyhow::Result<PathBuf> {
         let path = path()?;
         let folder = path.parent().context("the context file lies in a folder")?;
-        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .with_context(|| format!("making {}", folder.display()))?;
         write_private(&path, toml::to_string_pretty(self)?.as_bytes())
             .with_context(|| format!("writing {}", path.display()))?;
         Ok(path)

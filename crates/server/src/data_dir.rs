@@ -121,12 +121,7 @@ fn write_owned(owner: Option<(u32, u32)>, path: &Path, bytes: &[u8]) -> std::io:
     let path = std::path::absolute(path)?;
     let folder = path.parent().ok_or_else(|| std::io::Error::new(ErrorKind::InvalidInput, "the path has no folder"))?;
     let draft = path.with_extension("draft");
-    // One that lies there is of a death in the middle, or somebody else's: it is never written through.
-    match std::fs::remove_file(&draft) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
+    let mut file = fresh_private(&draft)?;
     if let Some((user, group)) = owner
         && rustix::process::geteuid().is_root()
     {
@@ -137,6 +132,15 @@ fn write_owned(owner: Option<(u32, u32)>, path: &Path, bytes: &[u8]) -> std::io:
     file.sync_all()?;
     std::fs::rename(&draft, &path)?;
     File::open(folder)?.sync_all()
+}
+
+/// Makes an empty file of mode 0600. What lies there is removed: it is left of a death, or planted, and is never written through.
+pub(crate) fn fresh_private(path: &Path) -> std::io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)
 }
 
 #[cfg(test)]
@@ -173,6 +177,14 @@ mod tests {
         assert_eq!(std::fs::read(&elsewhere).unwrap(), b"kept");
         assert_eq!(std::fs::read(&path).unwrap(), b"secret");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn data_directory_is_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("made/data");
+        let _data = DataDir::open(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     }
 
     #[test]

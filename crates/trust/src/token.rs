@@ -128,6 +128,7 @@ mod tests {
         let (key, token) = (key(1), key(1).generate("gpuaas", &Sevens).text);
         let text = token.expose();
         assert!(key.is_genuine("gpuaas", text), "{text}");
+        assert_eq!((TOKEN_BYTES * 8, CODE_BYTES * 8), (256, 72), "bits");
         assert!(!key.is_genuine("gpuaas-enroll", text) && !key.is_genuine("gpu", text));
         let enrollment = text.replacen("gpuaas", "gpuaas-enroll", 1);
         assert!(!key.is_genuine("gpuaas-enroll", &enrollment), "the code of one kind is none of another");

@@ -1,8 +1,9 @@
 //! A control plane that is lost and comes back from its backup, with nodes that never noticed.
 
-use std::{os::unix::fs::PermissionsExt, process::Output};
+use std::{os::unix::fs::PermissionsExt, path::Path, process::Output};
 
 use gpuaas_api_types::{EnrollNode, RegisterNode};
+use gpuaas_client::Client;
 use gpuaas_model::Code;
 use gpuaas_postgres_server::Server;
 
@@ -39,9 +40,22 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     let unused = RegisterNode { name: "gpu-3".to_owned(), ..RegisterNode::default() };
     let unused = client.register_node(&unused).await.expect("registered").enrollment.string;
     let (file, path) = (fleet.path("backup.tar"), fleet.path("backup.tar").to_string_lossy().into_owned());
+    let mode = |path: &Path| std::fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    assert_eq!(mode(&fleet.data_dir().join("gpuaas.db")), 0o600);
+    // What lies where its draft would.
+    let elsewhere = fleet.path("elsewhere");
+    std::fs::write(&elsewhere, "kept").expect("written");
+    std::os::unix::fs::symlink(&elsewhere, fleet.path("backup.draft")).expect("linked");
     let backup = fleet.server_verb(&["backup", &path]);
     assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
-    assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
+    assert_eq!((mode(&file), std::fs::read(&elsewhere).expect("a file")), (0o600, b"kept".to_vec()));
+    // Enrolled again after the backup: of epochs that the backup does not know.
+    let enroll_again = async |client: &Client| {
+        let issued = client.issue_enrollment("gpu-2", &EnrollNode::default()).await.expect("issued");
+        Node::enroll(&issued.enrollment.string).await.expect("enrolled")
+    };
+    let later = [enroll_again(&client).await, enroll_again(&client).await];
+    assert!(later[1].is_let_in(&later[1].certificate).await);
     fleet.kill_server();
     refused(&fleet.server_verb(&["restore", &path]), "store_not_empty");
 
@@ -80,7 +94,10 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
         connected.is_ok_and(|list| list.items.len() == 1)
     })
     .await;
-    assert!(!copied.is_let_in(&copied.certificate).await, "an identity of the time before has ended");
+    enroll_again(&client).await;
+    for node in [&copied, &later[0], &later[1]] {
+        assert!(!node.is_let_in(&node.certificate).await, "an identity of the time before has ended");
+    }
     let refused = Node::enroll(&unused).await.err();
     assert_eq!(refused.as_deref(), Some("enrollment_invalid"), "an enrollment string of the time before has ended");
     let ping = client.ping_node("gpu-1").await.expect("the node takes tasks as before");

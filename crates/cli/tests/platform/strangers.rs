@@ -173,6 +173,9 @@ async fn what_another_project_has_is_as_absent_by_its_id_as_what_nobody_has() {
 
 /// No list or stream of a stranger's holds anything of theirs.
 async fn nothing_leaks(platform: &Platform, token: &str, theirs: &Theirs) {
+    let listed = send(platform, Method::GET, "/api/v1/workloads", &[("authorization", token)], "").await;
+    let counts = listed.body["counts"].as_object().expect("counts");
+    assert!(!counts.is_empty() && counts.values().all(|count| count == 0), "counts of theirs: {counts:?}");
     for operation in operations().iter().filter(|operation| !operation.mutates() && !operation.template.contains('{')) {
         let answer = send(platform, Method::GET, &operation.template, &[("authorization", token)], "").await;
         let text = answer.body.to_string();

@@ -180,3 +180,17 @@ impl ReimageHook for Failing {
         Err("no answer from the provisioner".to_owned())
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn enrollment_string_expires_fifteen_minutes_after_it_was_issued() {
+    let world = World::new().await;
+    let named = "gpu-1".parse().unwrap();
+    node::register(&world.engine, &admin(), named, None, std::collections::BTreeMap::new()).await.unwrap();
+    let now = world.engine.ports().clock.now();
+    let authority = world.engine.keys().authority().digest();
+    let mut reader = world.store().read().await.unwrap();
+    let minutes = |minutes: u64| now.plus(std::time::Duration::from_secs(minutes * 60));
+    assert_eq!(reader.open_enrollments("another", minutes(14)).await.unwrap().len(), 1);
+    assert_eq!(reader.open_enrollments("another", minutes(16)).await.unwrap().len(), 0);
+    assert_eq!(reader.open_enrollments(&authority, now).await.unwrap().len(), 0, "of other authorities alone");
+}

@@ -2,9 +2,8 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Seek, Write},
-    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 
@@ -17,7 +16,7 @@ use tar::{Builder, Header};
 use zeroize::Zeroizing;
 
 use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, NEXT_SEALING_KEY, ROWS, SEALING_KEY, audit};
-use crate::{error::ServerError, options::ServerOptions, ports, sealing_key::KeyFiles};
+use crate::{data_dir::fresh_private, error::ServerError, options::ServerOptions, ports, sealing_key::KeyFiles};
 
 /// Writes what `options` name into `to`, which appears when it is whole.
 pub async fn backup(options: &ServerOptions, to: &Path) -> Result<Manifest, ServerError> {
@@ -48,7 +47,7 @@ async fn write(
     let file = |source| BackupError::File { path: draft.to_owned(), source };
     // Before the rows and again after them: a key may follow another meanwhile, and the rows of that moment need those of that moment.
     let mut keys = kept_keys(options)?;
-    let out = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(draft).map_err(file)?;
+    let out = fresh_private(draft).map_err(file)?;
     let mut tar = Builder::new(out);
     let mut rows = Sha256Writer::new(tempfile::tempfile().map_err(file)?);
     let count = store.dump(&mut rows).await?;

@@ -223,6 +223,7 @@ pub(crate) async fn what_is_written_is_under_the_key_that_the_rows_name_whatever
         IdempotencyRecord { status: 201, ..answer.clone() },
         IdempotencyRecord { request_sha256: given::digest(), ..answer.clone() },
         IdempotencyRecord { key: "another".into(), ..answer.clone() },
+        IdempotencyRecord { token: TokenId::from_uuid(given::uuid()), ..answer.clone() },
     ] {
         assert!(new.reseal(None, &changed.sealed_for(), &kept).is_none(), "{changed:?}");
     }

@@ -137,7 +137,13 @@ async fn expired_certificate_is_renewed_for_a_fresh_key_and_does_nothing_else() 
         let mut good = node.fetch_by(shown).await.expect("connected");
         assert_eq!(asked(&mut good, Method::GET, SECRET, "").await.map(|(status, _)| status), Some(404));
     }
-    for (what, certificate) in [("too long expired", issued(1, 24 * 32)), ("of an earlier enrollment", issued(0, 1))] {
+    let another = NodeIdentity { control_plane: "another".to_owned(), node: node.id, epoch: 1 };
+    let another = authority.issue_node(&node.key.request_pem().expect("a request"), &another, ago(0)).expect("issued");
+    for (what, certificate) in [
+        ("too long expired", issued(1, 24 * 32)),
+        ("of an earlier enrollment", issued(0, 1)),
+        ("of another control plane", another),
+    ] {
         let refused = async {
             let mut sender = node.fetch_with(&certificate).await.ok()?;
             asked(&mut sender, Method::POST, path::RENEW, own.clone()).await

@@ -2,8 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use gpuaas_engine::commands::access::{self, AccessAsk};
-use gpuaas_model::{AuditAction, Code, Coded, EventKind};
+use gpuaas_engine::{
+    Caller,
+    commands::access::{self, AccessAsk},
+};
+use gpuaas_model::{AuditAction, Code, Coded, EventKind, Permission, Principal, Role};
 
 use crate::{kit::milestone, site::Site, world::admin};
 
@@ -47,4 +50,40 @@ async fn a_second_delivery_to_a_cluster_that_does_not_answer_is_refused_and_leav
     assert_eq!(codes.filter(|code| *code == Code::ClusterUnreachable).count(), 1);
     site.world.kit.is_silent.store(false, Ordering::SeqCst);
     deliver().await.expect("it answers again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubeconfig_is_delivered_for_what_the_role_allows_and_nothing_else() {
+    let site = Site::of(1).await;
+    let deployed = site.deployed(|_| vec![milestone("ready")]).await;
+    let (engine, workload) = (&site.world.engine, deployed.workload.id);
+    let ask = |kind: &str, role: Option<&str>| AccessAsk {
+        kind: Some(kind.to_owned()),
+        role: role.map(str::to_owned),
+        reason: Some("the certificates have expired".to_owned()),
+        ..AccessAsk::default()
+    };
+    let kinds = [
+        (Permission::AccessView, ask("direct", Some("cluster-view"))),
+        (Permission::AccessTake, ask("direct", Some("cluster-admin"))),
+        (Permission::AccessBreakGlass, ask("break-glass", Some("cluster-admin"))),
+    ];
+    let mut delivered = 0;
+    for &role in Role::ALL {
+        let project = (!role.is_of_platform()).then_some(deployed.workload.project);
+        let caller = Caller { principal: Principal { role, project, ..admin().principal }, ..admin() };
+        for (permission, ask) in kinds.clone() {
+            let answer = access::deliver(engine, &caller, workload, ask).await;
+            match role.allows(permission) {
+                true => delivered += usize::from(answer.is_ok()),
+                false => {
+                    let code = answer.map(drop).expect_err("refused").code();
+                    assert_eq!(code, Code::Forbidden, "{role} {permission}");
+                }
+            }
+        }
+    }
+    // Of a platform admin, a project admin, a member and a viewer.
+    assert_eq!(delivered, 3 + 3 + 2 + 1);
+    assert_eq!(site.world.recorded(AuditAction::AccessDeliver).await, delivered);
 }

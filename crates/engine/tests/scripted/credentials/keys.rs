@@ -5,6 +5,7 @@ use std::time::Duration;
 use gpuaas_engine::commands::keys;
 use gpuaas_model::{AuditAction, Code, Coded, KeyState, ReplicaId, StreamName, Timestamp};
 use gpuaas_store::{Burial, ReplicaRecord};
+use gpuaas_trust::{SignedKeySet, SigningKeySet};
 use uuid::Uuid;
 
 use crate::world::{World, admin, eventually};
@@ -55,6 +56,9 @@ async fn a_revoked_key_signs_no_more_and_another_does_from_the_same_moment() {
     assert_eq!(world.states().await, [KeyState::Active, KeyState::Revoked, KeyState::Revoked]);
     let now = world.engine.ports().clock.now();
     let set = world.engine.keys().signed_set(&mut world.store().read().await.unwrap(), now).await.unwrap();
+    let signed: SignedKeySet = serde_json::from_str(&set.text).unwrap();
+    let ends = serde_json::from_str::<SigningKeySet>(&signed.set).unwrap().expires_at;
+    assert_eq!(ends, now.plus(Duration::from_secs(30 * 24 * 3_600)));
     assert!(set.text.len() > 10 && !set.text.contains(&first) && !set.text.contains(&second), "{}", set.text);
     let nobody = keys::revoke(&world.engine, &admin(), "ed25519-nobody").await.expect_err("there is none");
     assert_eq!(nobody.code(), Code::NotFound);
