@@ -93,7 +93,10 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     data.succeed(replica)?;
     let keys = bootstrap::keys(&store, sealing, &ports).await?;
     if let Some(ended) = bootstrap::finish_restore(&store, &keys, &ports).await? {
-        tracing::warn!(?ended, "completed an interrupted restore: all credentials of the backup are revoked");
+        tracing::warn!(
+            ?ended,
+            "completed an interrupted restore: all credentials of the backup are revoked; run `gpuaas server recover-admin`"
+        );
     }
     let one_time_admin = first_admin::at_start(&store, &keys, data.path(), &ports).await?;
     let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());

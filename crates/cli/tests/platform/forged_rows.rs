@@ -7,7 +7,7 @@ use sqlx::{Connection, SqliteConnection};
 
 use crate::{fleet::Fleet, world::eventually};
 
-async fn write(fleet: &Fleet, sql: &str) {
+pub(crate) async fn write(fleet: &Fleet, sql: &str) {
     let url = format!("sqlite://{}", fleet.data_dir().join("gpuaas.db").display());
     let mut store = SqliteConnection::connect(&url).await.expect("the store");
     sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(&mut store).await.expect("written");

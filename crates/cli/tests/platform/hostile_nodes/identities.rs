@@ -194,7 +194,18 @@ async fn an_agent_that_slept_past_its_certificates_end_comes_back_by_itself() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cloned_identity_is_refused_and_an_event_says_so_while_the_first_lives() {
-    let fleet = Fleet::start(0).await;
+    clone_is_refused(Fleet::start(0).await, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cloned_identity_is_refused_at_another_replica() {
+    let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
+    let url = server.fresh_database().await;
+    clone_is_refused(Fleet::start_on(0, 2, Some(url)).await, 1).await;
+}
+
+/// The clone dials that replica; the first one dials replica 0.
+async fn clone_is_refused(fleet: Fleet, replica: usize) {
     let client = fleet.client();
     let node = Node::enrolled(&client, "gpu-1").await;
     let first = node.serve(Lies::default()).await;
@@ -203,7 +214,7 @@ async fn a_cloned_identity_is_refused_and_an_event_says_so_while_the_first_lives
     })
     .await;
     let clone = Hello { instance: "clone".into(), ..hello(ConnectionKind::Control) };
-    let second = node.serve(Lies { hello: Some(clone.clone()), ..Lies::default() }).await;
+    let second = node.serve(Lies { hello: Some(clone.clone()), replica, ..Lies::default() }).await;
     tokio::time::timeout(PATIENCE, second).await.expect("the clone is refused").expect("no panic");
     let clones = async || {
         let events = client.list_events(None, 0).await.expect("events").items;
@@ -213,7 +224,7 @@ async fn a_cloned_identity_is_refused_and_an_event_says_so_while_the_first_lives
     assert!(!first.is_finished());
     // Now the first is gone: whoever comes has its place.
     first.abort();
-    let third = node.serve(Lies { hello: Some(clone), ..Lies::default() }).await;
+    let third = node.serve(Lies { hello: Some(clone), replica, ..Lies::default() }).await;
     client.ping_node("gpu-1").await.expect("the newer answers");
     assert!(!third.is_finished());
     assert_eq!(clones().await, 1);

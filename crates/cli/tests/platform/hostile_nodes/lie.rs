@@ -22,6 +22,8 @@ type Answer = BoxFuture<'static, Response<Body>>;
 /// Lies by path, and by the type of a task. Both get what was asked.
 #[derive(Default)]
 pub(crate) struct Lies {
+    /// Which replica it dials.
+    pub(crate) replica: usize,
     pub(crate) of_path: BTreeMap<&'static str, Box<dyn Fn() -> Answer + Send + Sync>>,
     pub(crate) of_task: BTreeMap<TaskType, Box<dyn Fn(TaskStatement) -> Response<Body> + Send + Sync>>,
     /// What it says of itself, when that is a lie.

@@ -25,7 +25,8 @@ use super::lie::{Body, Lies, body, ended, hello, honest_result};
 pub(crate) struct Node {
     pub(crate) id: NodeId,
     pub(crate) key: NodeKey,
-    channel: String,
+    /// Of every replica.
+    channels: Vec<String>,
     authority: CertificateDer<'static>,
     /// Its certificate, PEM.
     pub(crate) certificate: String,
@@ -64,7 +65,7 @@ impl Node {
         Ok(Arc::new(Self {
             id: string.node,
             key,
-            channel: response.channels[0].clone(),
+            channels: response.channels.clone(),
             keys: signed.open(std::slice::from_ref(&authority)).expect("signed by the authority"),
             authority,
             certificate: response.certificate,
@@ -90,7 +91,7 @@ impl Node {
 
     /// A connection to its channel.
     pub(crate) async fn dial(&self, tls: ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {
-        dial(&self.channel, tls).await
+        dial(&self.channels[0], tls).await
     }
 
     /// A connection on which it asks, with its own certificate.
@@ -124,7 +125,7 @@ impl Node {
         lies: Arc<Lies>,
     ) -> BoxFuture<'static, std::io::Result<JoinHandle<()>>> {
         Box::pin(async move {
-            let stream = self.dial(self.shown(&self.certificate, ALPN_NODE)).await?;
+            let stream = dial(&self.channels[lies.replica], self.shown(&self.certificate, ALPN_NODE)).await?;
             let service = service_fn(move |request| {
                 let (node, kind, lies) = (self.clone(), kind.clone(), lies.clone());
                 async move { Ok::<_, std::convert::Infallible>(node.answer(kind, lies, request).await) }
