@@ -369,4 +369,11 @@ mod hostile_tests {
         let taken = line.within_bounds().unwrap();
         assert!(taken.text.len() == JOURNAL_TEXT_BYTES_MAX && taken.text.ends_with(gpuaas_model::CUT_MARK));
     }
+
+    #[test]
+    fn refusal_is_cut() {
+        let said = Refusal { code: Code::Internal, message: "\u{1b}x".repeat(1_000_000) };
+        let message = said.within_bounds().unwrap().message;
+        assert!(message.len() <= crate::bounds::SENTENCE_BYTES_MAX && !message.contains('\u{1b}'), "{}", message.len());
+    }
 }

@@ -1,7 +1,5 @@
 //! Health, for load balancers and people, without a token; and metrics, for scrapers: the routes outside of the document.
 
-use std::fmt::Write;
-
 use axum::{
     Router,
     extract::{RawQuery, State},
@@ -9,9 +7,14 @@ use axum::{
     routing::get,
 };
 
+use gpuaas_model::Timestamp;
 use gpuaas_store::StoreError;
 
-use crate::{certificates_end::Validity, metrics, state::ApiState};
+use crate::{
+    certificates_end::{CertificatesEnd, Validity},
+    metrics,
+    state::ApiState,
+};
 
 pub(super) fn router() -> Router<ApiState> {
     Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).route("/metrics", get(metrics::expose))
@@ -35,17 +38,9 @@ async fn readyz(State(state): State<ApiState>, RawQuery(query): RawQuery) -> (St
             (false, "[+]store ok\n[-]sealing key failed: this replica lacks the one in use\n".to_owned())
         }
     };
-    let end = state.certificates.get();
-    match state.certificates.validity(state.engine.ports().clock.now()) {
-        Validity::Good => checks.push_str("[+]certificates ok\n"),
-        Validity::EndsSoon => {
-            let _ = writeln!(checks, "[!]certificates warn: they expire at {end} and were not renewed; see the log");
-        }
-        Validity::Over => {
-            passed = false;
-            let _ = writeln!(checks, "[-]certificates failed: they expired at {end}");
-        }
-    }
+    let (are_valid, certificates) = certificates_check(&state.certificates, state.engine.ports().clock.now());
+    passed &= are_valid;
+    checks.push_str(&certificates);
     if passed && !verbose {
         return (StatusCode::OK, "ok".to_owned());
     }
@@ -54,6 +49,18 @@ async fn readyz(State(state): State<ApiState>, RawQuery(query): RawQuery) -> (St
         false => (StatusCode::SERVICE_UNAVAILABLE, "failed"),
     };
     (status, format!("{checks}readyz check {verdict}\n"))
+}
+
+/// Whether the listeners' certificates are valid, and the line that says so.
+fn certificates_check(certificates: &CertificatesEnd, now: Timestamp) -> (bool, String) {
+    let end = certificates.get();
+    match certificates.validity(now) {
+        Validity::Good => (true, "[+]certificates ok\n".to_owned()),
+        Validity::EndsSoon => {
+            (true, format!("[!]certificates warn: they expire at {end} and were not renewed; see the log\n"))
+        }
+        Validity::Over => (false, format!("[-]certificates failed: they expired at {end}\n")),
+    }
 }
 
 /// What can be served now.
@@ -83,5 +90,23 @@ async fn readiness(state: &ApiState) -> Readiness {
             tracing::warn!(%error, "the store does not answer");
             Readiness::NoStore
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn readiness_warns_before_certificates_expire_and_fails_afterwards() {
+        let now = Timestamp::from_millis(1_790_000_000_000);
+        let days = |days: u64| CertificatesEnd::at(now.plus(Duration::from_secs(days * 24 * 3_600)));
+        assert_eq!(certificates_check(&days(60), now), (true, "[+]certificates ok\n".to_owned()));
+        let (passed, line) = certificates_check(&days(19), now);
+        assert!(passed && line.starts_with("[!]certificates warn"), "{line}");
+        let (passed, line) = certificates_check(&CertificatesEnd::at(now), now);
+        assert!(!passed && line.starts_with("[-]certificates failed"), "{line}");
     }
 }

@@ -19,6 +19,49 @@ fn refused(output: &Output, code: &str) {
     assert!(!output.status.success() && said.contains(code), "{said}");
 }
 
+/// What becomes of a member of a backup; `None` leaves it out.
+type Alteration = fn(&str, Vec<u8>) -> Option<(String, Vec<u8>)>;
+
+const ALTERATIONS: [(&str, Alteration); 4] = [
+    ("a changed row", |name, mut bytes| {
+        if name == "rows.jsonl" {
+            let at = bytes.windows(6).position(|text| text == b"\"gpu-1").expect("its node");
+            bytes[at + 5] = b'7';
+        }
+        Some((name.to_owned(), bytes))
+    }),
+    ("another format", |name, bytes| match name {
+        "backup.json" => {
+            let manifest = String::from_utf8(bytes).expect("JSON");
+            assert!(manifest.contains("\"format\": 1"), "{manifest}");
+            Some((name.to_owned(), manifest.replace("\"format\": 1", "\"format\": 2").into_bytes()))
+        }
+        _ => Some((name.to_owned(), bytes)),
+    }),
+    ("a member of another name", |name, bytes| match name {
+        "backup.json" => Some((name.to_owned(), bytes)),
+        _ => Some((name.replace("artifacts/", "elsewhere/"), bytes)),
+    }),
+    ("fewer artifacts", |name, bytes| (!name.starts_with("artifacts/")).then(|| (name.to_owned(), bytes))),
+];
+
+fn altered_tar(whole: &[u8], change: Alteration) -> Vec<u8> {
+    let mut altered = tar::Builder::new(Vec::new());
+    for member in tar::Archive::new(whole).entries().expect("a tar") {
+        let mut member = member.expect("a member");
+        let name = String::from_utf8_lossy(&member.path_bytes()).into_owned();
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut member, &mut bytes).expect("read");
+        if let Some((name, bytes)) = change(&name, bytes) {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o600);
+            altered.append_data(&mut header, name, bytes.as_slice()).expect("appended");
+        }
+    }
+    altered.into_inner().expect("whole")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_control_plane_comes_back_from_its_backup_and_its_nodes_with_it() {
     lost_and_restored(Fleet::start(1).await, None).await;
@@ -88,6 +131,12 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     let torn = fleet.path("torn.tar");
     std::fs::write(&torn, &whole[..whole.len() / 2]).expect("written");
     refused(&fleet.server_verb(&["restore", &torn.to_string_lossy()]), "backup_invalid");
+    for (what, change) in ALTERATIONS {
+        let altered = fleet.path("altered.tar");
+        std::fs::write(&altered, altered_tar(&whole, change)).expect("written");
+        println!("    a backup with {what}");
+        refused(&fleet.server_verb(&["restore", &altered.to_string_lossy()]), "backup_invalid");
+    }
     let restored = fleet.server_verb(&["restore", &path]);
     assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
 

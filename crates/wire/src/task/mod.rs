@@ -171,6 +171,41 @@ impl Said for TaskOutcome {
 mod tests {
     use super::*;
 
+    /// Refuses parameters with one more field than the good ones have.
+    fn refuses_more<T: TaskSpec>(good: serde_json::Value, seen: &mut Vec<TaskType>) {
+        assert!(serde_json::from_value::<T>(good.clone()).is_ok(), "{}: {good}", T::TYPE);
+        let mut more = good;
+        more["also"] = serde_json::json!(1);
+        assert!(serde_json::from_value::<T>(more).is_err(), "{}", T::TYPE);
+        seen.push(T::TYPE);
+    }
+
+    #[test]
+    fn unknown_parameters_of_every_type_are_refused() {
+        use serde_json::json;
+        let id = "0198c0de-7a3b-7c11-9b54-0242ac120002";
+        let secret = json!({ "secret_id": id, "sha256": "00" });
+        let artifact = json!({ "name": "a", "sha256": "00", "size_bytes": 7 });
+        let mut seen = Vec::new();
+        refuses_more::<Noop>(json!({}), &mut seen);
+        refuses_more::<Inspect>(json!({}), &mut seen);
+        let preflight = json!({ "ports": [6443], "absent_paths": ["/a"], "endangered_paths": [], "free_bytes_min": 1 });
+        refuses_more::<Preflight>(preflight, &mut seen);
+        let residue =
+            json!({ "paths": ["/a"], "mount_prefixes": [], "ports": [], "units": [], "process_prefixes": [] });
+        refuses_more::<Residue>(residue, &mut seen);
+        refuses_more::<Fix>(json!({ "kind": "inotify" }), &mut seen);
+        refuses_more::<ArtifactFetch>(json!({ "artifacts": [artifact] }), &mut seen);
+        refuses_more::<Rke2Install>(json!({ "version": "v1", "archive": artifact, "images": [] }), &mut seen);
+        refuses_more::<Rke2Configure>(json!({ "role": "server", "config": "c", "token": secret }), &mut seen);
+        refuses_more::<Rke2Start>(json!({ "role": "server", "give_up_on": [], "restarts_max": 3 }), &mut seen);
+        refuses_more::<Rke2Stop>(json!({ "role": "server" }), &mut seen);
+        refuses_more::<Rke2Observe>(json!({ "role": "server" }), &mut seen);
+        refuses_more::<Rke2Uninstall>(json!({}), &mut seen);
+        refuses_more::<Rke2KubeconfigRead>(json!({ "secret_id": id }), &mut seen);
+        assert!(TaskType::ALL.iter().all(|task| seen.contains(task)), "{seen:?}");
+    }
+
     #[test]
     fn unknown_parameters_are_refused() {
         assert!(serde_json::from_str::<Noop>(r#"{}"#).is_ok());

@@ -333,6 +333,53 @@ mod hostile_tests {
         assert!(taken(TaskType::Preflight, json!({ "passed": 1, "findings": many })).is_err());
     }
 
+    /// Good results of the types of which a text may be long, each with the pointers of those texts.
+    fn results_with_prose() -> Vec<(TaskType, Value, Vec<&'static str>)> {
+        let line = json!({ "at": 1, "text": "l" });
+        vec![
+            (TaskType::Inspect, facts(), vec!["/disks/0/path"]),
+            (TaskType::Residue, json!({ "items": [], "unseen": ["u"] }), vec!["/unseen/0"]),
+            (TaskType::Rke2Install, json!({ "version_line": "v", "files_written": 1 }), vec!["/version_line"]),
+            (
+                TaskType::Rke2Observe,
+                json!({ "unit": unit(), "version_line": "v", "listening": [], "journal": [line] }),
+                vec!["/version_line", "/journal/0/text"],
+            ),
+        ]
+    }
+
+    fn unit() -> Value {
+        json!({ "unit": "rke2-server", "active": "active", "sub": "running", "result": "success", "n_restarts": 0, "exec_main_status": 0, "since": 1 })
+    }
+
+    #[test]
+    fn long_texts_of_every_result_are_cut_and_hold_no_terminal_command() {
+        for (task, good, pointers) in results_with_prose() {
+            taken(task, good.clone()).unwrap_or_else(|why| panic!("{task}: {why}"));
+            for pointer in pointers {
+                let mut odd = good.clone();
+                *odd.pointer_mut(pointer).unwrap() = json!(format!("\u{1b}[2J{}", "x".repeat(LONG)));
+                let kept = taken(task, odd).unwrap();
+                let text = kept.pointer(pointer).unwrap().as_str().unwrap();
+                assert!(
+                    text.len() <= SENTENCE_BYTES_MAX && !text.contains('\u{1b}'),
+                    "{task} {pointer}: {}",
+                    text.len()
+                );
+            }
+        }
+        let many = json!({ "items": [], "unseen": vec!["u"; ResidueReport::UNSEEN_MAX + 1] });
+        assert!(taken(TaskType::Residue, many).is_err());
+        for field in ["unit", "active", "sub", "result"] {
+            for bad in ["x".repeat(LONG), "a\u{0}b".to_owned()] {
+                let mut odd = unit();
+                odd[field] = json!(bad);
+                let observed = json!({ "unit": odd, "listening": [], "journal": [] });
+                assert!(taken(TaskType::Rke2Observe, observed).is_err(), "{field}");
+            }
+        }
+    }
+
     #[test]
     fn what_a_machine_is_made_of_is_bounded_and_what_an_older_agent_does_not_say_is_absent() {
         let long = || json!("x".repeat(LONG));

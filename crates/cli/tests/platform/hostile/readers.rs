@@ -175,3 +175,16 @@ async fn balancer_is_believed_from_its_network_alone_and_its_clients_are_counted
     .await;
     drop(crowd);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_without_a_token_are_for_direct_connections_over_loopback_alone() {
+    let settings = [("GPUAAS_PROXY_PROTOCOL_FROM", "127.205.0.0/16"), ("GPUAAS_METRICS_OVER_LOOPBACK", "true")];
+    let platform = Platform::start_with(0, &settings);
+    let ready = platform.ready();
+    let read = async |stream| read_on(shake(&ready, stream).await.expect("TLS"), "/metrics", &[]).await.status;
+    assert_eq!(read(connect(&ready, loopback(1, 1)).await).await, 200, "this machine");
+    for client in [Ipv4Addr::new(198, 51, 100, 7), Ipv4Addr::LOCALHOST] {
+        let passed_on = pass_on(&ready, loopback(205, 1), client).await;
+        assert_eq!(read(passed_on).await, 401, "{client} behind a balancer");
+    }
+}

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use gpuaas_api_types::CreateProject;
+use gpuaas_api_types::{CreateProject, CreateToken};
 use gpuaas_client::{Client, LogAsk};
 use gpuaas_model::{TaskType, Timestamp};
 use gpuaas_wire::{
@@ -104,6 +104,39 @@ async fn a_gigabyte_of_journal_is_cut_and_no_control_plane_grows_with_it() {
     println!("the control plane had {} MiB at most before, and {} MiB with it", before >> 20, fleet.memory(0) >> 20);
     assert!(grown < GROWTH_BYTES_MAX, "the control plane grew by {} MiB", grown >> 20);
     client.create_project(&CreateProject { name: "other".into() }).await.expect("and serves");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn followed_journal_ends_when_its_token_is_revoked_and_goes_on_for_others() {
+    let _permit = CLUSTERS.acquire().await.expect("never closed");
+    let fleet = Fleet::start(0).await;
+    let client = fleet.client();
+    let line = || JournalLine { at: Timestamp::from_millis(1), text: "the only line".to_owned() };
+    let quiet = move || lines(stream::iter([line()]).chain(stream::pending()));
+    let lies = [Lies::default().on(path::JOURNAL, quiet), Lies::default()];
+    let _serving = deploying(&client, lies.map(|lies| lies.on_task(TaskType::Preflight, |_| held()))).await;
+    let ask = LogAsk { follow: true, ..LogAsk::default() };
+    let mut journals = Vec::new();
+    for _ in 0..2 {
+        let viewer = CreateToken {
+            name: "viewer".into(),
+            role: "viewer".into(),
+            project: Some("research".into()),
+            ttl_seconds: None,
+        };
+        let viewer = client.create_token(&viewer).await.expect("made");
+        let journal = fleet.client_with(0, &viewer.secret).read_logs(None, "train", "server-1", &ask).await;
+        let mut journal = Box::pin(journal.expect("a journal"));
+        assert_eq!(journal.next().await.expect("a line").expect("a line").text, "the only line");
+        journals.push((viewer.token.id, journal));
+    }
+    let [(revoked, mut ended), (_, mut other)] = <[_; 2]>::try_from(journals).ok().expect("two");
+    client.revoke_token(&revoked).await.expect("revoked");
+    let end = tokio::time::timeout(Duration::from_secs(20), async {
+        while ended.next().await.is_some_and(|line| line.is_ok()) {}
+    });
+    end.await.expect("the journal of the revoked token does not end");
+    assert!(tokio::time::timeout(Duration::from_secs(2), other.next()).await.is_err(), "the other goes on");
 }
 
 #[tokio::test(flavor = "multi_thread")]
