@@ -97,7 +97,7 @@ impl Certificates {
         loop {
             let wait = if is_current { LOOKED_AT_EVERY } else { RETRIED_AFTER };
             tokio::select! {
-                changed = authorities.changed() => is_current &= changed.is_err(),
+                _ = authorities.changed() => is_current = false,
                 () = runtime.sleep_until(clock.now().plus(wait)) => {}
             }
             let present = authorities.borrow_and_update().clone();

@@ -136,7 +136,7 @@ async fn followed_journal_ends_when_its_token_is_revoked_and_goes_on_for_others(
         while ended.next().await.is_some_and(|line| line.is_ok()) {}
     });
     end.await.expect("the journal of the revoked token does not end");
-    assert!(tokio::time::timeout(Duration::from_secs(2), other.next()).await.is_err(), "the other goes on");
+    assert!(tokio::time::timeout(Duration::from_secs(2), other.next()).await.is_err(), "the other journal ended too");
 }
 
 #[tokio::test(flavor = "multi_thread")]
