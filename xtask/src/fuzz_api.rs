@@ -12,10 +12,10 @@ mod tool;
 use std::{collections::BTreeMap, fs, process::Command, time::Instant};
 
 use anyhow::{Context, bail, ensure};
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8Path;
 use serde_json::Value;
 
-use crate::shell;
+use crate::{package::programs, shell};
 use server::Server;
 
 /// What the fuzzer looks at in every answer.
@@ -83,8 +83,7 @@ pub(crate) fn run_bounded() -> anyhow::Result<()> {
 
 fn fuzz(options: &Options) -> anyhow::Result<()> {
     let fuzzer = tool::schemathesis()?;
-    let programs = shell::build_programs(&options.profile)?;
-    let programs = Utf8PathBuf::from_path_buf(programs).ok().context("the target folder's path is no text")?;
+    let programs = programs::folder(&options.profile)?;
     let folder = tempfile::tempdir().context("a folder for the control plane")?;
     let folder = Utf8Path::from_path(folder.path()).context("the temporary folder's path is no text")?.to_owned();
     let server = Server::start(&programs.join("gpuaas"), &folder)?;

@@ -86,7 +86,7 @@ pub(crate) fn build(options: &ReleaseOptions) -> anyhow::Result<Utf8PathBuf> {
     let root = components::root()?;
     let program = match &options.rke2 {
         Some(path) => path.clone(),
-        None => Utf8PathBuf::from_path_buf(shell::build_programs(&options.profile)?.join("rke2"))
+        None => Utf8PathBuf::from_path_buf(shell::build_stand_in(&options.profile)?)
             .ok()
             .context("the path is not UTF-8")?,
     };

@@ -20,12 +20,22 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Builds every program of the workspace with the features that its tests have too: nothing is compiled twice.
-pub(crate) fn build_programs(profile: &str) -> anyhow::Result<PathBuf> {
-    let arguments = ["build", "--quiet", "--workspace", "--bins", "--all-features", "--locked", "--profile", profile];
+/// Builds every program of the workspace for its tests, with the features that these have too: nothing is compiled twice. Returns their folder.
+pub(crate) fn build_programs() -> anyhow::Result<PathBuf> {
+    let arguments = ["build", "--quiet", "--workspace", "--bins", "--all-features", "--locked"];
     run("building gpuaas, gpuaas-agent and the stand-in", &mut cargo(&arguments))?;
-    // Cargo's own exception: the profile `dev` builds into `debug`.
-    Ok(target().join(if profile == "dev" { "debug" } else { profile }))
+    Ok(target().join("debug"))
+}
+
+/// Builds the stand-in and returns its program.
+pub(crate) fn build_stand_in(profile: &str) -> anyhow::Result<PathBuf> {
+    if profile == "dev" {
+        return Ok(build_programs()?.join("rke2"));
+    }
+    let arguments =
+        ["build", "--quiet", "--package", "gpuaas-standin", "--bin", "rke2", "--locked", "--profile", profile];
+    run(&format!("building the stand-in by profile {profile}"), &mut cargo(&arguments))?;
+    Ok(target().join(profile).join("rke2"))
 }
 
 /// This program, as long as it runs: cargo may have put another where it was started from.

@@ -1,14 +1,12 @@
 //! The OpenAPI document. What it does not say, no operation answers.
 
 mod common;
+mod declared;
 pub(crate) mod enrollment;
 mod parameters;
 mod schema;
 
-use std::{collections::HashMap, sync::OnceLock};
-
-use axum::http::Method;
-use gpuaas_model::{AuditAction, Permission};
+pub(crate) use declared::{DRY_RUN, Needs, declared};
 use utoipa::{
     Modify, OpenApi,
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
@@ -50,7 +48,7 @@ pub(crate) fn base() -> utoipa::openapi::OpenApi {
 
 /// The whole document.
 pub fn document() -> utoipa::openapi::OpenApi {
-    let mut document = crate::routes::routes().into_openapi();
+    let mut document = crate::routes::documented();
     let mut problems = common::Responses::new();
     for item in document.paths.paths.values_mut() {
         item.get.iter_mut().for_each(|operation| common::complete(operation, false, &mut problems));
@@ -59,84 +57,6 @@ pub fn document() -> utoipa::openapi::OpenApi {
     }
     document.components.get_or_insert_default().responses = problems;
     document
-}
-
-/// The parameter by which an operation is asked what it would do.
-pub(crate) const DRY_RUN: &str = "dry_run";
-
-/// What an operation's own description says of it; the description is what counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Declared {
-    /// What whoever asks for it must be allowed.
-    pub(crate) needs: Needs,
-    /// What the audit calls it, when it changes something.
-    pub(crate) audit: Option<AuditAction>,
-    /// Whether it changes something.
-    pub(crate) mutates: bool,
-    /// Whether it takes a body.
-    pub(crate) takes_body: bool,
-    /// Whether it compares its object with `If-Match`.
-    pub(crate) compares: bool,
-    /// The names of the parameters of its query.
-    query: Vec<String>,
-}
-
-impl Declared {
-    /// Whether its query has a parameter of that name.
-    pub(crate) fn takes(&self, parameter: &str) -> bool {
-        self.query.iter().any(|name| name == parameter)
-    }
-}
-
-/// What an operation needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Needs {
-    /// No token: something else is the credential.
-    Nothing,
-    /// A token whose role allows this.
-    Permission(Permission),
-    /// It does not say.
-    Unsaid,
-}
-
-/// The operation of that method and route; `None` when there is none.
-pub(crate) fn declared(method: &Method, route: &str) -> Option<&'static Declared> {
-    static DECLARED: OnceLock<HashMap<(String, String), Declared>> = OnceLock::new();
-    // HEAD is answered by what answers GET, and asks for the same right.
-    let method = if *method == Method::HEAD { &Method::GET } else { method };
-    DECLARED.get_or_init(read).get(&(method.to_string(), route.to_owned()))
-}
-
-fn read() -> HashMap<(String, String), Declared> {
-    let document = serde_json::to_value(document()).unwrap_or_default();
-    let paths = document["paths"].as_object().into_iter().flatten();
-    let operations = paths.flat_map(|(path, item)| {
-        item.as_object().into_iter().flatten().map(move |(method, operation)| (path, method, operation))
-    });
-    operations
-        .map(|(path, method, operation)| {
-            let needs = match operation["x-permission"].as_str() {
-                Some(said) if said.starts_with("none: ") => Needs::Nothing,
-                Some(said) => said.parse().map_or(Needs::Unsaid, Needs::Permission),
-                None => Needs::Unsaid,
-            };
-            let audit = operation["x-audit"].as_str().and_then(|action| action.parse().ok());
-            let parameters = || operation["parameters"].as_array().into_iter().flatten();
-            let compares = parameters().filter_map(|of| of["$ref"].as_str()).any(|of| of.ends_with("/IfMatch"));
-            let query = parameters().filter(|of| of["in"] == "query").filter_map(|of| of["name"].as_str());
-            (
-                (method.to_uppercase(), path.clone()),
-                Declared {
-                    needs,
-                    audit,
-                    mutates: method != "get",
-                    takes_body: operation["requestBody"].is_object(),
-                    compares,
-                    query: query.map(str::to_owned).collect(),
-                },
-            )
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
-use gpuaas_host::{Changed, Command, CommandEnd, FileSpec, Host, JournalFrom, JournalLine, UnitStatus};
+use gpuaas_host::{Changed, Command, CommandEnd, FileSpec, Host, JournalFrom, JournalLine, Process, UnitStatus};
 
 use crate::Backend;
 
@@ -107,6 +107,18 @@ impl Bench {
     pub async fn number(&self, unit: &str, word: &str) -> i32 {
         let line = self.says(unit, word).await;
         line.text.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    /// Waits until a process has become the program that it was started for: in the middle of `execve` nobody can tell what it belongs to.
+    pub async fn until_is(&self, pid: i32, program: &str) {
+        let became = async {
+            let is = |process: &Process| process.pid == pid && process.program.ends_with(program);
+            while !self.host.processes(&[]).await.unwrap().iter().any(is) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let became = tokio::time::timeout(PATIENCE / 2, became).await;
+        assert!(became.is_ok(), "process {pid} did not become {program}");
     }
 
     /// Whether a process runs on the host.

@@ -74,6 +74,7 @@ pub async fn processes_are_told_with_their_unit(backend: &dyn Backend) {
     bench.service("owns", "KillMode=process", "setsid sleep 1000 & echo say: child $!; exec sleep 1000").await;
     bench.host.start("owns.service").await.unwrap();
     let child = bench.number("owns.service", "say: child").await;
+    bench.until_is(child, "sleep").await;
     let main = bench.until_running("owns.service").await.main_pid;
     let process = async |pid: i32| {
         let found = bench.host.processes(&[]).await.unwrap();

@@ -15,6 +15,7 @@ pub async fn a_stop_takes_every_process_of_the_unit_along(backend: &dyn Backend)
     bench.service("parent", "", PARENT).await;
     bench.host.start("parent.service").await.unwrap();
     let child = bench.number("parent.service", "say: child").await;
+    bench.until_is(child, "sleep").await;
     let main = bench.until_running("parent.service").await.main_pid;
     assert!(bench.runs(child).await && bench.runs(main).await);
     assert_eq!(bench.host.stop("parent.service").await.unwrap(), Changed::Yes);
@@ -28,6 +29,7 @@ pub async fn with_kill_mode_process_a_stop_leaves_children_alone(backend: &dyn B
     bench.service("parent", "KillMode=process", PARENT).await;
     bench.host.start("parent.service").await.unwrap();
     let child = bench.number("parent.service", "say: child").await;
+    bench.until_is(child, "sleep").await;
     let main = bench.until_running("parent.service").await.main_pid;
     bench.host.stop("parent.service").await.unwrap();
     assert!(bench.runs(child).await && !bench.runs(main).await);

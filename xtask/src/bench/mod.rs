@@ -15,7 +15,7 @@ use crate::{
 /// What is measured.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
-    /// The main job as shipped: profile `dist`, every write on the disk, on SQLite and on PostgreSQL side by side.
+    /// The main job with the programs of the packages, every write on the disk, on SQLite and on PostgreSQL side by side.
     MainJob {
         /// The cargo profile of everything that runs.
         #[arg(long, default_value = "dist")]
@@ -92,10 +92,10 @@ fn main_job(profile: &str, builds: bool) -> anyhow::Result<()> {
 
 /// How long the programs take to build after a file was touched.
 fn rebuild(file: &str) -> anyhow::Result<Duration> {
-    shell::build_programs("dev")?;
+    shell::build_programs()?;
     let touched = std::fs::File::options().append(true).open(shell::root().join(file));
     touched.and_then(|file| file.set_modified(SystemTime::now())).with_context(|| format!("touching {file}"))?;
     let began = Instant::now();
-    shell::build_programs("dev")?;
+    shell::build_programs()?;
     Ok(began.elapsed())
 }

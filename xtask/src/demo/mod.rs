@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, bail};
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::{components, release};
+use crate::{components, package::programs, release};
 pub(crate) use report::Report;
 use world::World;
 
@@ -143,7 +143,8 @@ fn walk(options: &Options, report: &mut Report) -> anyhow::Result<World> {
     remove(&folder)?;
     let database = (options.store == Store::Postgres).then(world::Database::start).transpose()?;
     let key = release::public_key(&release)?;
-    let mut world = World::start(&folder, profile, kubectl, database, options.replicas, &key)?;
+    let programs = programs::folder(profile)?;
+    let mut world = World::start(&folder, &programs, kubectl, database, options.replicas, &key)?;
     (report.agent_idle_rss_bytes, report.server_idle_rss_bytes) = world.memory()?;
     main_job(&mut world, &release, report, options.kill_replica)?;
     Ok(world)

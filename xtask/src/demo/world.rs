@@ -12,7 +12,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{disk, report::Report};
-use crate::components;
 
 /// The project of everything.
 pub(super) const PROJECT: &str = "demo";
@@ -54,15 +53,14 @@ impl Database {
 impl World {
     pub(super) fn start(
         folder: &Utf8Path,
-        profile: &str,
+        programs: &Utf8Path,
         kubectl: Utf8PathBuf,
         database: Option<Database>,
         replicas: u8,
         release_key: &str,
     ) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("making {folder}"))?;
-        let built = components::root()?.join("target").join(if profile == "dev" { "debug" } else { profile });
-        let (program, ready_file) = (built.join("gpuaas"), folder.join("ready.json"));
+        let (program, ready_file) = (programs.join("gpuaas"), folder.join("ready.json"));
         let began = Instant::now();
         let dev = Command::new(&program)
             .args(["dev", "--nodes", &NODES.to_string(), "--data-dir", folder.as_str(), "--listen", "127.0.0.1:0"])

@@ -45,9 +45,9 @@ pub(crate) fn build(profile: &str) -> anyhow::Result<Programs> {
     Ok(programs)
 }
 
-/// Builds them and says in which folder they are.
+/// Builds them and says in which folder they are, side by side.
 pub(crate) fn folder(profile: &str) -> anyhow::Result<Utf8PathBuf> {
-    let folder = if profile == "dev" { shell::build_programs(profile)? } else { build_for_old_machines(profile)? };
+    let folder = if profile == "dev" { shell::build_programs()? } else { build_for_old_machines(profile)? };
     Utf8PathBuf::from_path_buf(folder).ok().context("the path is not UTF-8")
 }
 

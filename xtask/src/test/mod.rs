@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let began = Instant::now();
     disk::require_room()?;
     lint::form()?;
-    shell::build_programs("dev")?;
+    shell::build_programs()?;
     shell::run("building the tests", shell::cargo(&["test", "--quiet", "--no-run"]).args(EVERYTHING))?;
     let tests = IntegrationTests::of_the_workspace()?;
     let (mut counts, mut computed) = (Counts::default(), Counts::default());

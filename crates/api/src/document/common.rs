@@ -71,7 +71,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    fn of(operation: &Operation, mutates: bool) -> Self {
+    pub(super) fn of(operation: &Operation, mutates: bool) -> Self {
         let permission: Option<Permission> =
             said(operation, "x-permission").and_then(Value::as_str).and_then(|permission| permission.parse().ok());
         let is_tagged = |response: &RefOr<Response>| matches!(response, RefOr::T(response) if response.headers.contains_key("ETag"));
@@ -121,7 +121,7 @@ impl Kind {
     }
 }
 
-fn said<'a>(operation: &'a Operation, extension: &str) -> Option<&'a Value> {
+pub(super) fn said<'a>(operation: &'a Operation, extension: &str) -> Option<&'a Value> {
     operation.extensions.as_ref()?.get(extension)
 }
 

@@ -30,10 +30,18 @@ pub(crate) use health::Readiness;
 
 use std::sync::LazyLock;
 
-use axum::{Router, body::Bytes, http::header, middleware, response::IntoResponse, routing::get};
+use axum::{
+    Router,
+    body::Bytes,
+    http::header,
+    middleware,
+    response::IntoResponse,
+    routing::{MethodRouter, get},
+};
 use gpuaas_model::Code;
 use tower_http::catch_panic::CatchPanicLayer;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa::openapi::path::HttpMethod;
+use utoipa_axum::{PathItemExt, paste, router::OpenApiRouter, routes};
 
 use crate::{
     auth, body, correlation, document, downloads, etag, headers, idempotency, limits, metrics, page,
@@ -43,66 +51,130 @@ use crate::{
     unread,
 };
 
-/// Every route with its place in the document.
-pub(crate) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::with_openapi(document::base())
-        .routes(routes!(whoami::whoami))
-        .routes(routes!(replicas::list_replicas))
-        .routes(routes!(projects::list_projects, projects::create_project))
-        .routes(routes!(tokens::list_tokens, tokens::create_token))
-        .routes(routes!(tokens::revoke_token))
-        .routes(routes!(bootstrap::bootstrap))
-        .routes(routes!(service_accounts::list_service_accounts, service_accounts::create_service_account))
-        .routes(routes!(service_accounts::delete_service_account))
-        .routes(routes!(service_accounts::create_service_account_token))
-        .routes(routes!(signing_keys::list_signing_keys))
-        .routes(routes!(signing_keys::rotate_signing_keys))
-        .routes(routes!(signing_keys::revoke_signing_key))
-        .routes(routes!(sealing_key::get_sealing_key))
-        .routes(routes!(sealing_key::rotate_sealing_key))
-        .routes(routes!(authorities::list_authorities))
-        .routes(routes!(authorities::rotate_authority))
-        .routes(routes!(authorities::force_authority))
-        .routes(routes!(nodes::list_nodes, nodes::register_node))
-        .routes(routes!(nodes::get_node))
-        .routes(routes!(nodes::issue_enrollment))
-        .routes(routes!(nodes::ping_node))
-        .routes(routes!(nodes::inspect_node))
-        .routes(routes!(nodes::fix_node))
-        .routes(routes!(nodes::reset_node))
-        .routes(routes!(nodes::reimage_node))
-        .routes(routes!(enroll::enroll))
-        .routes(routes!(install::install_script))
-        .routes(routes!(install::install_authority))
-        .routes(routes!(install::install_package))
-        .routes(routes!(allocations::list_allocations, allocations::create_allocation))
-        .routes(routes!(allocations::get_allocation))
-        .routes(routes!(allocations::release_allocation))
-        .routes(routes!(apps::list_apps))
-        .routes(routes!(apps::get_app))
-        .routes(routes!(apps::placement_options))
-        .routes(routes!(artifacts::list_artifacts, artifacts::import_artifacts))
-        .routes(routes!(workloads::list_workloads, workloads::deploy_workload))
-        .routes(routes!(workloads::get_workload))
-        .routes(routes!(members::list_members, members::add_members))
-        .routes(routes!(logs::read_logs))
-        .routes(routes!(workloads::decommission_workload))
-        .routes(routes!(workloads::resume_workload))
-        .routes(routes!(access::get_access))
-        .routes(routes!(access::deliver_kubeconfig))
-        .routes(routes!(access::revoke_access))
-        .routes(routes!(operations::list_operations))
-        .routes(routes!(operations::get_operation))
-        .routes(routes!(operations::cancel_operation))
-        .routes(routes!(tasks::list_tasks))
-        .routes(routes!(tasks::get_task))
-        .routes(routes!(events::list_events))
-        .routes(routes!(audit::list_audit))
+/// A list of `$of!(resource::operation)`, one for every operation of the API.
+macro_rules! of_every_operation {
+    ($of:ident) => {
+        [
+            $of!(whoami::whoami),
+            $of!(replicas::list_replicas),
+            $of!(projects::list_projects),
+            $of!(projects::create_project),
+            $of!(tokens::list_tokens),
+            $of!(tokens::create_token),
+            $of!(tokens::revoke_token),
+            $of!(bootstrap::bootstrap),
+            $of!(service_accounts::list_service_accounts),
+            $of!(service_accounts::create_service_account),
+            $of!(service_accounts::delete_service_account),
+            $of!(service_accounts::create_service_account_token),
+            $of!(signing_keys::list_signing_keys),
+            $of!(signing_keys::rotate_signing_keys),
+            $of!(signing_keys::revoke_signing_key),
+            $of!(sealing_key::get_sealing_key),
+            $of!(sealing_key::rotate_sealing_key),
+            $of!(authorities::list_authorities),
+            $of!(authorities::rotate_authority),
+            $of!(authorities::force_authority),
+            $of!(nodes::list_nodes),
+            $of!(nodes::register_node),
+            $of!(nodes::get_node),
+            $of!(nodes::issue_enrollment),
+            $of!(nodes::ping_node),
+            $of!(nodes::inspect_node),
+            $of!(nodes::fix_node),
+            $of!(nodes::reset_node),
+            $of!(nodes::reimage_node),
+            $of!(enroll::enroll),
+            $of!(install::install_script),
+            $of!(install::install_authority),
+            $of!(install::install_package),
+            $of!(allocations::list_allocations),
+            $of!(allocations::create_allocation),
+            $of!(allocations::get_allocation),
+            $of!(allocations::release_allocation),
+            $of!(apps::list_apps),
+            $of!(apps::get_app),
+            $of!(apps::placement_options),
+            $of!(artifacts::list_artifacts),
+            $of!(artifacts::import_artifacts),
+            $of!(workloads::list_workloads),
+            $of!(workloads::deploy_workload),
+            $of!(workloads::get_workload),
+            $of!(members::list_members),
+            $of!(members::add_members),
+            $of!(logs::read_logs),
+            $of!(workloads::decommission_workload),
+            $of!(workloads::resume_workload),
+            $of!(access::get_access),
+            $of!(access::deliver_kubeconfig),
+            $of!(access::revoke_access),
+            $of!(operations::list_operations),
+            $of!(operations::get_operation),
+            $of!(operations::cancel_operation),
+            $of!(tasks::list_tasks),
+            $of!(tasks::get_task),
+            $of!(events::list_events),
+            $of!(audit::list_audit),
+        ]
+    };
+}
+
+/// The path of an operation and what serves it there, without making its description.
+macro_rules! served {
+    ($resource:ident::$operation:ident) => {
+        paste! { served_by::<$resource::[<__path_ $operation>], _, _>($resource::$operation) }
+    };
+}
+
+fn served_by<Operation, Handler, Takes>(handler: Handler) -> (String, MethodRouter<ApiState>)
+where
+    Operation: utoipa::Path,
+    Handler: axum::handler::Handler<Takes, ApiState>,
+    Takes: 'static,
+{
+    let methods = Operation::methods().into_iter().map(|method| method.to_method_filter());
+    let serve = |router: MethodRouter<ApiState>, method| router.on(method, handler.clone());
+    (Operation::path(), methods.fold(MethodRouter::new(), serve))
+}
+
+/// What describes an operation, once it is called.
+macro_rules! described {
+    ($resource:ident::$operation:ident) => {
+        paste! { described_by::<$resource::[<__path_ $operation>]> as fn() -> Described }
+    };
+}
+
+/// An operation's own description, and where it is.
+pub(crate) struct Described {
+    pub(crate) path: String,
+    pub(crate) methods: Vec<HttpMethod>,
+    pub(crate) operation: utoipa::openapi::path::Operation,
+}
+
+fn described_by<Operation: utoipa::Path>() -> Described {
+    Described { path: Operation::path(), methods: Operation::methods(), operation: Operation::operation() }
+}
+
+/// What every operation says of itself, one made at a time.
+pub(crate) fn described() -> impl Iterator<Item = Described> {
+    of_every_operation!(described).into_iter().map(|describe| describe())
+}
+
+/// The document of every operation.
+pub(crate) fn documented() -> utoipa::openapi::OpenApi {
+    let document = OpenApiRouter::<ApiState>::with_openapi(document::base());
+    of_every_operation!(routes).into_iter().fold(document, OpenApiRouter::routes).into_openapi()
+}
+
+/// What serves every operation.
+fn operations() -> Router<ApiState> {
+    let served = of_every_operation!(served);
+    served.into_iter().fold(Router::new(), |router, (path, serve)| router.route(&path, serve))
 }
 
 /// The whole API, ready to be served.
 pub fn router(state: ApiState) -> Router {
-    let api = Router::from(routes())
+    let api = operations()
         .route("/api/v1/openapi.json", get(openapi))
         .merge(reader::router())
         .fallback(no_such_route)
