@@ -11,7 +11,9 @@ use gpuaas_planner::{
 use gpuaas_wire::task::{Preflight, Rke2Role, TaskFailure, UnitReport};
 use serde_json::Value;
 
-use crate::{config, faults, learn, manifest, names, placement, plan, plan::Deadlines, render, wants};
+use crate::{
+    config, faults, learn, manifest, names, placement, plan, plan::Deadlines, render, size::CLUSTER_BYTES, wants,
+};
 
 /// Random bytes in a token: as many as RKE2's own have.
 const TOKEN_BYTES: usize = 16;
@@ -72,8 +74,8 @@ impl App for Rke2 {
     }
 
     fn preflight(&self, occupied: bool) -> Option<Preflight> {
-        // A server wants all that an agent does.
-        Some(wants::preflight(Rke2Role::Server, occupied))
+        // A server wants all that an agent does. Which release it would be is not known here: room for one is looked at when it is.
+        Some(wants::preflight(Rke2Role::Server, occupied, CLUSTER_BYTES))
     }
 
     fn render(&self, step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError> {

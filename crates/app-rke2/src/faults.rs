@@ -4,7 +4,7 @@
 //! several decisive ones come as `level=info`.
 
 use gpuaas_model::{Evidence, Fault, FaultClass, NextAction};
-use gpuaas_wire::task::{GiveUp, TaskFailure};
+use gpuaas_wire::task::{GiveUp, GiveUpException, JournalExcerpt, TaskFailure};
 
 /// One kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct FaultRow {
     pub class: FaultClass,
     /// Texts of which any one in a journal line means this.
     pub symptoms: &'static [&'static str],
+    /// A span of the journal in which the symptoms do not count.
+    pub except_during: Option<During>,
     /// How often a symptom must be seen before waiting longer is pointless; `None` where only time decides.
     pub decisive_after: Option<u32>,
     /// What happened.
@@ -22,6 +24,18 @@ pub struct FaultRow {
     /// What to do.
     pub next: &'static str,
 }
+
+/// A span of the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct During {
+    /// Part of its first line.
+    pub from: &'static str,
+    /// Part of the first line behind it.
+    pub until: &'static str,
+}
+
+/// A reset of the etcd cluster, which lasts until RKE2 starts again. A reset corrects the peer URL of a node whose address changed.
+const RESET: During = During { from: "cluster-reset=true", until: "Starting rke2 " };
 
 use FaultClass::{Manual, Repairable};
 
@@ -80,7 +94,8 @@ pub const FAULTS: &[FaultRow] = &[
         Some(1),
         "the node's address changed since it joined",
         "give the node its address back, or decommission and deploy again",
-    ),
+    )
+    .except_during(RESET),
     // 11
     row(
         "rke2_cluster_id_mismatch",
@@ -231,10 +246,28 @@ const fn row(
     summary: &'static str,
     next: &'static str,
 ) -> FaultRow {
-    FaultRow { code, class, symptoms, decisive_after, summary, next }
+    FaultRow { code, class, symptoms, except_during: None, decisive_after, summary, next }
 }
 
 impl FaultRow {
+    const fn except_during(self, during: During) -> Self {
+        Self { except_during: Some(during), ..self }
+    }
+
+    /// The last line with a symptom that counts.
+    fn symptom_in<'j>(&self, journal: &'j [JournalExcerpt]) -> Option<&'j JournalExcerpt> {
+        let (mut excepted, mut found) = (false, None);
+        for line in journal {
+            if let Some(during) = self.except_during {
+                excepted = line.text.contains(during.from) || excepted && !line.text.contains(during.until);
+            }
+            if !excepted && self.symptoms.iter().any(|symptom| line.text.contains(symptom)) {
+                found = Some(line);
+            }
+        }
+        found
+    }
+
     /// The fault of that kind for `whom`.
     pub(crate) fn fault(&self, whom: &str, command: Option<String>, evidence: Option<Evidence>) -> Fault {
         Fault {
@@ -255,14 +288,27 @@ pub(crate) fn give_up_on() -> Vec<GiveUp> {
         .collect()
 }
 
+/// Spans in which such texts do not count.
+pub(crate) fn exceptions() -> Vec<GiveUpException> {
+    let decisive = FAULTS.iter().filter(|row| row.decisive_after.is_some());
+    let excepted = decisive.filter_map(|row| row.except_during.map(|during| (row, during)));
+    let of_row = |(row, during): (&FaultRow, During)| {
+        let exception = move |text: &&str| GiveUpException {
+            text: (*text).to_owned(),
+            from: during.from.to_owned(),
+            until: during.until.to_owned(),
+        };
+        row.symptoms.iter().map(exception).collect::<Vec<_>>()
+    };
+    excepted.flat_map(of_row).collect()
+}
+
 /// What a failed start means, with the line that says so.
 pub(crate) fn of_start(failure: &TaskFailure, unit: &str, whom: &str, command: Option<String>) -> Fault {
     let source = format!("journal {}", unit.trim_end_matches(".service"));
     let evidence = |text: &str, at| Some(Evidence::new(source.clone(), at, text));
     for row in FAULTS.iter().chain([&SKIPPED]) {
-        let line =
-            failure.journal.iter().rev().find(|line| row.symptoms.iter().any(|symptom| line.text.contains(symptom)));
-        if let Some(line) = line {
+        if let Some(line) = row.symptom_in(&failure.journal) {
             return row.fault(whom, command, evidence(&line.text, Some(line.at)));
         }
     }
@@ -280,7 +326,7 @@ pub(crate) fn of_start(failure: &TaskFailure, unit: &str, whom: &str, command: O
 #[cfg(test)]
 mod tests {
     use gpuaas_model::{Code, Timestamp};
-    use gpuaas_wire::task::{JournalExcerpt, UnitReport};
+    use gpuaas_wire::task::UnitReport;
 
     use super::*;
 
@@ -330,6 +376,21 @@ mod tests {
             (fault.code.as_str(), fault.evidence.unwrap().text.as_str()),
             ("rke2_exits", "level=fatal msg=boom")
         );
+    }
+
+    #[test]
+    fn server_that_is_no_etcd_member_is_a_fault_except_during_a_reset() {
+        let told = "Failed to test etcd connection: this server is a not a member of the etcd cluster. Found [n=https://192.0.2.1:2380]";
+        let (start, reset) = ("Starting rke2 v1.36.3+rke2r1 (0)", "Starting etcd for new cluster, cluster-reset=true");
+        let code = |lines: &[&str]| of_start(&failure(lines), "rke2-server.service", "server-1", None).code;
+        assert_eq!(code(&[start, told]), "rke2_not_a_member");
+        assert_eq!(code(&[start, reset, told]), "rke2_not_ready");
+        assert_eq!(code(&[start, reset, told, start, told]), "rke2_not_a_member", "the reset has ended");
+        for text in give_up_on().iter().filter(|text| told.contains(&text.text)) {
+            let exception = exceptions().into_iter().find(|of| of.text == text.text).expect("agents get the exception");
+            assert!(exception.includes(reset, false) && exception.includes(told, true));
+            assert!(!exception.includes(start, true) && !exception.includes(told, false));
+        }
     }
 
     #[test]

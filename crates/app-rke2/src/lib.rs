@@ -13,10 +13,11 @@ mod manifest;
 mod placement;
 mod plan;
 mod render;
+mod size;
 mod wants;
 
 pub use app::Rke2;
-pub use faults::{FAULTS, FaultRow};
+pub use faults::{During, FAULTS, FaultRow};
 pub use plan::Deadlines;
 
 /// Names under which facts and secrets of a workload are kept.

@@ -7,16 +7,16 @@ use gpuaas_planner::{
     FailureScope, MemberView, Plan, PlanRefusal, RecordKind, Retry, StepAction, StepKey, StepSpec, WorkloadView,
 };
 
-use crate::{manifest::phase, names};
+use crate::{manifest::phase, names, size::ReleaseSize};
 
-/// How long each step may take.
+/// How long each step may take, besides the time that the bytes of its release take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// Steps that only look, write a few files, or ask a cluster that answers.
     pub short: Duration,
-    /// Fetching and laying out a release: a gigabyte at 10 MB/s.
+    /// Fetching a release, and laying it out: other nodes fetch beside this one, and a disk may be slow to answer.
     pub fetch: Duration,
-    /// From a unit's start to READY=1 with preloaded images: upstream's own tests allow four minutes; ten suits slow disks.
+    /// From a unit's start to READY=1 with images that were imported before: upstream's own tests allow four minutes; ten suits slow disks.
     pub start: Duration,
     /// From READY=1 to a KubeNode that is Ready: the network's images may still be unpacked.
     pub node_ready: Duration,
@@ -43,7 +43,7 @@ pub(crate) fn plan(
     targets: &[MemberId],
     deadlines: &Deadlines,
 ) -> Result<Plan, PlanRefusal> {
-    let planning = Planning { workload, targets, deadlines };
+    let planning = Planning { workload, targets, deadlines, size: ReleaseSize::of(&workload.release) };
     match kind {
         OperationKind::Deploy => planning.deploy(),
         OperationKind::AddMember => Ok(planning.add_members()),
@@ -70,6 +70,7 @@ struct Planning<'a> {
     workload: &'a WorkloadView,
     targets: &'a [MemberId],
     deadlines: &'a Deadlines,
+    size: ReleaseSize,
 }
 
 impl Planning<'_> {
@@ -154,7 +155,7 @@ impl Planning<'_> {
         let start = StepSpec {
             begins: Some(MemberEvent::Bootstrap),
             retry: Retry::SLOW,
-            ..self.task(server, "start", TaskType::Rke2Start, phase::SERVER_BOOTSTRAPPING, self.deadlines.start)
+            ..self.task(server, "start", TaskType::Rke2Start, phase::SERVER_BOOTSTRAPPING, self.start_deadline())
         };
         let node_ready =
             self.cluster("kube_node_ready", Some(server), phase::SERVER_BOOTSTRAPPING, self.deadlines.node_ready);
@@ -169,8 +170,8 @@ impl Planning<'_> {
                     self.deadlines.short,
                 )
             },
-            self.task(server, "fetch", TaskType::ArtifactFetch, phase::SERVER_BOOTSTRAPPING, self.deadlines.fetch),
-            self.task(server, "install", TaskType::Rke2Install, phase::SERVER_BOOTSTRAPPING, self.deadlines.fetch),
+            self.task(server, "fetch", TaskType::ArtifactFetch, phase::SERVER_BOOTSTRAPPING, self.fetch_deadline()),
+            self.task(server, "install", TaskType::Rke2Install, phase::SERVER_BOOTSTRAPPING, self.install_deadline()),
             self.task(server, "configure", TaskType::Rke2Configure, phase::SERVER_BOOTSTRAPPING, self.deadlines.short),
             start,
             self.task(
@@ -190,7 +191,7 @@ impl Planning<'_> {
         let start = StepSpec {
             begins: Some(MemberEvent::Join),
             retry: Retry::SLOW,
-            ..self.task(agent, "start", TaskType::Rke2Start, phase::AGENT_JOINING, self.deadlines.start)
+            ..self.task(agent, "start", TaskType::Rke2Start, phase::AGENT_JOINING, self.start_deadline())
         };
         let node_ready = self.cluster("kube_node_ready", Some(agent), phase::AGENT_JOINING, self.deadlines.node_ready);
         let steps = [
@@ -198,8 +199,8 @@ impl Planning<'_> {
                 begins: Some(MemberEvent::Prepare),
                 ..self.task(agent, "preflight", TaskType::Preflight, phase::AGENT_JOIN_REQUESTED, self.deadlines.short)
             },
-            self.task(agent, "fetch", TaskType::ArtifactFetch, phase::AGENT_JOINING, self.deadlines.fetch),
-            self.task(agent, "install", TaskType::Rke2Install, phase::AGENT_JOINING, self.deadlines.fetch),
+            self.task(agent, "fetch", TaskType::ArtifactFetch, phase::AGENT_JOINING, self.fetch_deadline()),
+            self.task(agent, "install", TaskType::Rke2Install, phase::AGENT_JOINING, self.install_deadline()),
             self.task(agent, "configure", TaskType::Rke2Configure, phase::AGENT_JOINING, self.deadlines.short),
             start,
             StepSpec { ends: Some(MemberEvent::BecameReady), ..node_ready },
@@ -211,6 +212,19 @@ impl Planning<'_> {
             before = key;
         }
         (plan, before)
+    }
+
+    fn fetch_deadline(&self) -> Duration {
+        self.deadlines.fetch.saturating_add(self.size.fetch_time())
+    }
+
+    fn install_deadline(&self) -> Duration {
+        self.deadlines.fetch.saturating_add(self.size.install_time())
+    }
+
+    /// The unit imports the images before it is ready.
+    fn start_deadline(&self) -> Duration {
+        self.deadlines.start.saturating_add(self.size.import_time())
     }
 
     fn removal(&self, member: &MemberView, phase: &str) -> [StepSpec; 3] {

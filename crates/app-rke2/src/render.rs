@@ -11,7 +11,9 @@ use serde_json::Value;
 use crate::{
     config, faults,
     manifest::{ARCHIVE, IMAGES},
-    names, wants,
+    names,
+    size::{Arrival, ReleaseSize},
+    wants,
 };
 
 /// Restarts of the unit after which it counts as failing: its program ended three times.
@@ -25,7 +27,10 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
     let role = role(member);
     use gpuaas_model::TaskType as T;
     match task {
-        T::Preflight => value(&wants::preflight(role, member.touched)),
+        T::Preflight => {
+            let free_bytes_min = ReleaseSize::of(&workload.release).free_bytes_min(arrival(member, workload));
+            value(&wants::preflight(role, member.touched, free_bytes_min))
+        }
         T::ArtifactFetch => {
             let artifacts = [ARCHIVE, IMAGES].map(|name| artifact(workload, name).ok_or_else(|| missing(name)));
             value(&ArtifactFetch { artifacts: artifacts.into_iter().collect::<Result<_, _>>()? })
@@ -52,7 +57,12 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
                 },
             })
         }
-        T::Rke2Start => value(&Rke2Start { role, give_up_on: faults::give_up_on(), restarts_max: RESTARTS_MAX }),
+        T::Rke2Start => value(&Rke2Start {
+            role,
+            give_up_on: faults::give_up_on(),
+            restarts_max: RESTARTS_MAX,
+            exceptions: faults::exceptions(),
+        }),
         T::Rke2Stop => value(&Rke2Stop { role }),
         T::Rke2KubeconfigRead => {
             let secret =
@@ -60,11 +70,24 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
             value(&Rke2KubeconfigRead { secret_id: secret.id })
         }
         T::Rke2Uninstall => value(&Rke2Uninstall {}),
-        T::Residue => {
-            let installed = workload.facts.get(&names::installed(&member.name));
-            value(&wants::residue(installed.is_some_and(|was| *was == Value::Bool(true))))
-        }
+        T::Residue => value(&wants::residue(is_installed(member, workload))),
         T::Noop | T::Inspect | T::Fix | T::Rke2Observe => Err(missing("a use for that task")),
+    }
+}
+
+/// Whether RKE2 was laid out whole for it.
+fn is_installed(member: &MemberView, workload: &WorkloadView) -> bool {
+    workload.facts.get(&names::installed(&member.name)).is_some_and(|was| *was == Value::Bool(true))
+}
+
+/// How much of the release the member's node holds at least. The first task that marks a member as touched comes after the fetch.
+fn arrival(member: &MemberView, workload: &WorkloadView) -> Arrival {
+    if is_installed(member, workload) {
+        Arrival::LaidOut
+    } else if member.touched {
+        Arrival::Fetched
+    } else {
+        Arrival::None
     }
 }
 

@@ -4,8 +4,10 @@ use gpuaas_wire::task::{HostWants, Preflight, Residue, Rke2Role};
 
 /// TCP ports that must be free on a server's own addresses: the supervisor and its balancer, the API, etcd with its metrics and what it listens
 /// on while it starts, and what every node has.
-const SERVER_PORTS: &[u16] =
-    &[9_345, 6_443, 6_444, 2_379, 2_380, 2_381, 2_399, 2_400, 10_250, 10_248, 10_256, 10_257, 10_258, 10_259, 9_099];
+const SERVER_PORTS: &[u16] = &[
+    9_345, 6_443, 6_444, 2_379, 2_380, 2_381, 2_382, 2_399, 2_400, 2_402, 10_250, 10_248, 10_256, 10_257, 10_258,
+    10_259, 9_099,
+];
 /// TCP ports that must be free on an agent's own addresses.
 const AGENT_PORTS: &[u16] = &[6_444, 10_250, 10_248, 10_256, 9_099];
 /// Canal's network between nodes.
@@ -22,8 +24,6 @@ const LEFTOVERS: &[&str] = &[
 ];
 /// What RKE2's uninstall deletes whole, also what it did not make.
 const ENDANGERED: &[&str] = &["/etc/cni", "/opt/cni/bin"];
-/// Room for binaries, images and a young etcd.
-const FREE_BYTES_MIN: u64 = 1 << 30;
 /// Where RKE2 keeps everything.
 const DATA_DIR: &str = "/var/lib/rancher/rke2";
 /// Where its programs, units and settings lie.
@@ -64,9 +64,41 @@ const PROGRAMS: &[&str] = &["/usr/local/bin/rke2", "/var/lib/rancher/rke2"];
 /// Where the kubelet puts containers, whose programs lie wherever their images have them.
 const GROUPS: &[&str] = &["kubepods"];
 
-/// What a node is looked at for before a member of that role comes. On one that a member has touched before, files, listeners, links, mounts and
-/// rules are its own.
-pub(crate) fn preflight(role: Rke2Role, touched: bool) -> Preflight {
+/// Variables by which RKE2 deviates from the configuration and the release that the platform lays out. Not among them: variables of options that the
+/// configuration sets, which it beats (`RKE2_TOKEN`, `RKE2_NODE_NAME`, `RKE2_CNI`), and additions that are an operator's choice (`RKE2_DEBUG`,
+/// `RKE2_SELINUX`, `RKE2_CIS_PROFILE`).
+const RESERVED_VARIABLES: &[&str] = &[
+    "RKE2_CONFIG_FILE",
+    "RKE2_DATA_DIR",
+    "RKE2_URL",
+    "RKE2_CLUSTER_RESET",
+    "RKE2_KUBECONFIG_OUTPUT",
+    "RKE2_KUBECONFIG_GROUP",
+    "RKE2_NODE_NAME_FROM_CLOUD_PROVIDER_METADATA",
+    "RKE2_LB_SERVER_PORT",
+    "RKE2_CLOUD_PROVIDER_NAME",
+    "RKE2_CLOUD_PROVIDER_CONFIG",
+    "RKE2_DATASTORE_ENDPOINT",
+    "RKE2_DATASTORE_CAFILE",
+    "RKE2_DATASTORE_CERTFILE",
+    "RKE2_DATASTORE_KEYFILE",
+    "RKE2_KUBELET_PATH",
+    // Images of another registry are not those of the release.
+    "RKE2_SYSTEM_DEFAULT_REGISTRY",
+    "RKE2_PRIME",
+    "RKE2_RUNTIME_IMAGE",
+    "RKE2_PAUSE_IMAGE",
+    "RKE2_ETCD_IMAGE",
+    "RKE2_KUBE_APISERVER_IMAGE",
+    "RKE2_KUBE_CONTROLLER_MANAGER_IMAGE",
+    "RKE2_KUBE_SCHEDULER_IMAGE",
+    "RKE2_KUBE_PROXY_IMAGE",
+    "RKE2_CLOUD_CONTROLLER_MANAGER_IMAGE",
+];
+
+/// The checks of a node before a member of that role comes, with the free bytes that its disk needs. On a node that the member has touched before,
+/// files, listeners, links, mounts and rules are its own.
+pub(crate) fn preflight(role: Rke2Role, touched: bool, free_bytes_min: u64) -> Preflight {
     let unless_touched = |texts_of: &[&str]| if touched { Vec::new() } else { texts(texts_of) };
     let ports = match role {
         _ if touched => Vec::new(),
@@ -77,7 +109,7 @@ pub(crate) fn preflight(role: Rke2Role, touched: bool) -> Preflight {
         ports,
         absent_paths: unless_touched(LEFTOVERS),
         endangered_paths: unless_touched(ENDANGERED),
-        free_bytes_min: FREE_BYTES_MIN,
+        free_bytes_min,
         wants: Some(HostWants {
             who: "RKE2".to_owned(),
             data_dir: DATA_DIR.to_owned(),
@@ -91,6 +123,7 @@ pub(crate) fn preflight(role: Rke2Role, touched: bool) -> Preflight {
             firewall_marks: unless_touched(FIREWALL_MARKS),
             mount_prefixes: unless_touched(MOUNTS),
             units: units(),
+            reserved_variables: texts(RESERVED_VARIABLES),
             containers: true,
         }),
     }

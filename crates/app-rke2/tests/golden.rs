@@ -7,8 +7,8 @@ use gpuaas_model::{
     AllocationId, Health, MemberId, MemberState, NodeId, OperationKind, ProjectId, SecretId, Timestamp, WorkloadId,
 };
 use gpuaas_planner::{
-    App, Learned, MemberView, NodeView, Plan, ReleaseView, SecretView, StepAction, StepKey, StepSpec, WorkloadView,
-    check,
+    App, ArtifactView, Learned, MemberView, NodeView, Plan, ReleaseView, SecretView, StepAction, StepKey, StepSpec,
+    WorkloadView, check,
 };
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -181,6 +181,51 @@ fn golden_wants_are_what_a_host_is_looked_at_for() {
     // A node that nobody has placed anything on is looked at for all that a server wants.
     let of_node = serde_json::to_value(Rke2::default().preflight(false).expect("wants")).expect("JSON");
     assert_eq!(of_node, rendered(OperationKind::Deploy, "server-1/preflight", &fresh).1);
+}
+
+/// A release as large as RKE2's own.
+fn of_true_size(members: Vec<MemberView>) -> WorkloadView {
+    let artifact = |name: &str, size_bytes| ArtifactView { name: name.to_owned(), sha256: "0".repeat(64), size_bytes };
+    let mut workload = workload(Value::Null, members);
+    workload.release.artifacts =
+        vec![artifact("rke2.linux-amd64.tar.gz", 50_000_000), artifact("rke2-images.linux-amd64.tar.zst", 800_000_000)];
+    workload
+}
+
+#[test]
+fn deadlines_and_room_follow_the_size_of_the_release() {
+    let (none, large) = (workload(Value::Null, pending()), of_true_size(pending()));
+    let seconds = |workload: &WorkloadView, key: &str| {
+        let plan = plan(OperationKind::Deploy, workload);
+        plan.steps.iter().find(|step| step.key.to_string() == key).expect("the step").deadline_ms / 1_000
+    };
+    for (step, more) in [("fetch", 85), ("install", 53), ("start", 400), ("configure", 0), ("wait-ready", 0)] {
+        for member in ["server-1", "agent-2"] {
+            let key = format!("{member}/{step}");
+            assert_eq!(seconds(&large, &key), seconds(&none, &key) + more, "{key}");
+        }
+    }
+    let room = |workload: &WorkloadView| {
+        rendered(OperationKind::Deploy, "server-1/preflight", workload).1["free_bytes_min"].as_u64().expect("a number")
+    };
+    let cluster = 1 << 30;
+    assert_eq!((room(&none), room(&large)), (cluster, cluster + 9_900_000_000));
+    let mut large = large;
+    large.members[0].touched = true;
+    assert_eq!(room(&large), cluster + 9_050_000_000, "it is staged already");
+    large.facts.insert("installed/server-1".to_owned(), json!(true));
+    assert_eq!(room(&large), cluster, "and imported");
+}
+
+#[test]
+fn start_gives_up_on_a_server_that_is_no_etcd_member_except_during_a_reset() {
+    let params = rendered(OperationKind::Deploy, "server-1/start", &workload(Value::Null, pending())).1;
+    let texts = |list: &str| -> Vec<String> {
+        let texts = params[list].as_array().into_iter().flatten().filter_map(|entry| entry["text"].as_str());
+        texts.filter(|text| text.contains("member of the etcd cluster")).map(str::to_owned).collect()
+    };
+    assert_eq!(texts("give_up_on").len(), 2);
+    assert_eq!(texts("exceptions"), texts("give_up_on"));
 }
 
 #[test]

@@ -288,7 +288,7 @@ pub(crate) struct Server {
     /// Requests a second from one address; four times as many at once
     #[arg(long, env = "GPUAAS_REQUESTS_PER_ADDRESS", hide_env_values = true, value_name = "N", default_value = "2000")]
     pub(crate) requests_per_address: NonZeroU32,
-    /// How long RKE2 may take from its start until it says that it is ready, for example 10m
+    /// How long RKE2 may take from its start until it is ready, for example 10m; the time to import its images comes on top
     #[arg(long, env = "GPUAAS_RKE2_START_DEADLINE", hide_env_values = true, value_name = "DURATION", default_value = "10m", value_parser = crate::duration::parse)]
     pub(crate) rke2_start_deadline: Duration,
     /// How long a KubeNode may take from there until it is Ready

@@ -128,5 +128,5 @@ impl Bench {
 }
 
 pub(crate) fn command(program: &str) -> Command {
-    Command { program: program.into(), arguments: Vec::new(), timeout: PATIENCE / 2 }
+    Command { program: program.into(), arguments: Vec::new(), environment: Vec::new(), timeout: PATIENCE / 2 }
 }

@@ -2,9 +2,9 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-use gpuaas_host::{Listener, Protocol};
+use gpuaas_host::{Command, Listener, Protocol};
 
-use crate::{Backend, Bench};
+use crate::{Backend, Bench, bench::command};
 
 pub async fn processes_are_told_by_the_folder_of_their_program(backend: &dyn Backend) {
     let bench = Bench::of(backend);
@@ -67,6 +67,18 @@ pub async fn a_host_says_what_it_is(backend: &dyn Backend) {
     assert_eq!(facts.addresses[0], bench.host.address().to_string());
     assert!(facts.cpus > 0 && facts.memory_bytes > 0 && facts.disks[0].size_bytes >= facts.disks[0].free_bytes);
     assert!(!facts.boot_id.is_empty() && !facts.hostname.is_empty());
+}
+
+pub async fn a_program_gets_the_variables_of_its_command(backend: &dyn Backend) {
+    let bench = Bench::of(backend);
+    bench.program("shows", "echo \"given ${GIVEN:-nothing}\"").await;
+    let shown = async |environment: &[(&str, &str)]| {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let command = Command { environment, ..command("/usr/local/bin/shows") };
+        bench.host.run(&command).await.unwrap().output
+    };
+    assert_eq!(shown(&[("GIVEN", "a b=c")]).await, "given a b=c\n");
+    assert_eq!(shown(&[]).await, "given nothing\n");
 }
 
 pub async fn processes_are_told_with_their_unit(backend: &dyn Backend) {

@@ -115,6 +115,7 @@ macro_rules! host_contract {
             inventory: listeners_are_told_at_the_nodes_address_and_at_every_address;
             inventory: paths_are_told_as_they_are;
             inventory: a_host_says_what_it_is;
+            inventory: a_program_gets_the_variables_of_its_command;
             inventory: processes_are_told_with_their_unit;
             inventory: a_listener_is_told_with_who_holds_it;
             inventory: a_mount_is_told_as_it_is_named;

@@ -28,6 +28,8 @@ pub struct Command {
     pub program: Utf8PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
+    /// Variables of its environment, besides those that the host gives every program.
+    pub environment: Vec<(String, String)>,
     /// It is killed after this long.
     pub timeout: Duration,
 }

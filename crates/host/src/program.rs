@@ -37,6 +37,7 @@ pub(crate) async fn run(mut program: Command, command: &host::Command) -> Result
     let fail = |message: String| HostError::Program { program: command.program.clone(), message };
     program
         .args(&command.arguments)
+        .envs(command.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

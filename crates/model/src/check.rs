@@ -71,6 +71,8 @@ text_enum! {
         UnitMasked = "unit_masked",
         /// The app's unit is changed by files beside it.
         UnitOverridden = "unit_overridden",
+        /// Variables in the environment of the app's units change settings that the platform makes.
+        SettingsOverridden = "settings_overridden",
         /// A proxy is set that nodes would reach each other through.
         ProxyIncomplete = "proxy_incomplete",
     }
@@ -113,6 +115,7 @@ impl Check {
             | Self::Fapolicyd
             | Self::UnitMasked
             | Self::UnitOverridden
+            | Self::SettingsOverridden
             | Self::ProxyIncomplete => None,
         }
     }

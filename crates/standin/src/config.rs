@@ -1,7 +1,8 @@
 //! Reads config.yaml and config.yaml.d the way RKE2 does, and lays the command line over them.
 //!
 //! config.yaml first, then the folder's files by name; a later key replaces an earlier one, `key+` appends; the command
-//! line beats the files. An unknown key is warned about and skipped, an unknown command-line option is refused.
+//! line beats the files, and both beat the environment ([`crate::environment`]). An unknown key is warned about and skipped, an unknown
+//! command-line option is refused.
 
 use std::collections::BTreeMap;
 
@@ -14,42 +15,57 @@ use crate::{log, paths};
 /// Where RKE2 looks unless `--config` says otherwise.
 pub(crate) const DEFAULT_FILE: &str = "/etc/rancher/rke2/config.yaml";
 
-/// Option name to its values, in the order given. A switch is one value, `true` or `false`.
+/// Option name to its values, in the order given. A switch is one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Options(BTreeMap<String, Vec<String>>);
+pub(crate) struct Options {
+    given: BTreeMap<String, Vec<String>>,
+    /// From the environment, for options that `given` lacks.
+    variables: BTreeMap<String, Vec<String>>,
+}
 
 impl Options {
     /// Every value of `name`; an element may itself be a comma-separated list, as RKE2 allows for lists.
     pub(crate) fn list(&self, name: &str) -> Vec<String> {
-        let values = self.0.get(name).into_iter().flatten();
+        let values = self.whole(name).iter();
         values.flat_map(|value| value.split(',')).map(|part| part.trim().to_owned()).filter(|p| !p.is_empty()).collect()
     }
 
     /// Every value of `name` as it stands, for options whose values may hold commas (`key=value` arguments).
     pub(crate) fn whole(&self, name: &str) -> &[String] {
-        self.0.get(name).map_or(&[], Vec::as_slice)
+        self.given.get(name).or_else(|| self.variables.get(name)).map_or(&[], Vec::as_slice)
     }
 
     /// The last value of `name`, an empty one counting as none.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
-        self.0.get(name).and_then(|values| values.last()).map(String::as_str).filter(|value| !value.is_empty())
+        self.whole(name).last().map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// Whether the switch `name` is on.
     pub(crate) fn switch(&self, name: &str) -> bool {
-        self.value(name).is_some_and(|value| value == "true" || value == "1")
+        self.value(name).and_then(flags::switch_value).unwrap_or(false)
     }
 
     /// Lays `over` on top: its keys replace.
     pub(crate) fn overlay(mut self, over: Self) -> Self {
-        self.0.extend(over.0);
+        self.given.extend(over.given);
         self
     }
 
-    /// The options as arguments, for the KubeNode's annotation; secret values are masked as RKE2 masks them.
+    /// Lays these options beneath, as those of the environment.
+    pub(crate) fn above(mut self, environment: Self) -> Self {
+        self.variables = environment.given;
+        self
+    }
+
+    /// Sets one value.
+    pub(crate) fn set(&mut self, name: &str, value: String) {
+        self.given.insert(name.to_owned(), vec![value]);
+    }
+
+    /// The options of command line and files as arguments, for the KubeNode's annotation; secret values are masked as RKE2 masks them.
     pub(crate) fn as_arguments(&self) -> Vec<String> {
         let mut arguments = Vec::new();
-        for (name, values) in &self.0 {
+        for (name, values) in &self.given {
             for value in values {
                 arguments.push(format!("--{name}"));
                 let secret =
@@ -85,7 +101,7 @@ pub(crate) fn parse_arguments(arguments: &[String]) -> anyhow::Result<Options> {
                 None => anyhow::bail!("flag needs an argument: -{name}"),
             },
         };
-        let values = options.0.entry(name.to_owned()).or_default();
+        let values = options.given.entry(name.to_owned()).or_default();
         if flags::shape(name) != Some(Shape::List) {
             values.clear();
         }
@@ -134,7 +150,7 @@ fn merge(options: &mut Options, text: &str, file: &Utf8Path) -> anyhow::Result<(
             log::warning!("Unknown flag --{name} found in {}, skipping", file.file_name().unwrap_or("config.yaml"));
             continue;
         }
-        let values = options.0.entry(name.to_owned()).or_default();
+        let values = options.given.entry(name.to_owned()).or_default();
         if !append {
             values.clear();
         }
@@ -203,6 +219,18 @@ mod tests {
         assert_eq!(merged.value("node-name"), Some("b"));
         assert_eq!(merged.value("token"), Some("from-file"));
         assert_eq!(merged.list("tls-san"), ["x", "y"]);
+    }
+
+    #[test]
+    fn command_line_and_files_beat_the_environment() {
+        let set = ["RKE2_TOKEN", "RKE2_NODE_NAME", "RKE2_URL"];
+        let environment = crate::environment::options(|name| set.contains(&name).then(|| format!("of {name}")));
+        let (_dir, files) = folder(&[("config.yaml", "node-name: of the file\ntoken: of the file\n")]);
+        let merged = files.overlay(arguments(&["--token=of the line"]).unwrap()).above(environment.unwrap());
+        assert_eq!(merged.value("token"), Some("of the line"));
+        assert_eq!(merged.value("node-name"), Some("of the file"));
+        assert_eq!(merged.value("server"), Some("of RKE2_URL"));
+        assert!(!merged.as_arguments().iter().any(|argument| argument.contains("RKE2_")), "variables are no arguments");
     }
 
     #[test]

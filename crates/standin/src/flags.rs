@@ -13,6 +13,15 @@ pub(crate) enum Shape {
     List,
 }
 
+/// The value of a switch, spelled as Go's `strconv.ParseBool` takes it.
+pub(crate) fn switch_value(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
 /// The shape of `name`, or none where RKE2 has no such option.
 pub(crate) fn shape(name: &str) -> Option<Shape> {
     let known = |table: &[&str]| table.contains(&name);
@@ -46,8 +55,10 @@ const SWITCHES: &[&str] = &[
     "etcd-s3-insecure",
     "etcd-s3-skip-ssl-verify",
     "etcd-snapshot-compress",
+    "node-name-from-cloud-provider-metadata",
     "nonroot-devices",
     "prefer-bundled-bin",
+    "prime",
     "protect-kernel-defaults",
     "secrets-encryption",
     "selinux",
@@ -87,6 +98,7 @@ const VALUES: &[&str] = &[
     "etcd-s3-region",
     "etcd-s3-retention",
     "etcd-s3-secret-key",
+    "etcd-s3-session-token",
     "etcd-s3-timeout",
     "etcd-snapshot-dir",
     "etcd-snapshot-name",
@@ -125,6 +137,8 @@ const VALUES: &[&str] = &[
 ];
 
 const LISTS: &[&str] = &[
+    "cloud-controller-manager-extra-env",
+    "cloud-controller-manager-extra-mount",
     "cluster-cidr",
     "cluster-dns",
     "cni",

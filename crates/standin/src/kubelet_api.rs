@@ -14,6 +14,7 @@ use http::StatusCode;
 use tokio::net::TcpListener;
 
 use crate::identity::Identity;
+use crate::log;
 use crate::settings::KUBELET_PORT;
 use crate::tls::{self, PeerCertificates};
 
@@ -23,6 +24,20 @@ pub(crate) async fn listen(address: IpAddr, port: u16) -> anyhow::Result<TcpList
         std::io::ErrorKind::AddrInUse => anyhow::anyhow!("listen tcp {address}:{port}: bind: address already in use"),
         _ => anyhow::anyhow!("listen tcp {address}:{port}: {error}"),
     })
+}
+
+/// Listens on the port at every address. Only the first address is required.
+pub(crate) async fn listen_on(addresses: &[IpAddr], port: u16) -> anyhow::Result<Vec<TcpListener>> {
+    let (first, others) = addresses.split_first().context("no address to listen on")?;
+    let mut listeners = vec![listen(*first, port).await?];
+    for address in others {
+        match listen(*address, port).await {
+            Ok(listener) => listeners.push(listener),
+            // For example ::1 on a machine without IPv6. RKE2 logs it at debug level and continues.
+            Err(error) => log::info!("Failed to listen on {address}: {error}"),
+        }
+    }
+    Ok(listeners)
 }
 
 /// Serves until the process ends.
@@ -40,4 +55,23 @@ pub(crate) async fn start(node: &Identity) -> anyhow::Result<()> {
 async fn authenticate(request: Request, next: Next) -> Response {
     let certified = request.extensions().get::<PeerCertificates>().is_some_and(|peer| !peer.0.is_empty());
     if certified { next.run(request).await } else { (StatusCode::UNAUTHORIZED, "Unauthorized").into_response() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn listens_at_every_address_and_requires_only_the_first() {
+        let [first, second, absent]: [IpAddr; 3] =
+            ["127.71.3.1", "127.71.3.2", "192.0.2.1"].map(|text| text.parse().unwrap());
+        // A port that is free at the first address; that another process takes it at the second meanwhile is improbable.
+        let port = listen(first, 0).await.unwrap().local_addr().unwrap().port();
+        let listeners = listen_on(&[first, absent, second], port).await.unwrap();
+        assert_eq!(listeners.len(), 2);
+        for address in [first, second] {
+            assert!(tokio::net::TcpStream::connect((address, port)).await.is_ok(), "{address}");
+        }
+        assert!(listen_on(&[absent, second], 0).await.is_err(), "the first address is required");
+    }
 }

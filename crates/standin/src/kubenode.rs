@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::api_client::{Client, ClientError};
 use crate::identity::Identity;
 use crate::settings::Settings;
-use crate::{log, node_facts};
+use crate::{environment, log, node_facts};
 
 /// The kubelet's own pace: a Lease of 40 s renewed every 10 s, an unchanged status posted every 5 minutes.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
@@ -235,11 +235,14 @@ pub(crate) fn annotations(settings: &Settings, node: &Identity) -> Map<String, V
     arguments.extend(settings.options.as_arguments());
     let text = json!(arguments).to_string();
     let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| name.into_string().ok().zip(value.into_string().ok()));
     [
         ("rke2.io/hostname", node.hostname.clone()),
         ("rke2.io/internal-ip", node.address.to_string()),
         ("rke2.io/node-args", text),
         ("rke2.io/node-config-hash", hex::encode_upper(hash)),
+        ("rke2.io/node-env", Value::Object(environment::shown(variables)).to_string()),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), Value::from(value)))

@@ -16,6 +16,7 @@ mod component;
 mod config;
 mod control_plane;
 mod counters;
+mod environment;
 mod faults;
 mod flags;
 mod identity;

@@ -78,7 +78,7 @@ pub(crate) struct Opened {
 impl Opened {
     /// Takes the port first, so that a taken one is said before anything else is tried.
     pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Self> {
-        let listener = kubelet_api::listen(settings.supervisor_listens_on()?, SUPERVISOR_PORT).await?;
+        let listeners = kubelet_api::listen_on(&settings.supervisor_listens_on()?, SUPERVISOR_PORT).await?;
         let files = Arc::new(server_files::prepare(settings)?);
         let admin_tls = tls::client_config(&files.server_ca.pem, Some(&files.admin))?;
         let admin = Arc::new(Client::new(&settings.local().to_string(), APISERVER_PORT, admin_tls, Vec::new()));
@@ -91,7 +91,10 @@ impl Opened {
             cluster: cluster_facts(settings),
         });
         let supervisor_tls = tls::server_config(&files.supervisor, &files.client_ca.pem)?;
-        tokio::spawn(tls::serve(listener, supervisor_tls, supervisor::routes(supervisor)));
+        let routes = supervisor::routes(supervisor);
+        for listener in listeners {
+            tokio::spawn(tls::serve(listener, supervisor_tls.clone(), routes.clone()));
+        }
         Ok(Self { files, admin, core_ready })
     }
 }

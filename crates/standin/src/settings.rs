@@ -1,10 +1,11 @@
 //! What the options mean for this node: names, addresses, networks, paths.
 
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use anyhow::Context as _;
 
 use crate::config::{self, Options};
+use crate::environment;
 use crate::paths::{self, HostPaths};
 
 /// What this node is in its cluster.
@@ -56,8 +57,10 @@ impl Settings {
         let root = HostPaths::root_from_env();
         let given = config::parse_arguments(arguments)?;
         let host = HostPaths::new(root.clone(), paths::DEFAULT_DATA_DIR);
-        let file = given.value("config").map_or_else(|| host.at(config::DEFAULT_FILE), |path| host.at(path));
-        let options = config::read_files(&file)?.overlay(given);
+        let variable = |name: &str| std::env::var(name).ok();
+        let named = variable(environment::CONFIG_FILE).filter(|path| !path.is_empty());
+        let file = named.as_deref().or_else(|| given.value("config")).unwrap_or(config::DEFAULT_FILE);
+        let options = config::read_files(&host.at(file))?.overlay(given).above(environment::options(variable)?);
         let paths = HostPaths::new(root, options.value("data-dir").unwrap_or(paths::DEFAULT_DATA_DIR));
         Self::from_options(role, paths, options)
     }
@@ -88,6 +91,14 @@ impl Settings {
         })
     }
 
+    /// Settings of a server with these options alone.
+    #[cfg(test)]
+    pub(crate) fn of_options(arguments: &[&str]) -> Self {
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let options = config::parse_arguments(&arguments).unwrap();
+        Self::from_options(Role::Server, HostPaths::new(None, paths::DEFAULT_DATA_DIR), options).unwrap()
+    }
+
     /// The first address of the service network, which is the apiserver's own service.
     pub(crate) fn apiserver_service_address(&self) -> anyhow::Result<IpAddr> {
         nth_address(&self.service_cidr, 1)
@@ -103,13 +114,19 @@ impl Settings {
         if self.paths.in_sandbox() { self.address } else { Ipv4Addr::UNSPECIFIED.into() }
     }
 
-    /// Where the supervisor listens.
-    pub(crate) fn supervisor_listens_on(&self) -> anyhow::Result<IpAddr> {
-        match self.options.value("bind-address") {
-            _ if self.paths.in_sandbox() => Ok(self.address),
-            Some(text) => text.parse().with_context(|| format!("invalid bind-address {text}")),
-            None => Ok(Ipv4Addr::UNSPECIFIED.into()),
+    /// Addresses of the supervisor; only the first is required. Beside a bind address it listens on loopback, which RKE2's own commands
+    /// call. A sandbox node has no loopback: it shares its machine's.
+    pub(crate) fn supervisor_listens_on(&self) -> anyhow::Result<Vec<IpAddr>> {
+        let bound: IpAddr = match self.options.value("bind-address") {
+            _ if self.paths.in_sandbox() => return Ok(vec![self.address]),
+            Some(text) => text.parse().with_context(|| format!("invalid bind-address {text}"))?,
+            None => Ipv4Addr::UNSPECIFIED.into(),
+        };
+        if bound.is_unspecified() {
+            return Ok(vec![bound]);
         }
+        let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+        Ok(std::iter::once(bound).chain(loopback.into_iter().filter(|address| *address != bound)).collect())
     }
 }
 
@@ -126,7 +143,17 @@ fn nth_address(cidr: &str, n: u8) -> anyhow::Result<IpAddr> {
     })
 }
 
+/// Refuses a reset, which the stand-in does not implement: a server that started normally would pass for one that was reset.
+const NO_RESET: &str = "the stand-in has no cluster reset: remove cluster-reset (on the command line, in config.yaml and as RKE2_CLUSTER_RESET) \
+                        and start it normally, or restore with the real RKE2";
+
 fn check(options: &Options) -> anyhow::Result<()> {
+    if options.switch("cluster-reset") {
+        anyhow::bail!(NO_RESET);
+    }
+    if options.value("cluster-reset-restore-path").is_some() {
+        anyhow::bail!("invalid flag use; --cluster-reset required with --cluster-reset-restore-path");
+    }
     for cni in options.list("cni") {
         if !CNIS.contains(&cni.as_str()) {
             anyhow::bail!("Invalid value {cni} for --cni flag: must be one of calico,canal,cilium,flannel");
@@ -144,12 +171,9 @@ fn first(options: &Options, name: &str, default: &str) -> String {
     options.list(name).into_iter().next().unwrap_or_else(|| default.to_owned())
 }
 
-/// The value of `name`, or the content of the file that `name-file` names.
+/// The content of the file that `name-file` names, or the value of `name`: the file wins, as in RKE2.
 fn secret(paths: &HostPaths, options: &Options, name: &str) -> anyhow::Result<Option<String>> {
-    if let Some(value) = options.value(name) {
-        return Ok(Some(value.to_owned()));
-    }
-    let Some(file) = options.value(&format!("{name}-file")) else { return Ok(None) };
+    let Some(file) = options.value(&format!("{name}-file")) else { return Ok(options.value(name).map(str::to_owned)) };
     let text = std::fs::read_to_string(paths.at(file)).with_context(|| format!("failed to read {file}"))?;
     Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
 }
@@ -221,11 +245,49 @@ mod tests {
         };
         let (booted, sandbox) = (of(None), of(Some("/s/n1")));
         assert_eq!(booted.apiserver_listens_on().to_string(), "0.0.0.0");
-        assert_eq!(booted.supervisor_listens_on().unwrap().to_string(), "127.3.2.1");
         assert_eq!(booted.local().to_string(), "127.0.0.1");
-        for address in [sandbox.local(), sandbox.apiserver_listens_on(), sandbox.supervisor_listens_on().unwrap()] {
+        for address in [sandbox.local(), sandbox.apiserver_listens_on()] {
             assert_eq!(address.to_string(), "127.3.2.1");
         }
+    }
+
+    #[test]
+    fn supervisor_listens_on_loopback_beside_its_bind_address_except_in_a_sandbox() {
+        let of = |root: Option<&str>, bind: &[&str]| {
+            let given = [&["--node-ip=127.3.2.1"][..], bind].concat().iter().map(|&a| a.to_owned()).collect::<Vec<_>>();
+            let paths = HostPaths::new(root.map(Into::into), paths::DEFAULT_DATA_DIR);
+            let settings =
+                Settings::from_options(Role::Server, paths, config::parse_arguments(&given).unwrap()).unwrap();
+            let addresses = settings.supervisor_listens_on().unwrap();
+            addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of(None, &["--bind-address=10.4.0.7"]), "10.4.0.7 127.0.0.1 ::1");
+        assert_eq!(of(None, &["--bind-address=127.0.0.1"]), "127.0.0.1 ::1");
+        assert_eq!(of(None, &["--bind-address=::"]), "::");
+        assert_eq!(of(None, &[]), "0.0.0.0");
+        assert_eq!(of(Some("/s/n1"), &["--bind-address=10.4.0.7"]), "127.3.2.1", "loopback is its machine's");
+    }
+
+    #[test]
+    fn cluster_reset_is_refused_and_named() {
+        for asked in ["--cluster-reset", "--cluster-reset=TRUE"] {
+            let refused = settings(&["--node-ip", "127.3.2.1", asked]).err().unwrap().to_string();
+            assert!(refused.contains("no cluster reset"), "{asked}: {refused}");
+        }
+        let refused =
+            settings(&["--node-ip", "127.3.2.1", "--cluster-reset-restore-path=/s"]).err().unwrap().to_string();
+        assert_eq!(refused, "invalid flag use; --cluster-reset required with --cluster-reset-restore-path");
+        assert!(settings(&["--node-ip", "127.3.2.1", "--cluster-reset=false"]).is_ok());
+    }
+
+    #[test]
+    fn token_file_beats_a_token() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        std::fs::write(&file, "of the file\n").unwrap();
+        let file = format!("--token-file={}", file.display());
+        let settings = settings(&["--node-ip", "127.3.2.1", "--token", "of the line", &file]).unwrap();
+        assert_eq!(settings.token.as_deref(), Some("of the file"));
     }
 
     #[test]

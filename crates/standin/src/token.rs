@@ -1,9 +1,11 @@
 //! Join tokens in RKE2's form: `K10<64 hex of the CA's SHA-256>::<user>:<password>`, or the password alone.
 //!
-//! The hash is over the bytes of the CA's PEM file, as the real program takes it for a single self-signed CA.
+//! The hash is over the bytes of the CA's PEM file where it holds one certificate, and over the DER of the root that its first certificate
+//! chains to where it holds several, as the real program takes it.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
+use x509_parser::prelude::{ParsedExtension, Pem, X509Certificate};
 
 const PREFIX: &str = "K10";
 const HASH_HEX_LENGTH: usize = 64;
@@ -66,9 +68,47 @@ pub(crate) fn generate() -> anyhow::Result<String> {
     Ok(hex::encode(bytes))
 }
 
-/// SHA-256 of a CA file's bytes, in hex.
+/// The hash of a CA file, in hex.
 pub(crate) fn ca_hash(ca_pem: &str) -> String {
-    hex::encode(digest(&SHA256, ca_pem.as_bytes()))
+    let root = root_of_bundle(ca_pem);
+    hex::encode(digest(&SHA256, root.as_deref().unwrap_or(ca_pem.as_bytes())))
+}
+
+/// The DER of the root of a bundle, none where there is one certificate or no chain.
+fn root_of_bundle(ca_pem: &str) -> Option<Vec<u8>> {
+    let blocks: Vec<Pem> = Pem::iter_from_buffer(ca_pem.as_bytes()).collect::<Result<_, _>>().ok()?;
+    let certificates: Vec<X509Certificate<'_>> = blocks.iter().map(Pem::parse_x509).collect::<Result<_, _>>().ok()?;
+    certificates.first().filter(|first| first.validity().is_valid())?;
+    let (mut at, mut steps) = (0, 0);
+    // Each step is one certificate up; certificates that issued each other lead to no root.
+    while steps < certificates.len() {
+        let issued = |above: &usize| {
+            let (issuer, below) = (&certificates[*above], &certificates[at]);
+            issuer.subject() == below.issuer()
+                && issuer.is_ca()
+                && issuer.validity().is_valid()
+                && below.verify_signature(Some(issuer.public_key())).is_ok()
+        };
+        let above: Vec<usize> = (1..certificates.len()).filter(issued).collect();
+        if let Some(root) = above.iter().find(|index| is_root(&certificates[**index])) {
+            return Some(blocks[*root].contents.clone());
+        }
+        (at, steps) = (*above.first()?, steps + 1);
+    }
+    None
+}
+
+/// Whether a certificate names no key above it, or its own.
+fn is_root(certificate: &X509Certificate<'_>) -> bool {
+    let (mut above, mut own) = (None, None);
+    for extension in certificate.extensions() {
+        match extension.parsed_extension() {
+            ParsedExtension::AuthorityKeyIdentifier(names) => above = names.key_identifier.as_ref().map(|id| id.0),
+            ParsedExtension::SubjectKeyIdentifier(id) => own = Some(id.0),
+            _ => {}
+        }
+    }
+    above.is_none() || above == own
 }
 
 /// Compares secrets without telling by time how much of them agrees.
@@ -86,6 +126,27 @@ mod tests {
         let token = Token::parse(&format!("{text}\n"), "node").unwrap();
         assert_eq!(token.ca_hash.as_deref(), Some(ca_hash("pem").as_str()));
         assert_eq!((token.user.as_str(), token.password.as_str()), ("server", "se:cret"));
+    }
+
+    #[test]
+    fn hash_of_a_bundle_is_its_roots_and_of_one_certificate_the_files() {
+        use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+        let params = |name: &str| {
+            let mut params = CertificateParams::default();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params.use_authority_key_identifier_extension = true;
+            params
+        };
+        let (root_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let root = params("root").self_signed(&root_key).unwrap();
+        let server = params("server").signed_by(&key, &Issuer::new(params("root"), root_key)).unwrap();
+        let sha256 = |bytes: &[u8]| hex::encode(digest(&SHA256, bytes));
+        assert_eq!(ca_hash(&root.pem()), sha256(root.pem().as_bytes()));
+        assert_eq!(ca_hash(&format!("{}{}", server.pem(), root.pem())), sha256(root.der()));
+        let (reversed, alone) = (format!("{}{}", root.pem(), server.pem()), server.pem());
+        assert_eq!(ca_hash(&reversed), sha256(reversed.as_bytes()), "the first chains to none behind it");
+        assert_eq!(ca_hash(&alone), sha256(alone.as_bytes()));
     }
 
     #[test]

@@ -131,6 +131,69 @@ fn an_unknown_key_is_warned_about_and_the_start_goes_on() {
     assert!(running.stop().success());
 }
 
+/// A server that started normally would pass for one that was reset.
+#[test]
+fn cluster_reset_is_refused_as_option_key_and_variable() {
+    type Asked<'a> = (&'a [&'a str], &'a str, &'a [(&'a str, &'a str)]);
+    let asked: [Asked<'_>; 3] = [
+        (&["server", "--cluster-reset"], "", &[]),
+        (&["server"], "cluster-reset: true", &[]),
+        (&["server"], "", &[("RKE2_CLUSTER_RESET", "true")]),
+    ];
+    for (arguments, config, variables) in asked {
+        let server = Node::new("s1", &node::no_components());
+        server.configure(config);
+        server.fault("etcd-never-ready");
+        let mut running = server.start_with(arguments, variables);
+        running.line("level=fatal msg=\"the stand-in has no cluster reset", SOON);
+        assert_eq!(running.wait().code(), Some(1));
+        assert!(!server.path("var/lib/rancher/rke2/server/db").exists(), "nothing was begun");
+    }
+}
+
+#[test]
+fn agent_takes_server_and_token_from_variables() {
+    let (server, running) = half_a_server();
+    let agent = Node::new("a1", &node::no_components());
+    agent.configure("");
+    let (url, token) = (format!("https://{}:9345", server.address), token(&server));
+    let variables = [("RKE2_URL", url.as_str()), ("RKE2_TOKEN", token.as_str())];
+    let mut joining = agent.start_with(&["agent"], &variables);
+    // It has found the server, which accepted its token.
+    joining.line("/v1-rke2/readyz: 503 Service Unavailable", SOON);
+    assert!(joining.stop().success());
+    assert!(running.stop().success());
+}
+
+#[test]
+fn config_file_variable_beats_the_command_line_and_other_variables_lose_to_the_file() {
+    let server = Node::new("s1", &node::no_components());
+    server.configure("");
+    server.fault("etcd-never-ready");
+    for other in ["srv/other", "srv/third"] {
+        std::fs::create_dir_all(server.path(other).join("agent")).unwrap();
+        let images = server.path("var/lib/rancher/rke2/agent/images");
+        std::os::unix::fs::symlink(images, server.path(other).join("agent/images")).unwrap();
+    }
+    let config = std::fs::read_to_string(server.path("etc/rancher/rke2/config.yaml")).unwrap();
+    std::fs::write(server.path("etc/other.yaml"), format!("{config}data-dir: /srv/other\n")).unwrap();
+    // Starts a server and checks in which data directory it writes its token.
+    let keeps = |arguments: &[&str], variables: &[(&str, &str)], folder: &str| {
+        let mut running = server.start_with(arguments, variables);
+        running.line("Waiting for etcd server to become available", SOON);
+        assert!(running.stop().success());
+        let token = server.path(folder).join("server/token");
+        assert!(token.exists(), "{folder} holds no token");
+        std::fs::remove_file(token).unwrap();
+    };
+    let arguments = ["server", "--config", "/etc/rancher/rke2/config.yaml"];
+    keeps(&arguments, &[("RKE2_CONFIG_FILE", "/etc/other.yaml")], "srv/other");
+    keeps(&arguments, &[("RKE2_DATA_DIR", "/srv/third")], "srv/third");
+    // The file beats the variable.
+    server.configure("data-dir: /srv/other");
+    keeps(&["server"], &[("RKE2_DATA_DIR", "/srv/third")], "srv/other");
+}
+
 #[test]
 fn the_version_has_two_lines_and_says_stand_in() {
     let server = Node::new("s1", &node::no_components());

@@ -7,6 +7,7 @@
 //! Deliberately absent: where keys are kept (`store`, `server`), and who may do what (`engine`, `api`).
 
 mod authority;
+mod bundle;
 mod certificate_request;
 mod digest;
 mod dsse;
@@ -27,6 +28,7 @@ pub use authority::{
     Authority, AuthorityError, NODE_CERTIFICATE_LIFE, NodeKey, SERVER_CERTIFICATE_LIFE, ServerKey, certificate_pem,
     certificates_of_pem, certified_key_sha256, names_issuer,
 };
+pub use bundle::root_of_bundle;
 pub use certificate_request::requested_key_sha256;
 pub use digest::{Sha256Writer, is_sha256_hex, same_bytes, sha256_hex};
 pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};

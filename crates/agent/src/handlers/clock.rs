@@ -44,7 +44,8 @@ fn judged(by: Option<String>, synchronized: Option<bool>) -> ClockKeeping {
 async fn kernel_says(host: &Arc<dyn Host>, tree: &Tree) -> Option<bool> {
     if tree.own_exists(TIMEDATECTL) {
         let arguments = ["show", "--property=NTPSynchronized", "--value"].map(str::to_owned).into();
-        let command = Command { program: TIMEDATECTL.into(), arguments, timeout: TIMEDATECTL_TIMEOUT };
+        let command =
+            Command { program: TIMEDATECTL.into(), arguments, environment: Vec::new(), timeout: TIMEDATECTL_TIMEOUT };
         if let Ok(end) = host.run(&command).await {
             match end.output.lines().next().map(str::trim) {
                 Some("yes") => return Some(true),

@@ -91,8 +91,12 @@ async fn gpu_memory(context: &Context) -> String {
         return String::new();
     }
     let arguments = ["--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader,nounits"].map(str::to_owned).into();
-    let command =
-        Command { program: NVIDIA_SMI.into(), arguments, timeout: NVIDIA_SMI_TIMEOUT.min(context.time_left() / 2) };
+    let command = Command {
+        program: NVIDIA_SMI.into(),
+        arguments,
+        environment: Vec::new(),
+        timeout: NVIDIA_SMI_TIMEOUT.min(context.time_left() / 2),
+    };
     match context.host.run(&command).await {
         Ok(end) if end.status == Some(0) => end.output,
         Ok(end) => {

@@ -15,7 +15,7 @@ use super::artifact_fetch::{content_id, fetch_again, staged};
 use crate::context::{Context, host_failed};
 
 /// Where the archive's folders go: the tar method's default prefix.
-const PREFIX: &str = "/usr/local";
+pub(crate) const PREFIX: &str = "/usr/local";
 /// Where image archives go.
 pub(crate) const IMAGES: &str = "/var/lib/rancher/rke2/agent/images";
 /// Longest archive that is unpacked, packed and unpacked: RKE2's own is about 50 MB.
@@ -107,6 +107,7 @@ pub(crate) async fn version_line(context: &Context) -> Result<String, TaskFailur
     let command = Command {
         program: Utf8Path::new(PREFIX).join("bin/rke2"),
         arguments: vec!["--version".to_owned()],
+        environment: Vec::new(),
         timeout: std::time::Duration::from_secs(20),
     };
     let end = context.host.run(&command).await.map_err(host_failed)?;

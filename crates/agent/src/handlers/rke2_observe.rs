@@ -2,11 +2,12 @@
 
 use camino::Utf8Path;
 use gpuaas_host::JournalFrom;
-use gpuaas_trust::sha256_hex;
+use gpuaas_trust::{root_of_bundle, sha256_hex};
 use gpuaas_wire::task::{Rke2Observation, Rke2Observe, Rke2Role, TaskFailure};
 
 use super::rke2_install::version_line;
 use crate::{
+    clock::now,
     context::{Context, host_failed},
     observe::{report, tail},
 };
@@ -36,8 +37,39 @@ pub(crate) async fn run(task: Rke2Observe, context: Context) -> Result<Rke2Obser
     })
 }
 
-/// SHA-256 of the CA file's bytes: the hash in K10 tokens for a single self-signed CA.
+/// The hash in K10 tokens. For a CA file with one certificate: SHA-256 of its bytes. For a bundle, as after a rotation or with a custom CA: SHA-256 of
+/// the DER of the root that its first certificate chains to.
 pub(crate) async fn ca_sha256(context: &Context) -> Result<Option<String>, TaskFailure> {
     let ca = context.host.read(Utf8Path::new(SERVER_CA), CA_BYTES_MAX).await.map_err(host_failed)?;
-    Ok(ca.map(|bytes| sha256_hex(&bytes)))
+    Ok(ca.map(|bytes| {
+        let root = root_of_bundle(&String::from_utf8_lossy(&bytes), now());
+        sha256_hex(&root.unwrap_or(bytes))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_trust::{Authority, NodeIdentity, NodeKey, certificates_of_pem};
+
+    use super::*;
+    use crate::handlers::test_host::{context, sandbox};
+
+    async fn hash_of(pem: &str) -> Option<String> {
+        let (_folder, host) = sandbox(&[(SERVER_CA, pem)]);
+        ca_sha256(&context(&host)).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn ca_hash_of_a_bundle_is_its_roots_and_of_one_certificate_the_files() {
+        let root = Authority::generate("root", now()).unwrap();
+        let node = "0198c0de-7a3b-7c11-9b54-0242ac120001".parse().unwrap();
+        let below = NodeIdentity { control_plane: "root".to_owned(), node, epoch: 1 };
+        let below = root.issue_node(&NodeKey::generate().unwrap().request_pem().unwrap(), &below, now()).unwrap();
+        let alone = root.certificate_pem();
+        assert_eq!(hash_of(alone).await, Some(sha256_hex(alone.as_bytes())));
+        let der = certificates_of_pem(alone).unwrap().remove(0);
+        assert_eq!(hash_of(&format!("{below}{alone}")).await, Some(sha256_hex(&der)), "RKE2's own tokens hold another");
+        let (_folder, host) = sandbox(&[]);
+        assert_eq!(ca_sha256(&context(&host)).await.unwrap(), None);
+    }
 }

@@ -47,6 +47,7 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
         task: &task,
         restarts_before,
         seen: vec![0; task.give_up_on.len()],
+        excepted: vec![false; task.exceptions.len()],
         last_line: String::new(),
         moved: false,
     };
@@ -104,6 +105,8 @@ struct Wait<'a> {
     restarts_before: u32,
     /// How often each text to give up on was seen.
     seen: Vec<u32>,
+    /// For each exception, whether the last line is in its span.
+    excepted: Vec<bool>,
     last_line: String,
     /// Whether the unit has left the state before the start.
     moved: bool,
@@ -167,9 +170,14 @@ impl Wait<'_> {
         }
     }
 
+    /// The text by which the last line ends the wait. Counts that line: call it once per line.
     fn gives_up(&mut self) -> Option<&str> {
+        let exceptions = self.task.exceptions.iter().zip(&mut self.excepted);
+        exceptions.for_each(|(exception, holds)| *holds = exception.includes(&self.last_line, *holds));
+        let holding = self.task.exceptions.iter().zip(&self.excepted).filter(|(_, holds)| **holds);
+        let excepted: Vec<&str> = holding.map(|(exception, _)| exception.text.as_str()).collect();
         for (pattern, seen) in self.task.give_up_on.iter().zip(&mut self.seen) {
-            if self.last_line.contains(&pattern.text) {
+            if self.last_line.contains(&pattern.text) && !excepted.contains(&pattern.text.as_str()) {
                 *seen += 1;
                 if *seen >= pattern.times {
                     return Some(&pattern.text);
@@ -193,4 +201,53 @@ pub(crate) async fn with_evidence(
     failure.unit = context.host.unit(unit).await.ok().flatten().map(|status| Box::new(report(status)));
     failure.journal = tail(context, unit, JournalFrom::Since(since)).await;
     failure
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_wire::task::{GiveUp, GiveUpException};
+
+    use super::*;
+
+    const NOT_A_MEMBER: &str = "is a not a member of the etcd cluster";
+
+    /// Whether one of these lines ends the wait.
+    fn ends_with(lines: &[&str]) -> bool {
+        let exception = GiveUpException {
+            text: NOT_A_MEMBER.to_owned(),
+            from: "cluster-reset=true".to_owned(),
+            until: "Starting rke2 ".to_owned(),
+        };
+        let task = Rke2Start {
+            role: Rke2Role::Server,
+            give_up_on: vec![
+                GiveUp { text: "boom".to_owned(), times: 1 },
+                GiveUp { text: NOT_A_MEMBER.to_owned(), times: 1 },
+            ],
+            restarts_max: 2,
+            exceptions: vec![exception],
+        };
+        let mut wait = Wait {
+            task: &task,
+            restarts_before: 0,
+            seen: vec![0; 2],
+            excepted: vec![false],
+            last_line: String::new(),
+            moved: false,
+        };
+        lines.iter().any(|line| {
+            wait.last_line = (*line).to_owned();
+            wait.gives_up().is_some()
+        })
+    }
+
+    #[test]
+    fn text_to_give_up_on_does_not_count_in_the_span_of_its_exception() {
+        let told = format!("Failed to test etcd connection: this server {NOT_A_MEMBER}. Found [], expect: n1");
+        let (start, reset) = ("Starting rke2 v1.36.3+rke2r1", "Starting etcd for new cluster, cluster-reset=true");
+        assert!(ends_with(&[start, &told]));
+        assert!(!ends_with(&[start, reset, &told, &told]), "a reset corrects an address that changed");
+        assert!(ends_with(&[start, reset, "boom"]), "other texts count during it");
+        assert!(ends_with(&[start, reset, &told, start, &told]), "a start that is no reset ended it");
+    }
 }

@@ -11,13 +11,15 @@ use camino::{Utf8Path, Utf8PathBuf};
 use gpuaas_host::{Command, FileSpec, Host};
 use gpuaas_wire::task::{Rke2Uninstall, Rke2Uninstalled, TaskFailure};
 
-use super::artifact_fetch::STAGING;
+use super::{artifact_fetch::STAGING, rke2_install::PREFIX};
 use crate::context::{Context, host_failed};
 
 /// That an uninstall was begun and has not come to its end, and its script's exit status once that has one.
 const BEGUN: &str = "/var/lib/gpuaas-agent/rke2-uninstall";
 const BEGUN_BYTES_MAX: u64 = 64;
 const SCRIPT: &str = "/usr/local/bin/rke2-uninstall.sh";
+/// Tells the script where RKE2 was laid out.
+const ROOT_VARIABLE: &str = "INSTALL_RKE2_ROOT";
 /// Longest time for the script; it was measured at 2.3 s.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Folders that RKE2 makes to put others into, innermost first. The script removes only these others.
@@ -39,7 +41,9 @@ pub(crate) async fn run(_task: Rke2Uninstall, context: Context) -> Result<Rke2Un
     let status = if host.exists(script).await.map_err(host_failed)? {
         context.say("uninstalling");
         begun(host, None).await?;
-        let command = Command { program: script.to_owned(), arguments: Vec::new(), timeout: TIMEOUT };
+        // On SUSE the script looks in /opt/rke2 where /usr/local is a mount of its own, and would end at once.
+        let environment = vec![(ROOT_VARIABLE.to_owned(), PREFIX.to_owned())];
+        let command = Command { program: script.to_owned(), arguments: Vec::new(), environment, timeout: TIMEOUT };
         let status = host.run(&command).await.map_err(host_failed)?.status;
         begun(host, status).await?;
         status
@@ -87,7 +91,8 @@ async fn remove_leavings(host: &dyn Host) {
         for (table, chain) in CHAINS {
             // Refused for a chain that is not there, that holds a rule, or that one leads to. The last two are residue, and told.
             let arguments = ["--wait", "5", "--table", table, "--delete-chain", chain].map(str::to_owned).to_vec();
-            let command = Command { program: program.clone(), arguments, timeout: CHAIN_TIMEOUT };
+            let command =
+                Command { program: program.clone(), arguments, environment: Vec::new(), timeout: CHAIN_TIMEOUT };
             if let Err(error) = host.run(&command).await {
                 tracing::warn!(chain, %error, "a chain stays");
             }
@@ -118,6 +123,20 @@ mod tests {
         run(Rke2Uninstall {}, context(&host)).await.unwrap_err();
         assert!(!folder.path().join("etc/rancher").exists());
         assert_eq!(of_before(host.as_ref()).await.unwrap(), Some(3));
+    }
+
+    #[tokio::test]
+    async fn script_gets_the_root_that_rke2_was_laid_out_in() {
+        // As RKE2's own on SUSE with /usr/local on a disk of its own: it looks in /opt/rke2 unless the variable is set.
+        let text = "#!/bin/sh\nset -e\n: \"${INSTALL_RKE2_ROOT:=/opt/rke2}\"\n\
+                    rm \"$GPUAAS_SANDBOX_ROOT$INSTALL_RKE2_ROOT/bin/rke2\"\n";
+        let (folder, host) = sandbox(&[(SCRIPT, text), ("/usr/local/bin/rke2", "")]);
+        let script = folder.path().join(SCRIPT.trim_start_matches('/'));
+        std::fs::set_permissions(script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        // There is no init here: what comes behind the script fails.
+        run(Rke2Uninstall {}, context(&host)).await.unwrap_err();
+        assert_eq!(of_before(host.as_ref()).await.unwrap(), Some(0), "the script failed");
+        assert!(!folder.path().join("usr/local/bin/rke2").exists());
     }
 
     #[tokio::test]

@@ -167,8 +167,8 @@ async fn what_an_uninstall_leaves_is_told_by_name_and_nothing_else_until_it_is_r
     // An uninstall that does not get everything away: a folder, and a unit that wins over the release's own.
     let script = platform.node_file(1, "usr/local/bin/rke2-uninstall.sh");
     let text = std::fs::read_to_string(&script).expect("a script");
-    let plants = "mkdir -p \"$ROOT/var/lib/kubelet/kept\"\nprintf '[Service]\\nExecStart=/bin/true\\n' > \"$ROOT/etc/systemd/system/rke2-agent.service\"\nexit 0";
-    std::fs::write(&script, text.replace("exit 0", plants)).expect("written");
+    let plants = "mkdir -p \"$ROOT/var/lib/kubelet/kept\"\nprintf '[Service]\\nExecStart=/bin/true\\n' > \"$ROOT/etc/systemd/system/rke2-agent.service\"\n";
+    std::fs::write(&script, text + plants).expect("written");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("still a program");
     // The cloud controller's port, at which the stand-in has nobody.
     let listening = Listening::at(&platform, 1, 10_258);

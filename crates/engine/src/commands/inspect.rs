@@ -167,6 +167,6 @@ fn is_new(node: &NodeRecord) -> bool {
     let knows = |schema: u32| {
         node.support.iter().any(|known| known.task == Inspect::TYPE.as_str() && known.schemas.contains(&schema))
     };
-    let tells_more = node.machine.is_none() && knows(Inspect::SCHEMA);
+    let tells_more = node.machine.is_none() && knows(Inspect::WITH_MACHINE);
     node.state == NodeState::Active && knows(Inspect::OLDEST) && (node.inspected_at.is_none() || tells_more)
 }

@@ -61,7 +61,9 @@ pub async fn load_module<H: Host + ?Sized>(host: &H, name: &str) -> Result<Chang
     }
     let program = MODPROBE.into_iter().find(|path| tree.own_exists(path)).unwrap_or(MODPROBE[0]);
     let arguments = vec!["--".to_owned(), name.to_owned()];
-    let end = host.run(&Command { program: program.into(), arguments, timeout: LOAD_TIMEOUT }).await?;
+    let end = host
+        .run(&Command { program: program.into(), arguments, environment: Vec::new(), timeout: LOAD_TIMEOUT })
+        .await?;
     match end.status {
         Some(0) => Ok(Changed::Yes),
         _ => Err(HostError::Program { program: program.into(), message: end.output.trim().to_owned() }),

@@ -73,6 +73,12 @@ release_network() {
         cilium_vxlan cilium_net cilium_wg0 kube-ipvs0; do
         ip link delete "$link"
     done
+    if [ -d /sys/class/net/nodelocaldns ]; then
+        ip -o address show nodelocaldns | awk '{ print $4 }' | while read -r address; do
+            iptables-save | grep -v "$address" | iptables-restore
+        done
+        ip link delete nodelocaldns
+    fi
     for family in iptables ip6tables; do
         command -v $family-save >/dev/null || continue
         $family-save | grep -v -e KUBE- -e CNI- -e cali- -e cali: -e flannel -e CILIUM_ | $family-restore

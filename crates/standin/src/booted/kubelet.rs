@@ -57,6 +57,8 @@ fn arguments(settings: &Settings, folder: &Utf8Path) -> Vec<String> {
         "--cert-dir=/var/lib/kubelet/pki".to_owned(),
         format!("--hostname-override={}", settings.node_name),
         format!("--node-ip={}", settings.address),
+        // The default is 10255, which asks for no credentials.
+        "--read-only-port=0".to_owned(),
     ];
     let mut labels = vec!["node.kubernetes.io/instance-type=rke2".to_owned()];
     labels.extend(settings.options.list("node-label"));
@@ -128,6 +130,13 @@ fn conceded(machine: &Machine) -> serde_json::Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kubelet_opens_no_port_without_credentials() {
+        let settings = Settings::of_options(&["--node-ip", "127.3.2.1"]);
+        let arguments = arguments(&settings, Utf8Path::new("/conf"));
+        assert!(arguments.iter().any(|argument| argument == "--read-only-port=0"), "{arguments:?}");
+    }
 
     #[test]
     fn a_machine_gets_exactly_the_concessions_it_needs() {

@@ -39,7 +39,9 @@ impl Node {
         let folder = tempfile::tempdir().unwrap();
         let notify = UnixDatagram::bind(folder.path().join("notify")).unwrap();
         let node = Self { name: name.to_owned(), address: free_address(), notify, folder };
-        for dir in ["usr/local/bin", "etc/rancher/rke2", "var/lib/rancher/rke2/agent/images"] {
+        for dir in
+            ["usr/local/bin", "usr/local/lib/systemd/system", "etc/rancher/rke2", "var/lib/rancher/rke2/agent/images"]
+        {
             fs::create_dir_all(node.path(dir)).unwrap();
         }
         // Links, not copies: a file that was just written cannot be run while a test beside this one is forking.
@@ -80,9 +82,15 @@ impl Node {
     }
 
     pub(crate) fn start(&self, role: &str) -> Rke2 {
+        self.start_with(&[role], &[])
+    }
+
+    /// With these arguments, and these variables as an environment file sets them.
+    pub(crate) fn start_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Rke2 {
         let mut child = self
             .command("rke2")
-            .arg(role)
+            .args(arguments)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

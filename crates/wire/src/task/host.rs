@@ -190,8 +190,8 @@ impl TaskSpec for Noop {
 
 impl TaskSpec for Preflight {
     const TYPE: TaskType = TaskType::Preflight;
-    const SCHEMA: u32 = 2;
-    const ADDED: &'static [(u32, &'static str)] = &[(2, "wants")];
+    const SCHEMA: u32 = 3;
+    const ADDED: &'static [(u32, &'static str)] = &[(2, "wants"), (3, "wants.reserved_variables")];
     type Result = PreflightReport;
 }
 

@@ -17,6 +17,11 @@ pub struct Inspect {
     pub preflight: Option<Preflight>,
 }
 
+impl Inspect {
+    /// The first schema whose result describes the machine.
+    pub const WITH_MACHINE: u32 = 2;
+}
+
 /// On which disk a measurement is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -174,7 +179,8 @@ impl MachineFacts {
 
 impl TaskSpec for Inspect {
     const TYPE: TaskType = TaskType::Inspect;
-    const SCHEMA: u32 = 2;
-    const ADDED: &'static [(u32, &'static str)] = &[(2, "measure"), (2, "preflight")];
+    const SCHEMA: u32 = 3;
+    const ADDED: &'static [(u32, &'static str)] =
+        &[(2, "measure"), (2, "preflight"), (3, "preflight.wants.reserved_variables")];
     type Result = Inspection;
 }

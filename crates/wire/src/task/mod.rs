@@ -24,9 +24,9 @@ pub use machine::{
     WriteLatency,
 };
 pub use rke2::{
-    GiveUp, JournalExcerpt, Rke2Configure, Rke2Configured, Rke2Install, Rke2Installed, Rke2KubeconfigRead,
-    Rke2KubeconfigStored, Rke2Observation, Rke2Observe, Rke2Role, Rke2Start, Rke2Started, Rke2Stop, Rke2Stopped,
-    Rke2Uninstall, Rke2Uninstalled, UnitReport,
+    GiveUp, GiveUpException, JournalExcerpt, Rke2Configure, Rke2Configured, Rke2Install, Rke2Installed,
+    Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Observation, Rke2Observe, Rke2Role, Rke2Start, Rke2Started, Rke2Stop,
+    Rke2Stopped, Rke2Uninstall, Rke2Uninstalled, UnitReport,
 };
 
 pub use schema::shaped;

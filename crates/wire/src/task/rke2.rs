@@ -87,6 +87,9 @@ pub struct Rke2Start {
     pub give_up_on: Vec<GiveUp>,
     /// Restarts of the unit after which it counts as failing: RKE2's unit never reaches `failed` by itself.
     pub restarts_max: u32,
+    /// Spans of the journal in which a text to give up on does not count; since schema 2.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub exceptions: Vec<GiveUpException>,
 }
 
 /// A text whose repeated appearance in the journal ends the wait.
@@ -97,6 +100,25 @@ pub struct GiveUp {
     pub text: String,
     /// How often it must be seen since the start.
     pub times: u32,
+}
+
+/// A span of the journal in which a text to give up on does not count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GiveUpException {
+    /// The text of a [`GiveUp`].
+    pub text: String,
+    /// Part of the span's first line.
+    pub from: String,
+    /// Part of the first line behind the span.
+    pub until: String,
+}
+
+impl GiveUpException {
+    /// Whether the span includes this line, given whether it included the line before.
+    pub fn includes(&self, line: &str, held: bool) -> bool {
+        line.contains(&self.from) || held && !line.contains(&self.until)
+    }
 }
 
 /// The unit is up.
@@ -219,6 +241,8 @@ impl TaskSpec for Rke2Configure {
 }
 impl TaskSpec for Rke2Start {
     const TYPE: TaskType = TaskType::Rke2Start;
+    const SCHEMA: u32 = 2;
+    const ADDED: &'static [(u32, &'static str)] = &[(2, "exceptions")];
     type Result = Rke2Started;
 }
 impl TaskSpec for Rke2Stop {

@@ -18,12 +18,23 @@ pub fn shaped(task: TaskType, oldest: u32, params: Value, support: &[TaskSupport
 }
 
 fn without_newer(mut params: Value, schema: u32, added: &[(u32, &str)]) -> Value {
-    if let Some(fields) = params.as_object_mut() {
-        for (_, name) in added.iter().filter(|(since, _)| *since > schema) {
-            fields.remove(*name);
-        }
+    for (_, path) in added.iter().filter(|(since, _)| *since > schema) {
+        remove(&mut params, path);
     }
     params
+}
+
+/// Removes a field by its path, in which dots separate names.
+fn remove(params: &mut Value, path: &str) {
+    let Some(fields) = params.as_object_mut() else { return };
+    match path.split_once('.') {
+        None => drop(fields.remove(path)),
+        Some((outer, inner)) => {
+            if let Some(outer) = fields.get_mut(outer) {
+                remove(outer, inner);
+            }
+        }
+    }
 }
 
 /// The newest version of a type, and its fields that were not there from the beginning.
@@ -66,11 +77,33 @@ mod tests {
         let (schema, told) = shaped(TaskType::Preflight, 1, params.clone(), &knowing(TaskType::Preflight, &[1]));
         assert_eq!((schema, told.get("wants")), (1, None));
         assert!(told.get("ports").is_some(), "what was there from the beginning stays");
-        let newer = knowing(TaskType::Preflight, &[1, 2, 3]);
-        assert_eq!(shaped(TaskType::Preflight, 1, params.clone(), &newer), (2, params));
+        let newer = knowing(TaskType::Preflight, &[1, 2, 3, 4]);
+        assert_eq!(shaped(TaskType::Preflight, 1, params.clone(), &newer), (3, params));
         let inspect = Inspect { measure: Some(Measure::OwnDisk), preflight: Some(preflight) };
         let inspect = serde_json::to_value(inspect).unwrap();
         assert_eq!(shaped(TaskType::Inspect, 1, inspect, &knowing(TaskType::Inspect, &[1])), (1, json!({})));
+    }
+
+    #[test]
+    fn nested_field_is_left_out_for_an_older_agent() {
+        let wants = HostWants { reserved_variables: vec!["RKE2_URL".to_owned()], ..HostWants::default() };
+        let preflight = Preflight { wants: Some(wants), ..Preflight::default() };
+        let inspect = Inspect { measure: None, preflight: Some(preflight.clone()) };
+        let of_task = [
+            (TaskType::Preflight, serde_json::to_value(preflight).unwrap(), "/wants"),
+            (TaskType::Inspect, serde_json::to_value(inspect).unwrap(), "/preflight/wants"),
+        ];
+        for (task, params, wants) in of_task {
+            let told = |schemas| shaped(task, 1, params.clone(), &knowing(task, schemas)).1;
+            let field = |params: &Value| params.pointer(&format!("{wants}/reserved_variables")).cloned();
+            assert_eq!(
+                field(&told(&[1, 2])),
+                None,
+                "{task}: an agent of schema 2 refuses fields that it does not know"
+            );
+            assert!(told(&[1, 2]).pointer(wants).is_some(), "{task}: the rest stays");
+            assert_eq!(field(&told(&[1, 2, 3])), Some(json!(["RKE2_URL"])), "{task}");
+        }
     }
 
     #[test]

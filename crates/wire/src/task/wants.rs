@@ -30,6 +30,9 @@ pub struct HostWants {
     pub mount_prefixes: Vec<String>,
     /// Its units, which nobody else may have masked, replaced or changed.
     pub units: Vec<String>,
+    /// Names of variables that neither its units' environment files nor drop-ins may set; since schema 3 of `host.preflight`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reserved_variables: Vec<String>,
     /// Whether it runs containers: kernel, resolver, firewall and security modules are looked at for what those need.
     pub containers: bool,
 }

@@ -42,6 +42,7 @@ impl World {
             firewall_marks: vec!["KUBE-".to_owned()],
             mount_prefixes: vec!["/var/lib/kubelet".to_owned()],
             units: vec![UNIT.to_owned()],
+            reserved_variables: vec!["RKE2_DATASTORE_ENDPOINT".to_owned(), "RKE2_URL".to_owned()],
             containers: true,
         };
         let task = Preflight {
@@ -435,6 +436,43 @@ fn units_that_somebody_masked_replaced_or_changed_are_told() {
     std::fs::remove_file(world.place(&format!("/run/systemd/system/{UNIT}"))).unwrap();
     world.file(&format!("/etc/systemd/system/{UNIT}.d/override.conf"), "[Service]\n");
     world.finds(Check::UnitOverridden, WARNING, &["rke2-server.service.d/override.conf"]);
+}
+
+#[test]
+fn reserved_variables_of_the_units_block_and_their_values_stay_out_of_the_report() {
+    for (path, text) in [
+        ("/etc/default/rke2-server", "# mine\nRKE2_DATASTORE_ENDPOINT=hunter2\nRKE2_SELINUX=true\n"),
+        ("/etc/sysconfig/rke2-server", "RKE2_SELINUX=true\n RKE2_DATASTORE_ENDPOINT=\"hunter2\"\n"),
+        (
+            "/etc/systemd/system/rke2-server.service.d/mine.conf",
+            "[Service]\nEnvironment=A=1 \"RKE2_DATASTORE_ENDPOINT=hunter2\" RKE2_SELINUX=1\n",
+        ),
+        ("/etc/default/rke2-server", "RKE2_DATASTORE_ENDPOINT = hunter2\n"),
+        (
+            "/run/systemd/system/rke2-server.service.d/mine.conf",
+            "[Service]\nEnvironment = A=1 \\\n  'RKE2_DATASTORE_ENDPOINT=hunter2'\n",
+        ),
+    ] {
+        let world = World::in_order();
+        world.file(path, text);
+        let found = world.judged().findings;
+        let checks: Vec<&str> = found.iter().map(|finding| finding.check.as_str()).collect();
+        assert_eq!(checks, [Check::SettingsOverridden.as_str(), Check::UnitOverridden.as_str()], "{path}");
+        let finding = &found[0];
+        assert_eq!(finding.severity, BLOCKING);
+        assert_eq!(
+            finding.detail,
+            format!("{path} sets RKE2_DATASTORE_ENDPOINT, which changes what the platform sets for RKE2")
+        );
+        assert_eq!(finding.fix, format!("remove RKE2_DATASTORE_ENDPOINT from {path}"));
+        assert!(!format!("{found:?}").contains("hunter2"), "{found:?}");
+    }
+    let world = World::in_order();
+    world.file(
+        "/etc/default/rke2-server",
+        "RKE2_SELINUX=true\n#RKE2_DATASTORE_ENDPOINT=x\nRKE2_DATASTORE_ENDPOINTS=/x\nMY_RKE2_URL=x\nA=see RKE2_URL=x\n",
+    );
+    world.finds(Check::UnitOverridden, WARNING, &["/etc/default/rke2-server"]);
 }
 
 #[test]

@@ -23,6 +23,9 @@ pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
         look.wants.units.iter().flat_map(|unit| FOLDERS.iter().filter_map(move |folder| masked(look, folder, unit))),
     );
     report.take(overridden(look));
+    if !look.wants.reserved_variables.is_empty() {
+        report.take(settings(look));
+    }
     report.take(environments(look).into_iter().filter_map(|(path, text)| proxy(look, &path, &text)));
 }
 
@@ -52,7 +55,8 @@ fn masked(look: &Look<'_>, folder: &str, unit: &str) -> Option<Finding> {
     Some(seen(finding, format!("{path}, {} bytes", text.len())))
 }
 
-fn overridden(look: &Look<'_>) -> Vec<Finding> {
+/// Drop-ins of the units.
+fn drop_ins(look: &Look<'_>) -> Vec<String> {
     let mut files = Vec::new();
     for unit in &look.wants.units {
         for folder in FOLDERS {
@@ -61,6 +65,11 @@ fn overridden(look: &Look<'_>) -> Vec<Finding> {
             files.extend(names.map(|name| format!("{folder}/{name}")));
         }
     }
+    files
+}
+
+fn overridden(look: &Look<'_>) -> Vec<Finding> {
+    let mut files = drop_ins(look);
     files.extend(environments(look).into_iter().map(|(path, _)| path));
     if files.is_empty() {
         return Vec::new();
@@ -78,6 +87,47 @@ fn environments(look: &Look<'_>) -> Vec<(String, String)> {
     let names = look.wants.units.iter().map(|unit| unit.trim_end_matches(".service"));
     let paths = names.flat_map(|name| ENVIRONMENTS.map(|folder| format!("{folder}/{name}")));
     paths.filter_map(|path| look.tree.own(&path).map(|text| (path, text))).collect()
+}
+
+/// Environment files and drop-ins that set reserved variables. Their values stay out of the report: some are secret.
+fn settings(look: &Look<'_>) -> Vec<Finding> {
+    let of_files = environments(look).into_iter().map(|(path, text)| (path, of_environment_file(&text)));
+    let of_drop_ins = drop_ins(look).into_iter().filter_map(|path| {
+        let names = of_drop_in(&look.tree.own(&path)?);
+        Some((path, names))
+    });
+    let found = of_files.chain(of_drop_ins).filter_map(|(path, names)| {
+        let set: Vec<String> =
+            look.wants.reserved_variables.iter().filter(|name| names.contains(name)).cloned().collect();
+        let detail = format!("{path} sets {}, which changes what the platform sets for {}", listed(&set), look.who());
+        let fix = format!("remove {} from {path}", listed(&set));
+        (!set.is_empty()).then(|| blocking(Check::SettingsOverridden, detail, fix))
+    });
+    found.collect()
+}
+
+/// Keys and values of a file as systemd reads it: a backslash at its end continues a line, `#` and `;` begin comments.
+fn assignments(text: &str) -> Vec<(String, String)> {
+    let text = text.replace("\\\n", " ");
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
+    let pairs = lines.filter_map(|line| line.split_once('='));
+    pairs.map(|(key, value)| (key.trim_end().to_owned(), value.trim_start().to_owned())).collect()
+}
+
+/// Names of the variables that an environment file sets, one per line.
+fn of_environment_file(text: &str) -> Vec<String> {
+    assignments(text).into_iter().map(|(name, _)| name).collect()
+}
+
+/// Names of the variables that a drop-in sets by `Environment=`, several per line. Quotes separate words too: a name inside of another variable's
+/// value is found as well, and no name is missed.
+fn of_drop_in(text: &str) -> Vec<String> {
+    let values = assignments(text).into_iter().filter(|(key, _)| key == "Environment").map(|(_, value)| value);
+    let names = |value: String| {
+        let words = value.split([' ', '\t', '"', '\'']).filter_map(|word| word.split_once('='));
+        words.map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+    };
+    values.flat_map(names).collect()
 }
 
 /// A proxy through which nodes of a cluster would reach each other.

@@ -93,10 +93,12 @@ pub(super) fn control_plane_away(world: &mut World<'_>) -> anyhow::Result<Told> 
 pub(super) fn disk_full(world: &mut World<'_>) -> anyhow::Result<Told> {
     let member = world.allocated("disk-full")?;
     let data = "/var/lib/rancher";
-    says(&member.node, &format!("mkdir -p {data} && mount -t tmpfs -o size=1200m tmpfs {data}"))?;
+    // As large as the preflight may want it for any release; what is not written takes no memory.
+    says(&member.node, &format!("mkdir -p {data} && mount -t tmpfs -o size=64g tmpfs {data}"))?;
     let workload = member.name.clone();
     let operation = world.deploy(&workload, &member, &[])?;
     world.until_step(&operation, "server-1/preflight", &["succeeded"], "")?;
+    says(&member.node, &format!("mount -o remount,size=1200m {data}"))?;
     let fill = format!("fallocate --length $(($(df --output=avail -B1 {data} | tail -n 1) - 16777216)) {data}/ballast");
     says(&member.node, &fill)?;
     let stopped = world.platform.needs_attention(&operation)?;
@@ -104,7 +106,7 @@ pub(super) fn disk_full(world: &mut World<'_>) -> anyhow::Result<Told> {
     let seen =
         says(&member.node, &format!("df --human-readable --output=size,used,avail,pcent,target {data} | tail -n 1"))?;
     ensure!(seen.contains("99%") || seen.contains("98%") || seen.contains("100%"), "it is not full: {seen}");
-    says(&member.node, &format!("rm {data}/ballast && mount -o remount,size=8g {data}"))?;
+    says(&member.node, &format!("rm {data}/ballast && mount -o remount,size=64g {data}"))?;
     world.platform.succeeds(&world.platform.begin(&["workload", "resume", &workload])?)?;
     Told::new(format!("{outcome}; room made, resumed to its end"), [format!("df: {seen}")])
 }

@@ -57,6 +57,7 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     })?;
     let cluster = control_plane.cluster(WORKLOAD)?;
     check("both are Ready, with kubelets of their own", || ready(&control_plane, &cluster, &[server, agent]))?;
+    check("the supervisor answers at the server's address and at its loopback", || supervised(server))?;
     used::tell(&cluster, &answers, &[server, agent])?;
     check("an agent is added, and no answer fails meanwhile", || {
         used::grows(&control_plane, &cluster, &answers, &[server, agent, third])
@@ -125,5 +126,21 @@ fn is_real(kube_node: &Value, version: &str, node: &Node) -> anyhow::Result<()> 
     let listens =
         node.says(&["ss", "--no-header", "--listening", "--numeric", "--tcp", "--processes", "sport = :10250"])?;
     ensure!(listens.contains("\"kubelet\""), "no kubelet listens on it: {listens}");
+    // The kubelet's port without credentials, which RKE2 keeps closed.
+    let open = node_listeners(node, 10_255)?;
+    ensure!(open.is_empty(), "the kubelet answers without credentials: {open}");
     Ok(())
+}
+
+/// Holds that the supervisor answers at the server's loopback too, where RKE2's own commands ask.
+fn supervised(server: &Node) -> anyhow::Result<()> {
+    let listens = node_listeners(server, 9_345)?;
+    for address in [server.address().to_string(), "127.0.0.1".to_owned()] {
+        ensure!(listens.contains(&format!("{address}:9345")), "nothing listens at {address}: {listens}");
+    }
+    Ok(())
+}
+
+fn node_listeners(node: &Node, port: u16) -> anyhow::Result<String> {
+    node.says(&["ss", "--no-header", "--listening", "--numeric", "--tcp", &format!("sport = :{port}")])
 }

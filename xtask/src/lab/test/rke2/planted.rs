@@ -15,8 +15,12 @@ const FOLDER: &str = "/var/lib/rancher/rke2";
 /// Something mounted where an uninstall removes files and unmounts nothing.
 const MOUNT: &str = "/var/lib/kubelet/planted";
 const MOUNT_FOLDER: &str = "/var/lib/kubelet";
-/// A unit under the name of RKE2's other one, where an administrator's units lie.
+/// A unit under the name of RKE2's other one, where a distribution's units lie: the uninstall looks elsewhere.
 const UNIT: &str = "rke2-server.service";
+#[cfg(test)]
+const UNIT_FOLDER: &str = "/usr/lib/systemd/system/";
+/// A unit with RKE2's prefix among an administrator's units: the uninstall deletes it.
+const TAKEN_UNIT: &str = "/etc/systemd/system/rke2-planted.service";
 const LINK: &str = "cali0planted";
 /// The supervisor's port, at which no agent listens.
 const PORT: u16 = 9_345;
@@ -26,7 +30,9 @@ const CHAIN: &str = "FLANNEL-PLANTED";
 const PLANT: &str = r#"
 set -e
 mkdir -p /var/lib/kubelet/planted && mount -t tmpfs planted /var/lib/kubelet/planted
-printf '[Unit]\nDescription=Planted\n[Service]\nExecStart=/bin/true\n' >/etc/systemd/system/rke2-server.service
+for unit in /usr/lib/systemd/system/rke2-server.service /etc/systemd/system/rke2-planted.service; do
+    printf '[Unit]\nDescription=Planted\n[Service]\nExecStart=/bin/true\n' >"$unit"
+done
 ip link add cali0planted type bridge
 setsid --fork sh -c 'echo $$ >/run/planted.pid; exec socat TCP-LISTEN:9345,fork,reuseaddr /dev/null' </dev/null >/dev/null 2>&1
 iptables --new-chain FLANNEL-PLANTED && iptables --append INPUT --protocol udp --dport 9 --jump FLANNEL-PLANTED
@@ -35,7 +41,7 @@ iptables --new-chain FLANNEL-PLANTED && iptables --append INPUT --protocol udp -
 const REMOVE: &str = r#"
 set -e
 umount /var/lib/kubelet/planted && rm -r /var/lib/kubelet
-rm /etc/systemd/system/rke2-server.service && systemctl daemon-reload
+rm /usr/lib/systemd/system/rke2-server.service && systemctl daemon-reload
 ip link delete cali0planted
 kill "$(cat /run/planted.pid)" && rm /run/planted.pid
 iptables --delete INPUT --protocol udp --dport 9 --jump FLANNEL-PLANTED && iptables --delete-chain FLANNEL-PLANTED
@@ -89,6 +95,13 @@ impl<'a> Planted<'a> {
         Ok(())
     }
 
+    /// Holds that the uninstall took along what RKE2's own takes along.
+    pub(super) fn is_taken_along(&self) -> anyhow::Result<()> {
+        let there = self.node.run(&["test", "-e", TAKEN_UNIT])?;
+        ensure!(!there.status.success(), "the uninstall left {TAKEN_UNIT}");
+        Ok(())
+    }
+
     /// Removes all of it, as an administrator who was told does.
     pub(super) fn remove(self) -> anyhow::Result<()> {
         self.set_immutable(false)?;
@@ -136,8 +149,18 @@ mod tests {
 
     #[test]
     fn what_is_planted_is_what_is_looked_for() {
-        for what in [MOUNT, UNIT, LINK, CHAIN, &PORT.to_string()] {
+        let unit = format!("{UNIT_FOLDER}{UNIT}");
+        for what in [MOUNT, &unit, TAKEN_UNIT, LINK, CHAIN, &PORT.to_string()] {
             assert!(PLANT.contains(what), "{what}");
+        }
+        assert!(REMOVE.contains(&unit) && !REMOVE.contains(TAKEN_UNIT), "the uninstall takes that one along");
+    }
+
+    /// RKE2's own script deletes every `rke2-*.service` below these folders.
+    #[test]
+    fn planted_unit_lies_where_no_uninstall_removes_it() {
+        for folder in ["/etc/systemd/system/", "/usr/local/lib/systemd/system/"] {
+            assert!(!UNIT_FOLDER.starts_with(folder) && !PLANT.contains(&format!("{folder}{UNIT}")), "{folder}");
         }
     }
 }

@@ -46,6 +46,7 @@ pub(super) fn tell(
     let told = left::told(&evidence_of(&ended)?)?;
     println!("    told: {}", told.iter().map(|(kind, what)| format!("{kind} {what}")).collect::<Vec<_>>().join("; "));
     check("what is told is what was planted, and nothing else", || Planted::is_all_of(&told))?;
+    check("a unit of RKE2's name where an administrator's lie went with the uninstall", || planted.is_taken_along())?;
     check("the machine's own tools list the same, and nothing on the others", || {
         for (node, before) in nodes.iter().zip(before) {
             let left = look(node)?.since(before);

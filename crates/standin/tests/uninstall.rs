@@ -1,0 +1,92 @@
+//! What the uninstall removes and leaves, as with RKE2's own script.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+mod node;
+
+use std::fs;
+use std::process::Output;
+
+use node::Node;
+
+/// A node with these files, besides the package and its units.
+fn node_with(files: &[&str]) -> Node {
+    let node = Node::new("s1", &node::no_components());
+    for file in files.iter().chain(&UNITS) {
+        let path = node.path(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // Never through a link: the node's scripts are links to the package's own.
+        fs::File::create_new(path).unwrap();
+    }
+    node
+}
+
+fn uninstalled(node: &Node, variables: &[(&str, &str)]) -> Output {
+    node.command("rke2-uninstall.sh").envs(variables.iter().copied()).output().unwrap()
+}
+
+/// Units of the package.
+const UNITS: [&str; 4] = [
+    "usr/local/lib/systemd/system/rke2-server.service",
+    "usr/local/lib/systemd/system/rke2-server.env",
+    "usr/local/lib/systemd/system/rke2-agent.service",
+    "usr/local/lib/systemd/system/rke2-agent.env",
+];
+
+const REMOVED: [&str; 12] = [
+    "usr/local/share/rke2/LICENSE.txt",
+    "etc/systemd/system/rke2-server.service",
+    "etc/systemd/system/rke2-mine.service",
+    "etc/systemd/system/multi-user.target.wants/rke2-agent.service",
+    "etc/rancher/rke2/config.yaml",
+    "etc/rancher/node/password",
+    "etc/cni/net.d/mine.conflist",
+    "opt/cni/bin/mine",
+    "var/lib/cni/networks/x",
+    "var/lib/kubelet/config",
+    "var/log/pods/x",
+    "var/lib/rancher/rke2/server/token",
+];
+
+const LEFT: [&str; 7] = [
+    "etc/systemd/system/rke2-server.service.d/mine.conf",
+    "etc/systemd/system/mine.service",
+    "etc/systemd/system/rke2-mine.timer",
+    "usr/lib/systemd/system/rke2-server.service",
+    "etc/default/rke2-server",
+    "etc/sysconfig/rke2-agent",
+    "opt/cni/mine",
+];
+
+#[test]
+fn uninstall_removes_every_unit_of_its_name_and_leaves_drop_ins_and_environment_files() {
+    let node = node_with(&[&REMOVED[..], &LEFT].concat());
+    node::succeeded(&uninstalled(&node, &[]));
+    let programs = ["usr/local/bin/rke2", "usr/local/bin/rke2-killall.sh", "usr/local/bin/rke2-uninstall.sh"];
+    for gone in REMOVED.iter().chain(&UNITS).chain(&programs).chain(&["etc/rancher"]) {
+        assert!(!node.path(gone).exists(), "{gone} is left");
+    }
+    for left in LEFT {
+        assert!(node.path(left).exists(), "{left} is gone");
+    }
+}
+
+/// On SUSE with /usr/local as a mount of its own, the real script looks in /opt/rke2, even if RKE2 lies in /usr/local.
+#[test]
+fn uninstall_on_suse_fails_at_once_where_usr_local_is_a_mount_unless_it_gets_the_root() {
+    let node = node_with(&["etc/systemd/system/rke2-server.service", "var/lib/rancher/rke2/server/token"]);
+    // Everything is a mount.
+    let programs = node.path("programs");
+    fs::create_dir(&programs).unwrap();
+    std::os::unix::fs::symlink("/bin/true", programs.join("mountpoint")).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    fs::write(node.path("etc/os-release"), "ID=opensuse-leap\nID_LIKE=\"suse opensuse\"\n").unwrap();
+    let ended = uninstalled(&node, &[("PATH", &path)]);
+    assert!(!ended.status.success());
+    assert!(String::from_utf8_lossy(&ended.stdout).contains("Cleanup didn't complete successfully"), "{ended:?}");
+    for left in ["usr/local/bin/rke2", "usr/local/bin/rke2-uninstall.sh", "var/lib/rancher/rke2/server/token"] {
+        assert!(node.path(left).exists(), "{left} is gone");
+    }
+    node::succeeded(&uninstalled(&node, &[("PATH", &path), ("INSTALL_RKE2_ROOT", "/usr/local")]));
+    assert!(!node.path("usr/local/bin/rke2").exists() && !node.path("var/lib/rancher").exists());
+}

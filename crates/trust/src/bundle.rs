@@ -1,0 +1,145 @@
+//! The root of a bundle of certificates, found as Go's `crypto/x509` finds it for K3s and RKE2.
+
+use gpuaas_model::Timestamp;
+use x509_parser::{
+    certificate::X509Certificate,
+    extensions::ParsedExtension,
+    oid_registry::{OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER},
+    time::ASN1Time,
+};
+
+use crate::authority::certificates_of_pem;
+
+/// Most certificates of a chain; a cluster's has three.
+const CHAIN_MAX: usize = 8;
+/// Most certificates of a bundle that are looked at.
+const BUNDLE_MAX: usize = 64;
+
+/// The DER of the root that the first certificate of a PEM bundle chains to, by certificates of the bundle that are valid at that time. `None` for a
+/// bundle of one, for one without such a chain, and for a text that is no bundle.
+pub fn root_of_bundle(pem: &str, at: Timestamp) -> Option<Vec<u8>> {
+    let ders = certificates_of_pem(pem).ok()?;
+    let parsed = ders.iter().take(BUNDLE_MAX).map(|der| Some(x509_parser::parse_x509_certificate(der).ok()?.1));
+    let certificates: Vec<X509Certificate<'_>> = parsed.collect::<Option<_>>()?;
+    let at = ASN1Time::from_timestamp(at.as_millis() / 1_000).ok()?;
+    let (first, others) = certificates.split_first()?;
+    if others.is_empty() || !first.validity().is_valid_at(at) {
+        return None;
+    }
+    let root = Bundle { others, at }.root_above(first, CHAIN_MAX)?;
+    let position = certificates.iter().position(|certificate| std::ptr::eq(certificate, root))?;
+    Some(ders[position].to_vec())
+}
+
+struct Bundle<'c> {
+    /// All certificates but the first.
+    others: &'c [X509Certificate<'c>],
+    at: ASN1Time,
+}
+
+impl<'c> Bundle<'c> {
+    /// The root above a certificate, directly where it can be, else by others between them.
+    fn root_above(&self, certificate: &X509Certificate<'_>, longest: usize) -> Option<&'c X509Certificate<'c>> {
+        let above = self.others.iter().filter(|other| self.has_issued(other, certificate));
+        let (roots, between): (Vec<_>, Vec<_>) = above.partition(|other| is_root(other));
+        let direct = roots.first().copied();
+        direct.or_else(|| between.into_iter().find_map(|other| self.root_above(other, longest.checked_sub(1)?)))
+    }
+
+    fn has_issued(&self, issuer: &X509Certificate<'_>, certificate: &X509Certificate<'_>) -> bool {
+        issuer.subject().as_raw() == certificate.issuer().as_raw()
+            && issuer.is_ca()
+            && issuer.validity().is_valid_at(self.at)
+            && certificate.verify_signature(Some(issuer.public_key())).is_ok()
+    }
+}
+
+/// Whether a certificate names no key above it, or its own.
+fn is_root(certificate: &X509Certificate<'_>) -> bool {
+    let of = |oid| certificate.get_extension_unique(&oid).ok().flatten().map(|extension| extension.parsed_extension());
+    let above = match of(OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER) {
+        Some(ParsedExtension::AuthorityKeyIdentifier(names)) => {
+            names.key_identifier.as_ref().map_or(&[][..], |id| id.0)
+        }
+        _ => &[],
+    };
+    let own = match of(OID_X509_EXT_SUBJECT_KEY_IDENTIFIER) {
+        Some(ParsedExtension::SubjectKeyIdentifier(id)) => id.0,
+        _ => &[],
+    };
+    above.is_empty() || above == own
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    struct Ca {
+        certificate: Certificate,
+        issuer: Issuer<'static, KeyPair>,
+    }
+
+    /// An authority, of another or its own; its certificate names the key above it where `names_issuer`.
+    fn ca(name: &str, above: Option<&Ca>, names_issuer: bool) -> Ca {
+        with_key(KeyPair::generate().unwrap(), name, above, names_issuer)
+    }
+
+    fn with_key(key: KeyPair, name: &str, above: Option<&Ca>, names_issuer: bool) -> Ca {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.use_authority_key_identifier_extension = names_issuer;
+        let certificate = match above {
+            Some(above) => params.signed_by(&key, &above.issuer).unwrap(),
+            None => params.self_signed(&key).unwrap(),
+        };
+        Ca { certificate, issuer: Issuer::new(params, key) }
+    }
+
+    fn root_of(bundle: &[&Ca]) -> Option<Vec<u8>> {
+        root_of_bundle(&bundle.iter().map(|ca| ca.certificate.pem()).collect::<String>(), NOW)
+    }
+
+    #[test]
+    fn root_is_found_above_intermediates_in_any_order_and_whether_or_not_it_names_itself() {
+        for names_itself in [false, true] {
+            let root = ca("root", None, names_itself);
+            let between = ca("between", Some(&root), true);
+            let server = ca("server", Some(&between), true);
+            let expected = Some(root.certificate.der().to_vec());
+            assert_eq!(root_of(&[&server, &between, &root]), expected);
+            assert_eq!(root_of(&[&server, &root, &between]), expected);
+            assert_eq!(root_of(&[&server, &ca("root", None, false), &between, &root]), expected, "names prove nothing");
+        }
+    }
+
+    #[test]
+    fn bundle_of_one_or_without_a_chain_has_no_root() {
+        let (root, other) = (ca("root", None, false), ca("other", None, false));
+        let server = ca("server", Some(&root), true);
+        assert_eq!(root_of(&[&root]), None);
+        assert_eq!(root_of(&[&server, &other]), None);
+        // Go adds the first certificate neither to roots nor to intermediates.
+        assert_eq!(root_of(&[&root, &other]), None);
+        assert_eq!(root_of_bundle("no bundle", NOW), None);
+        let pem = format!("{}{}", server.certificate.pem(), root.certificate.pem());
+        let late = NOW.plus(Duration::from_secs(1_000_000 * 24 * 3_600));
+        assert_eq!(root_of_bundle(&pem, late), None, "nothing of it is valid then");
+    }
+
+    #[test]
+    fn two_that_issued_each_other_end_the_search() {
+        let key = KeyPair::generate().unwrap();
+        let same_key = KeyPair::from_pem(&key.serialize_pem()).unwrap();
+        let first = with_key(key, "first", None, true);
+        let second = ca("second", Some(&first), true);
+        let crossed = with_key(same_key, "first", Some(&second), true);
+        assert_eq!(root_of(&[&second, &crossed, &second]), None);
+    }
+}
