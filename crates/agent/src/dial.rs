@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use backon::BackoffBuilder;
 use gpuaas_host::{Host, notify_ready, notify_status};
+use gpuaas_model::Code;
 use gpuaas_trust::{ALPN_NODE, SignedKeySet, node_client_config};
-use gpuaas_wire::session::ConnectionKind;
+use gpuaas_wire::session::{AgentProblem, ConnectionKind};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
@@ -22,10 +23,11 @@ use crate::{
     error::AgentError,
     fetch::Fetch,
     http_client::connect,
+    ledger::{Ledger, OpenError},
     renew,
     runner::{Addressee, Runner},
     service::Service,
-    state::{self, State},
+    state::{self, Identity, State},
 };
 
 /// Wait before the second try; the first comes at once, because most connections end with a restart of the other side.
@@ -54,14 +56,15 @@ pub(crate) struct Dialer {
 }
 
 /// Serves the control plane until SIGTERM.
-pub(crate) async fn run(host: Arc<dyn Host>, state: State) -> Result<(), AgentError> {
+pub(crate) async fn run(host: Arc<dyn Host>, mut state: State) -> Result<(), AgentError> {
     let endpoints = Arc::new(Endpoints::new(state.identity.channels.clone()));
     let fetch = Arc::new(Fetch::new(&state, endpoints.clone())?);
     let identity = &state.identity;
     let keys = identity.key_set.open(&identity.authorities()?).map_err(|error| AgentError::State(error.to_string()))?;
     let addressee =
         Addressee { control_plane: identity.control_plane.clone(), node: identity.node, epoch: identity.epoch };
-    let runner = Runner::open(host.clone(), fetch.clone(), addressee, keys).await?;
+    let ledger = ledger(&host, &mut state).await?;
+    let runner = Runner::new(host.clone(), fetch.clone(), addressee, keys, ledger);
     let (state, issuer_changed) = (Mutex::new(state), Notify::new());
     let dialer =
         Arc::new(Dialer { host, instance: random_hex(), endpoints, state, issuer_changed, fetch: fetch.clone() });
@@ -72,6 +75,31 @@ pub(crate) async fn run(host: Arc<dyn Host>, state: State) -> Result<(), AgentEr
         () = be_up_in_time() => Ok(()),
         _ = terminate.recv() => Ok(()),
     }
+}
+
+/// The ledger that the identity names. Without it the agent connects, reports why, and takes no tasks.
+pub(crate) async fn ledger(
+    host: &Arc<dyn Host>,
+    state: &mut State,
+) -> Result<Result<Ledger, AgentProblem>, AgentError> {
+    let ledger = match Ledger::open(host.clone(), &state.identity.expected_ledger(), now()).await {
+        Ok(ledger) => ledger,
+        Err(OpenError::Ledger(problem)) => {
+            let code = Code::AgentLedgerDamaged;
+            tracing::error!(problem = problem.detail, %code, "this node takes no tasks: see gpuaas-agent status");
+            return Ok(Err(problem));
+        }
+        Err(error @ OpenError::Identity { .. }) => return Err(error.into()),
+    };
+    if let (None, Some(id)) = (&state.identity.ledger, ledger.id()) {
+        // An older agent enrolled this node. From now on no task is taken without that ledger.
+        let identity = Identity { ledger: Some(id.clone()), ..state.identity.clone() };
+        match state::keep(host, &identity).await {
+            Ok(()) => state.identity = identity,
+            Err(error) => tracing::warn!(%error, "the ledger's id could not be written into the identity"),
+        }
+    }
+    Ok(Ok(ledger))
 }
 
 /// Says at last that the agent is up. The init that was told before takes no notice.

@@ -17,6 +17,7 @@ use crate::{
     clock::{NodeTime, now},
     error::AgentError,
     http_client::{connect, request_once},
+    ledger::{ExpectedLedger, Ledger},
     options::Options,
     state::{self, Identity, State},
     version,
@@ -40,10 +41,18 @@ pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<
         Ok(text) => Some(text),
         Err(_) => from_file(host, &options.enroll_file).await?,
     };
-    let kept = state::load(host).await?;
+    let loaded = state::load(host).await;
     let Some(text) = text else {
-        let state = kept.ok_or_else(|| AgentError::NotEnrolled(options.enroll_file.to_string()))?;
+        let state = loaded?.ok_or_else(|| AgentError::NotEnrolled(options.enroll_file.to_string()))?;
         return Ok(Redeemed { state, is_new: false });
+    };
+    let kept = match loaded {
+        Err(error @ AgentError::Identity { .. }) => {
+            // Who this machine was cannot be told: whether the string is good for it, the control plane decides.
+            tracing::warn!(%error, "the identity cannot be used, and an enrollment string is at hand");
+            None
+        }
+        loaded => loaded?,
     };
     let (string, sha256) = (EnrollmentString::decode(&text)?, sha256_hex(text.trim().as_bytes()));
     let redeemed = match kept {
@@ -51,7 +60,10 @@ pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<
         Some(state) if !is_of(&string, &state.identity) => {
             return Err(AgentError::AlreadyEnrolled(state.identity.described()));
         }
-        _ => Redeemed { state: enroll(host, &string, sha256, options).await?, is_new: true },
+        kept => {
+            let expected = kept.map(|state| state.identity.expected_ledger());
+            Redeemed { state: enroll(host, &string, sha256, (options, expected)).await?, is_new: true }
+        }
     };
     host.remove(&options.enroll_file).await?;
     Ok(redeemed)
@@ -83,7 +95,7 @@ async fn enroll(
     host: &Arc<dyn Host>,
     string: &EnrollmentString,
     sha256: String,
-    options: &Options,
+    (options, previous): (&Options, Option<ExpectedLedger>),
 ) -> Result<State, AgentError> {
     // Fresh with every enrollment: whoever was root here may know the one before.
     let key = NodeKey::generate().map_err(|error| AgentError::State(error.to_string()))?;
@@ -100,6 +112,11 @@ async fn enroll(
     let response = post(string, &request).await?;
     let kept = SecretText::new(key.to_pem().to_string());
     let identity = Identity { enrolled_by: Some(sha256), key: Some(kept), ..checked(string, response)? };
+    // The ledger first: an identity never names one that is not there.
+    let expected =
+        ExpectedLedger { id: previous.as_ref().and_then(|previous| previous.id.clone()), ..identity.expected_ledger() };
+    let ledger = Ledger::prepare(host, &expected, previous.is_some(), now()).await?;
+    let identity = Identity { ledger: Some(ledger), ..identity };
     state::keep(host, &identity).await?;
     host.remove(&options.reimage_file).await?;
     tracing::info!(node = %identity.node, "enrolled");
@@ -171,6 +188,7 @@ fn checked(string: &EnrollmentString, response: EnrollResponse) -> Result<Identi
         url: Some(string.url.clone()),
         enrolled_by: None,
         key: None,
+        ledger: None,
     };
     Ok(identity.with_key_set(&key_set, &set))
 }

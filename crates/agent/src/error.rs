@@ -1,8 +1,10 @@
 //! Why the agent ends.
 
+use camino::Utf8PathBuf;
 use gpuaas_host::HostError;
 use gpuaas_model::{Code, ExitStatus, InstallFault};
 use gpuaas_trust::EnrollmentError;
+use gpuaas_wire::session::AgentProblem;
 
 /// Why the agent ends.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +48,17 @@ pub enum AgentError {
     /// The host failed.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// The identity or its key cannot be used: this machine cannot say which node it is.
+    #[error("{file} {what}")]
+    Identity {
+        /// Its file.
+        file: Utf8PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The ledger cannot be used: this node takes no task.
+    #[error("{}", .0.detail)]
+    Ledger(AgentProblem),
     /// What the agent keeps is damaged.
     #[error("the agent's own state is damaged: {0}")]
     State(String),
@@ -69,6 +82,8 @@ impl AgentError {
             Self::EnrollmentRefused { code, .. } => code.exit(),
             Self::Skewed { .. } => Code::ClockSkewed.exit(),
             Self::Unreachable(_) => Code::ServerUnreachable.exit(),
+            // A status of its own: the unit is not restarted for it.
+            Self::Identity { .. } | Self::Ledger(_) => ExitStatus::Damaged,
             _ => self.fault().map_or_else(|| self.code().exit(), InstallFault::exit),
         }
     }
@@ -97,6 +112,8 @@ impl AgentError {
             | Self::Unreachable(_)
             | Self::Skewed { .. }
             | Self::Host(_)
+            | Self::Identity { .. }
+            | Self::Ledger(_)
             | Self::State(_) => false,
         }
     }
@@ -144,6 +161,14 @@ impl AgentError {
                 "see whether the control plane can be reached from here, then run the same line again"
             }
             Self::Host(error) if error.is_full() => "make room on this machine, then run the same line again",
+            Self::Ledger(_) => {
+                "keep a copy of the file, and enroll this machine again as the same node: on the control plane \
+                 gpuaas node enroll NODE, then on this machine the line that it prints"
+            }
+            Self::Identity { .. } => {
+                "keep a copy of the file, and enroll this machine again as the same node: on the control plane \
+                 gpuaas node enroll NODE --force --reason TEXT, then on this machine the line that it prints"
+            }
             Self::Refused(_) | Self::Host(_) | Self::State(_) => "see the agent's journal: journalctl -u gpuaas-agent",
         };
         next.to_owned()
@@ -153,6 +178,8 @@ impl AgentError {
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Host(error) if error.is_full() => Code::DiskFull,
+            Self::Identity { .. } => Code::AgentIdentityDamaged,
+            Self::Ledger(_) => Code::AgentLedgerDamaged,
             Self::NotEnrolled(_)
             | Self::AlreadyEnrolled(_)
             | Self::EnrollmentRefused { .. }
@@ -190,6 +217,11 @@ mod tests {
             (AgentError::AlreadyEnrolled("gpu-07".to_owned()), "install_already_enrolled", 5),
             (AgentError::Unreachable("x".to_owned()), "server_unreachable", 7),
             (AgentError::State("x".to_owned()), "host_failed", 1),
+            (
+                AgentError::Identity { file: "/identity.json".into(), what: "is damaged".to_owned() },
+                "agent_identity_damaged",
+                9,
+            ),
         ] {
             let said = error.explained();
             assert!(said.contains(&format!("docs/errors/{code}.md · exit status {status}")), "{said}");

@@ -2,6 +2,10 @@
 //!
 //! It also holds which workload owns the host: written with the beginning of the first task that changes the host, cleared with the end of the one
 //! that left it clean.
+//!
+//! Guarantees: a ledger that is missing, damaged, another node's or an older copy is not opened ([`file`]).
+
+mod file;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,16 +13,21 @@ use camino::Utf8PathBuf;
 use gpuaas_host::{FileSpec, Host, HostError};
 use gpuaas_model::{AllocationId, StepId, TaskId, Timestamp, WorkloadId};
 use gpuaas_trust::TaskStatement;
-use gpuaas_wire::task::TaskOutcome;
+use gpuaas_wire::{
+    session::{AgentProblem, LedgerMark, Refusal},
+    task::TaskOutcome,
+};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::{error::AgentError, state};
+use file::{Contents, Head, Header, LineWriter};
+pub(crate) use file::{ExpectedLedger, LedgerId};
 
 /// Tasks kept at least, expired or not.
 const TASKS_KEPT: usize = 256;
-/// Longest ledger that is read: far above what compaction leaves.
-const FILE_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
+/// Refused tasks kept at most; beyond it the one that expires first is forgotten.
+const REFUSED_MAX: usize = 1_024;
 /// Lines after which the file is written anew.
 const LINES_MAX: usize = 4_096;
 
@@ -72,11 +81,16 @@ enum Line {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         frees_host: bool,
     },
-    /// What outlasts the tasks that are forgotten: the highest fence, and who owns the host.
+    /// It was refused, and never runs.
+    Refuse { task: TaskId, expires_at: Timestamp, refusal: Refusal },
+    /// What outlasts the tasks that are forgotten: the highest fence, and who owns the host. The first line, which says which ledger it is.
     Fence {
         fence: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<HostOwner>,
+        /// Absent where an older agent wrote it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ledger: Option<Header>,
     },
 }
 
@@ -95,59 +109,149 @@ struct Known {
     entry: Entry,
 }
 
+/// A task that was refused.
+struct Refused {
+    expires_at: Timestamp,
+    refusal: Refusal,
+}
+
 /// The ledger.
 pub(crate) struct Ledger {
     host: Arc<dyn Host>,
     path: Utf8PathBuf,
-    file: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Opened when the file was written anew.
+    file: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    header: Header,
     entries: BTreeMap<TaskId, Known>,
+    refused: BTreeMap<TaskId, Refused>,
     fence: u64,
     owner: Option<HostOwner>,
+    /// Lines of the file.
     lines: usize,
+    /// The digest of the last of them.
+    last: String,
     /// A line may have been written in part: the file is written anew before anything is added.
     torn: bool,
 }
 
+/// Why a ledger cannot be opened.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    /// It is missing, damaged, or an older copy.
+    Ledger(AgentProblem),
+    /// The ledger has served a later enrollment of this node than the one that the identity is of.
+    Identity {
+        /// That enrollment's epoch.
+        served: u64,
+    },
+}
+
+impl From<OpenError> for AgentError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Ledger(problem) => Self::Ledger(problem),
+            OpenError::Identity { served } => Self::Identity {
+                file: state::path(state::IDENTITY),
+                what: format!(
+                    "is of an earlier enrollment than this machine's ledger ({served}): an older copy was put back"
+                ),
+            },
+        }
+    }
+}
+
 impl Ledger {
     /// Reads what is there. What had begun and not ended is interrupted from now on.
-    pub(crate) async fn open(host: Arc<dyn Host>, now: Timestamp) -> Result<Self, AgentError> {
-        let path = state::path("ledger.jsonl");
-        let text = host.read(&path, FILE_BYTES_MAX).await?.unwrap_or_default();
-        let file = host.append(&path).await?;
-        let mut ledger =
-            Self { host, path, file, entries: BTreeMap::new(), fence: 0, owner: None, lines: 0, torn: false };
-        ledger.recall(&text)?;
-        match ledger.compact(now).await {
-            // Read whole, it answers of what it holds, and takes nothing more until there is room.
-            Err(AgentError::Host(error)) if error.is_full() => {
-                tracing::warn!(%error, "the ledger could not be written anew: the disk is full");
-                ledger.torn = true;
-            }
-            compacted => compacted?,
+    pub(crate) async fn open(
+        host: Arc<dyn Host>,
+        expected: &ExpectedLedger,
+        now: Timestamp,
+    ) -> Result<Self, OpenError> {
+        let contents = file::read(&host, expected).await.map_err(OpenError::Ledger)?;
+        if let Some(served) = later_enrollment(&contents, expected) {
+            return Err(OpenError::Identity { served });
+        }
+        let mut ledger = Self::of(host, contents, expected);
+        ledger.header.epoch = expected.epoch;
+        if let Err(error) = ledger.compact(now).await {
+            // Read whole, it answers of what it holds, and takes nothing more until it can be written.
+            tracing::warn!(%error, "the ledger could not be written anew");
         }
         Ok(ledger)
     }
 
-    fn recall(&mut self, text: &[u8]) -> Result<(), AgentError> {
-        let mut lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).zip(1..).peekable();
-        while let Some((line, number)) = lines.next() {
-            match serde_json::from_slice(line) {
-                Ok(line) => self.take(line),
-                // The last line was cut by a crash and never acted upon: what follows a line waits for its fsync.
-                Err(_) if lines.peek().is_none() => tracing::warn!(number, "the ledger's last line was cut"),
-                // Whoever forgets a task may run it twice, and whoever forgets a fence may obey an old leader.
-                Err(error) => return Err(AgentError::State(format!("line {number} of {}: {error}", self.path))),
+    /// Checks whether the ledger can be opened; changes nothing.
+    pub(crate) async fn look(host: &Arc<dyn Host>, expected: &ExpectedLedger) -> Result<(), OpenError> {
+        let contents = file::read(host, expected).await.map_err(OpenError::Ledger)?;
+        later_enrollment(&contents, expected).map_or(Ok(()), |served| Err(OpenError::Identity { served }))
+    }
+
+    /// The ledger for a new enrollment: the present one if it is this node's and whole, a fresh one otherwise. Durable when this returns.
+    /// `expected` names the ledger of the previous enrollment, if there was one; a ledger without an id is this node's only then.
+    pub(crate) async fn prepare(
+        host: &Arc<dyn Host>,
+        expected: &ExpectedLedger,
+        was_enrolled: bool,
+        now: Timestamp,
+    ) -> Result<LedgerId, AgentError> {
+        let contents = match file::read(host, expected).await {
+            Ok(contents) if contents.header.is_some() || was_enrolled => contents,
+            Ok(_) => Contents { header: None, lines: Vec::new() },
+            Err(problem) => {
+                if was_enrolled {
+                    tracing::warn!(problem = problem.detail, "this enrollment begins with a new ledger");
+                }
+                Contents { header: None, lines: Vec::new() }
             }
+        };
+        let mut ledger = Self::of(host.clone(), contents, expected);
+        ledger.compact(now).await?;
+        Ok(ledger.header.id)
+    }
+
+    fn of(host: Arc<dyn Host>, contents: Contents, expected: &ExpectedLedger) -> Self {
+        let &ExpectedLedger { node, epoch, .. } = expected;
+        let anew = || Header { id: LedgerId::generate(), node, epoch, rewritten: 0, written: 0 };
+        let mut ledger = Self {
+            host,
+            path: file::path(),
+            file: None,
+            header: contents.header.unwrap_or_else(anew),
+            entries: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            fence: 0,
+            owner: None,
+            lines: 0,
+            last: String::new(),
+            torn: true,
+        };
+        for line in contents.lines {
+            ledger.take(line);
         }
-        for known in self.entries.values_mut().filter(|known| known.entry == Entry::Begun) {
+        for known in ledger.entries.values_mut().filter(|known| known.entry == Entry::Begun) {
             known.entry = Entry::Interrupted;
         }
-        Ok(())
+        ledger
+    }
+
+    /// Its id, once that is on the disk.
+    pub(crate) fn id(&self) -> Option<&LedgerId> {
+        (!self.torn).then_some(&self.header.id)
+    }
+
+    /// Which ledger it is and how far it goes, for the hello.
+    pub(crate) fn mark(&self) -> LedgerMark {
+        LedgerMark { id: self.header.id.0.clone(), written: self.header.written }
     }
 
     /// What is known of a task.
     pub(crate) fn entry(&self, task: TaskId) -> Option<&Entry> {
         self.entries.get(&task).map(|known| &known.entry)
+    }
+
+    /// Why a task was refused before.
+    pub(crate) fn refusal(&self, task: TaskId) -> Option<&Refusal> {
+        self.refused.get(&task).map(|refused| &refused.refusal)
     }
 
     /// The highest fence ever accepted.
@@ -205,24 +309,54 @@ impl Ledger {
         Ok(())
     }
 
+    /// Keeps until its expiry that a task was refused: the control plane counts it as ended, and its envelope may come once more. Known to this run, because
+    /// the disk may have no room, and written when the file is next written anew: after a write that failed that is before the next task begins. An
+    /// agent that restarts before then has lost its connections, and with them the copies of the envelope that were under way.
+    pub(crate) fn refuse(
+        &mut self,
+        &TaskStatement { task, expires_at, .. }: &TaskStatement,
+        refusal: Refusal,
+        now: Timestamp,
+    ) {
+        self.refused.retain(|_, refused| refused.expires_at > now);
+        while self.refused.len() >= REFUSED_MAX {
+            let first = self.refused.iter().min_by_key(|(_, refused)| refused.expires_at).map(|(task, _)| *task);
+            first.and_then(|task| self.refused.remove(&task));
+        }
+        self.take(Line::Refuse { task, expires_at, refusal });
+    }
+
     async fn append(&mut self, line: Line, now: Timestamp) -> Result<(), AgentError> {
         if self.torn {
             self.compact(now).await?;
         }
         self.torn = true;
         let fail = |source| HostError::File { action: "write", path: self.path.clone(), source };
-        let mut json = serde_json::to_vec(&line).map_err(|error| AgentError::State(error.to_string()))?;
-        json.push(b'\n');
-        self.file.write_all(&json).await.map_err(fail)?;
-        self.file.flush().await.map_err(fail)?;
+        let mut writing = LineWriter { lines: self.lines, last: self.last.clone(), content: Vec::new() };
+        writing.add(&line).map_err(|error| AgentError::State(error.to_string()))?;
+        let file = self.file.as_mut().expect("compaction opens the file, and tears the ledger where it cannot");
+        file.write_all(&writing.content).await.map_err(fail)?;
+        file.flush().await.map_err(fail)?;
         self.host.sync(&self.path).await?;
-        self.torn = false;
+        let written = self.header.written + 1;
+        self.acknowledge(writing, written).await?;
         self.take(line);
         Ok(())
     }
 
+    /// Writes to the head that the file is good up to there: only then may anybody act on it.
+    async fn acknowledge(
+        &mut self,
+        LineWriter { lines, last, .. }: LineWriter,
+        written: u64,
+    ) -> Result<(), AgentError> {
+        let Header { id, rewritten, .. } = self.header.clone();
+        file::write_head(&self.host, &Head { ledger: id, rewritten, lines, last: last.clone(), written }).await?;
+        (self.lines, self.last, self.header.written, self.torn) = (lines, last, written, false);
+        Ok(())
+    }
+
     fn take(&mut self, line: Line) {
-        self.lines += 1;
         match line {
             Line::Begin { task, fence, expires_at, attempt, owner } => {
                 self.fence = self.fence.max(fence);
@@ -235,7 +369,10 @@ impl Ledger {
                     known.entry = Entry::Ended(outcome);
                 }
             }
-            Line::Fence { fence, owner } => {
+            Line::Refuse { task, expires_at, refusal } => {
+                self.refused.insert(task, Refused { expires_at, refusal });
+            }
+            Line::Fence { fence, owner, ledger: _ } => {
                 self.fence = self.fence.max(fence);
                 self.owner = owner;
             }
@@ -250,7 +387,10 @@ impl Ledger {
             excess -= usize::from(forget);
             !forget
         });
-        let mut lines = vec![Line::Fence { fence: self.fence, owner: self.owner }];
+        self.refused.retain(|_, refused| refused.expires_at > now);
+        self.torn = true;
+        let header = Header { rewritten: self.header.rewritten + 1, ..self.header.clone() };
+        let mut lines = vec![file::first_line(header.clone(), self.fence, self.owner)];
         for (task, known) in &self.entries {
             let &Known { expires_at, fence, attempt, ref entry } = known;
             lines.push(Line::Begin { task: *task, fence, expires_at, attempt, owner: None });
@@ -258,15 +398,23 @@ impl Ledger {
                 lines.push(Line::End { task: *task, outcome: outcome.clone(), frees_host: false });
             }
         }
-        let mut content = Vec::new();
-        for line in &lines {
-            serde_json::to_writer(&mut content, line).map_err(|error| AgentError::State(error.to_string()))?;
-            content.push(b'\n');
+        for (task, Refused { expires_at, refusal }) in &self.refused {
+            lines.push(Line::Refuse { task: *task, expires_at: *expires_at, refusal: refusal.clone() });
         }
+        let mut writing = LineWriter::default();
+        for line in &lines {
+            writing.add(line).map_err(|error| AgentError::State(error.to_string()))?;
+        }
+        let content = std::mem::take(&mut writing.content);
         self.host.write(&FileSpec { path: self.path.clone(), mode: 0o600, content }).await?;
-        self.file = self.host.append(&self.path).await?;
-        self.lines = lines.len();
-        self.torn = false;
-        Ok(())
+        self.header = header;
+        self.file = Some(self.host.append(&self.path).await?);
+        self.acknowledge(writing, self.header.written).await
     }
+}
+
+/// The epoch of the later enrollment that the ledger has served, if the identity is an older one.
+fn later_enrollment(contents: &Contents, expected: &ExpectedLedger) -> Option<u64> {
+    let header = contents.header.as_ref()?;
+    (header.node == expected.node && header.epoch > expected.epoch).then_some(header.epoch)
 }

@@ -10,6 +10,7 @@ mod clock;
 mod context;
 mod crash_points;
 mod dial;
+mod digested;
 mod endpoints;
 mod enroll;
 mod error;
@@ -27,6 +28,8 @@ pub mod simulation;
 mod state;
 mod tunnel;
 mod version;
+
+use ledger::Ledger;
 
 pub use error::AgentError;
 pub use options::{Options, Verb};
@@ -54,7 +57,8 @@ pub async fn run(options: Options) -> Result<(), AgentError> {
             let kept =
                 state::load(&host).await?.ok_or_else(|| AgentError::NotEnrolled(options.enroll_file.to_string()))?;
             print!("{}", kept.identity.lines());
-            Ok(())
+            // Why it takes no tasks, where it does not.
+            Ledger::look(&host, &kept.identity.expected_ledger()).await.map_err(AgentError::from)
         }
     }
 }

@@ -13,7 +13,7 @@ use gpuaas_host::Host;
 use gpuaas_model::{Code, TaskId, Timestamp};
 use gpuaas_trust::{Envelope, EnvelopeError, KeySetError, SigningKeySet, TaskStatement};
 use gpuaas_wire::{
-    session::{CLOCK_SKEW_MAX, Refusal, TaskLine},
+    session::{AgentProblem, CLOCK_SKEW_MAX, LedgerMark, Refusal, TaskLine},
     task::{TaskFailure, TaskOutcome, TaskSupport},
 };
 use tokio::sync::{Mutex as AsyncMutex, broadcast};
@@ -24,7 +24,6 @@ use crate::{
     clock::Ports,
     context::Context,
     crash_points,
-    error::AgentError,
     fetch::Fetch,
     ledger::{self, HostOwner, Ledger},
     version,
@@ -55,7 +54,8 @@ pub(crate) struct Runner {
     addressee: Addressee,
     keys: Mutex<SigningKeySet>,
     catalog: Vec<Entry>,
-    ledger: AsyncMutex<Ledger>,
+    /// Without one no task runs: what ran before is not known.
+    ledger: Result<AsyncMutex<Ledger>, AgentProblem>,
     running: Mutex<HashMap<TaskId, Running>>,
     /// Held by the one task that changes the node.
     mutation: AsyncMutex<()>,
@@ -71,36 +71,36 @@ pub(crate) enum Accepted {
 }
 
 impl Runner {
-    pub(crate) async fn open(
+    pub(crate) fn new(
         host: Arc<dyn Host>,
         fetch: Arc<Fetch>,
         addressee: Addressee,
         keys: SigningKeySet,
-    ) -> Result<Arc<Self>, AgentError> {
+        ledger: Result<Ledger, AgentProblem>,
+    ) -> Arc<Self> {
         let catalog = version::known(catalog::catalog());
-        Self::open_with(host, fetch, addressee, keys, catalog, Ports::of_this_machine()).await
+        Self::with(host, fetch, addressee, keys, ledger, (catalog, Ports::of_this_machine()))
     }
 
-    pub(crate) async fn open_with(
+    pub(crate) fn with(
         host: Arc<dyn Host>,
         fetch: Arc<Fetch>,
         addressee: Addressee,
         keys: SigningKeySet,
-        catalog: Vec<Entry>,
-        ports: Ports,
-    ) -> Result<Arc<Self>, AgentError> {
-        let ledger = Ledger::open(host.clone(), ports.clock.now()).await?;
-        Ok(Arc::new(Self {
+        ledger: Result<Ledger, AgentProblem>,
+        (catalog, ports): (Vec<Entry>, Ports),
+    ) -> Arc<Self> {
+        Arc::new(Self {
             host,
             fetch,
             addressee,
             keys: Mutex::new(keys),
             catalog,
-            ledger: AsyncMutex::new(ledger),
+            ledger: ledger.map(AsyncMutex::new),
             running: Mutex::default(),
             mutation: AsyncMutex::new(()),
             ports,
-        }))
+        })
     }
 
     /// The catalog as the hello tells it.
@@ -110,7 +110,23 @@ impl Runner {
 
     /// The highest fence that was ever accepted.
     pub(crate) async fn fence(&self) -> u64 {
-        self.ledger.lock().await.fence()
+        match &self.ledger {
+            Ok(ledger) => ledger.lock().await.fence(),
+            Err(_) => 0,
+        }
+    }
+
+    /// Which ledger it goes on from.
+    pub(crate) async fn ledger_mark(&self) -> Option<LedgerMark> {
+        match &self.ledger {
+            Ok(ledger) => Some(ledger.lock().await.mark()),
+            Err(_) => None,
+        }
+    }
+
+    /// Why it takes no tasks, if it takes none.
+    pub(crate) fn problem(&self) -> Option<&AgentProblem> {
+        self.ledger.as_ref().err()
     }
 
     /// The signing keys in use.
@@ -123,28 +139,47 @@ impl Runner {
         *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
-    /// Takes an envelope. A refusal has no side effect at all.
+    /// Takes an envelope. A refusal changes nothing on the node, and stands: the control plane counts the task as ended, so it must not run when its
+    /// envelope comes once more. An invalid envelope, or one under signing keys that have expired, may come again after new keys.
     pub(crate) async fn accept(self: &Arc<Self>, envelope: &[u8]) -> Result<Accepted, Refusal> {
         let keys = self.key_set();
         let statement =
             Envelope::open(envelope, &keys).map_err(|error| refuse(Code::EnvelopeInvalid, error.to_string()))?;
         self.must_be_for_us(&statement)?;
-        let mut ledger = self.ledger.lock().await;
+        let ledger = self.ledger.as_ref();
+        let ledger = ledger.map_err(|problem| refuse(Code::AgentLedgerDamaged, problem.detail.clone()))?;
+        let mut ledger = ledger.lock().await;
         if let Some(known) = self.known(&ledger, statement.task) {
             return Ok(known);
+        }
+        if let Some(refusal) = ledger.refusal(statement.task) {
+            return Err(refusal.clone());
         }
         if keys.is_expired(self.now()) {
             let error = KeySetError::Expired(keys.expires_at);
             return Err(refuse(Code::EnvelopeInvalid, error.to_string()));
         }
-        let position = self.must_be_acceptable(&ledger, &statement)?;
+        match self.begin(&mut ledger, &statement).await {
+            Ok(position) => {
+                drop(ledger);
+                Ok(Accepted::Running(self.start(position, statement)))
+            }
+            Err(refusal) => {
+                ledger.refuse(&statement, refusal.clone(), self.now());
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Writes that the task is about to run, and returns its catalog entry.
+    async fn begin(&self, ledger: &mut Ledger, statement: &TaskStatement) -> Result<usize, Refusal> {
+        let position = self.must_be_acceptable(ledger, statement)?;
         if self.running.lock().unwrap_or_else(PoisonError::into_inner).len() >= TASKS_MAX {
             return Err(refuse(Code::NodeBusy, format!("{TASKS_MAX} tasks are under way already")));
         }
-        let owner = HostOwner::of(&statement).filter(|_| self.catalog[position].takes_host());
-        ledger.begin(&statement, owner, self.now()).await.map_err(|error| refuse(error.code(), error.to_string()))?;
-        drop(ledger);
-        Ok(Accepted::Running(self.start(position, statement)))
+        let owner = HostOwner::of(statement).filter(|_| self.catalog[position].takes_host());
+        ledger.begin(statement, owner, self.now()).await.map_err(|error| refuse(error.code(), error.to_string()))?;
+        Ok(position)
     }
 
     /// Ends a task early; its handler sees it at its next look.
@@ -261,13 +296,18 @@ impl Runner {
             Err(failure) => (TaskOutcome::Failed { failure }, false),
         };
         reach(Point::TaskDone(task_type));
-        if let Err(error) = self.ledger.lock().await.end(statement.task, outcome.clone(), frees_host, self.now()).await
-        {
-            tracing::error!(task = %statement.task, %error, "the end of a task could not be written yet");
-        }
+        self.keep_end(statement.task, outcome.clone(), frees_host).await;
         reach(Point::TaskEnded(task_type));
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&statement.task);
         let _ = lines.send(TaskLine::Ended(outcome));
+    }
+
+    async fn keep_end(&self, task: TaskId, outcome: TaskOutcome, frees_host: bool) {
+        // Without one nothing ran.
+        let Ok(ledger) = &self.ledger else { return };
+        if let Err(error) = ledger.lock().await.end(task, outcome, frees_host, self.now()).await {
+            tracing::error!(%task, %error, "the end of a task could not be written yet");
+        }
     }
 
     async fn attempt(

@@ -64,7 +64,9 @@ impl Service {
     async fn hello(&self) -> Result<Answer, Refusal> {
         if matches!(self.connection, ConnectionKind::Control) {
             // Whoever asks has let this node in. Not every init wants to know.
-            let _ = notify_status(&format!("connected to {}", self.channel)).and_then(|()| notify_ready());
+            let problem = self.runner.problem().map(|problem| format!("; takes no tasks: {}", problem.detail));
+            let status = format!("connected to {}{}", self.channel, problem.unwrap_or_default());
+            let _ = notify_status(&status).and_then(|()| notify_ready());
         }
         let facts = self.host.facts().await.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;
         Ok(json(&Hello {
@@ -79,6 +81,8 @@ impl Service {
             fence: self.runner.fence().await,
             key_set_version: self.runner.key_set().version,
             clock: Some(now()),
+            problem: self.runner.problem().cloned(),
+            ledger: self.runner.ledger_mark().await,
         }))
     }
 

@@ -27,9 +27,10 @@ use crate::{
     context::Context,
     endpoints::Endpoints,
     fetch::Fetch,
+    ledger::{ExpectedLedger, Ledger},
     runner::{Accepted, Addressee, Runner},
     service::until_end,
-    state::{Identity, State},
+    state::{self, Identity, State},
 };
 
 /// Does a task of that type with those parameters.
@@ -63,7 +64,13 @@ impl SimulatedAgent {
         let addressee =
             Addressee { control_plane: identity.control_plane.clone(), node: identity.node, epoch: identity.epoch };
         let entries = catalog::catalog().into_iter().map(|entry| modelled(entry, handler.clone())).collect();
-        let runner = Runner::open_with(host, nowhere()?, addressee, keys, entries, Ports { clock, runtime }).await?;
+        let mut expected = ExpectedLedger { id: None, node: identity.node, epoch: identity.epoch };
+        if !host.exists(&state::path("ledger.jsonl")).await? {
+            // What an enrollment does, which is not modelled.
+            expected.id = Some(Ledger::prepare(&host, &expected, false, clock.now()).await?);
+        }
+        let ledger = Ledger::open(host.clone(), &expected, clock.now()).await?;
+        let runner = Runner::with(host, nowhere()?, addressee, keys, Ok(ledger), (entries, Ports { clock, runtime }));
         Ok(Self { runner })
     }
 
@@ -128,6 +135,7 @@ fn nowhere() -> Result<Arc<Fetch>, AgentError> {
         url: None,
         enrolled_by: None,
         key: None,
+        ledger: None,
     };
     let fetch = Fetch::new(&State { identity, key }, Arc::new(Endpoints::new(Vec::new())))?;
     Ok(NOWHERE.get_or_init(|| Arc::new(fetch)).clone())

@@ -3,16 +3,28 @@
 use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use gpuaas_host::{FileSpec, Host};
+use gpuaas_host::{FileSpec, Host, HostError};
 use gpuaas_model::{Name, NodeId};
-use gpuaas_trust::{NodeKey, SecretText, SignedKeySet, SigningKeySet, certificates_of_pem, names_issuer};
+use gpuaas_trust::{
+    NodeIdentity, NodeKey, SecretText, SignedKeySet, SigningKeySet, certificates_of_pem, certified_key_sha256,
+    names_issuer, requested_key_sha256,
+};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, Serialize};
 
-use crate::{error::AgentError, version};
+use crate::{
+    digested::{verified, with_digest},
+    error::AgentError,
+    ledger::{ExpectedLedger, LedgerId},
+    version,
+};
 
 /// The agent's folder.
 pub(crate) const FOLDER: &str = "/var/lib/gpuaas-agent";
+/// Who this node is.
+pub(crate) const IDENTITY: &str = "identity.json";
+/// Where older agents keep the key.
+const KEY: &str = "key.pem";
 /// Longest file of it that is read.
 const FILE_BYTES_MAX: u64 = 1_024 * 1_024;
 
@@ -46,6 +58,10 @@ pub(crate) struct Identity {
     /// in `key.pem`.
     #[serde(default)]
     pub(crate) key: Option<SecretText>,
+    /// The ledger, which was on the disk before this identity: without it no task is taken. Absent where an older agent enrolled the node, until the first
+    /// start that finds its ledger.
+    #[serde(default)]
+    pub(crate) ledger: Option<LedgerId>,
 }
 
 /// The identity with its key.
@@ -58,28 +74,84 @@ pub(crate) fn path(name: &str) -> Utf8PathBuf {
     Utf8Path::new(FOLDER).join(name)
 }
 
-/// What an earlier run kept; `None` before the first enrollment.
+/// The identity; `None` before the first enrollment. Fails with [`AgentError::Identity`] if it is not as it was written.
 pub(crate) async fn load(host: &Arc<dyn Host>) -> Result<Option<State>, AgentError> {
-    let (identity, key) =
-        (host.read(&path("identity.json"), FILE_BYTES_MAX).await?, host.read(&path("key.pem"), FILE_BYTES_MAX).await?);
-    let Some(identity) = identity else { return Ok(None) };
-    let identity: Identity = serde_json::from_slice(&identity).map_err(|error| AgentError::State(error.to_string()))?;
-    let key = match (&identity.key, key) {
-        (Some(key), _) => key.clone(),
-        (None, Some(key)) => SecretText::new(String::from_utf8_lossy(&key).into_owned()),
-        (None, None) => return Ok(None),
+    let file = path(IDENTITY);
+    let read = read(host, &file).await?;
+    let Some(text) = read else { return must_be_new(host).await.map(|()| None) };
+    let damaged = |what: &dyn std::fmt::Display| identity_error(&file, format!("is damaged: {what}"));
+    let is_verified = verified("", &text).is_some();
+    let identity: Identity = match serde_json::from_slice(&text) {
+        Ok(identity) => identity,
+        Err(_) if text.is_empty() => return Err(identity_error(&file, "is empty")),
+        Err(error) => return Err(damaged(&error)),
     };
-    let key = NodeKey::from_pem(key.expose()).map_err(|error| AgentError::State(error.to_string()))?;
+    // Older agents write neither a ledger's id nor a digest.
+    if !is_verified && (identity.ledger.is_some() || has_digest(&text)) {
+        return Err(damaged(&"its digest is not that of its content"));
+    }
+    let (key, of) = match &identity.key {
+        Some(key) => (key.clone(), file.clone()),
+        None => (key_apart(host).await?, path(KEY)),
+    };
+    let key = NodeKey::from_pem(key.expose()).map_err(|error| identity_error(&of, format!("is damaged: {error}")))?;
+    identity.check(&key).map_err(|error| match error {
+        Mismatch::Key => identity_error(&of, "is damaged: its key is not the one that the certificate is for"),
+        Mismatch::Other(what) => damaged(&what),
+    })?;
     Ok(Some(State { identity, key }))
+}
+
+/// Whether the text says that it has a digest, right or not.
+fn has_digest(text: &[u8]) -> bool {
+    let value: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
+    value.get("digest").is_some()
+}
+
+/// Refuses a machine that has no identity any more.
+async fn must_be_new(host: &Arc<dyn Host>) -> Result<(), AgentError> {
+    for left in [path("ledger.jsonl"), path(KEY)] {
+        if host.exists(&left).await? {
+            let what = format!("is missing, and {left} is there: this machine was enrolled before");
+            return Err(identity_error(&path(IDENTITY), what));
+        }
+    }
+    Ok(())
+}
+
+/// The key as an older agent kept it.
+async fn key_apart(host: &Arc<dyn Host>) -> Result<SecretText, AgentError> {
+    let file = path(KEY);
+    let read = read(host, &file).await?;
+    let text = read.ok_or_else(|| identity_error(&file, format!("is missing, and {} has no key", path(IDENTITY))))?;
+    Ok(SecretText::new(String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Reads a file of the identity.
+async fn read(host: &Arc<dyn Host>, file: &Utf8Path) -> Result<Option<Vec<u8>>, AgentError> {
+    host.read(file, FILE_BYTES_MAX).await.map_err(|error| read_error(file, error))
+}
+
+/// An error of the file system may pass and is no damage: systemd starts the agent again.
+fn read_error(file: &Utf8Path, error: HostError) -> AgentError {
+    match error {
+        HostError::Unfit { .. } | HostError::TooLong { .. } => identity_error(file, format!("cannot be read: {error}")),
+        passing => AgentError::Host(passing),
+    }
+}
+
+fn identity_error(file: &Utf8Path, what: impl Into<String>) -> AgentError {
+    AgentError::Identity { file: file.to_owned(), what: what.into() }
 }
 
 /// Keeps the identity, and takes the key of before away that an older agent kept apart.
 pub(crate) async fn keep(host: &Arc<dyn Host>, identity: &Identity) -> Result<(), AgentError> {
     host.make_folder(Utf8Path::new(FOLDER), 0o700).await?;
-    let content = serde_json::to_vec_pretty(identity).map_err(|error| AgentError::State(error.to_string()))?;
-    host.write(&FileSpec { path: path("identity.json"), mode: 0o600, content }).await?;
+    let text = serde_json::to_string_pretty(identity).map_err(|error| AgentError::State(error.to_string()))?;
+    let content = with_digest("", &text).0.into_bytes();
+    host.write(&FileSpec { path: path(IDENTITY), mode: 0o600, content }).await?;
     if identity.key.is_some() {
-        host.remove(&path("key.pem")).await?;
+        host.remove(&path(KEY)).await?;
     }
     Ok(())
 }
@@ -92,7 +164,41 @@ impl State {
     }
 }
 
+/// What does not belong together.
+enum Mismatch {
+    /// The key is not the certificate's.
+    Key,
+    Other(String),
+}
+
+impl Mismatch {
+    fn of(error: impl std::fmt::Display) -> Self {
+        Self::Other(error.to_string())
+    }
+}
+
 impl Identity {
+    /// Refuses parts that do not belong together: the one check of an identity that an older agent wrote without a digest.
+    fn check(&self, key: &NodeKey) -> Result<(), Mismatch> {
+        let certificate = self.certificate().map_err(Mismatch::of)?;
+        let of = NodeIdentity::of_certificate(&certificate).map_err(Mismatch::of)?;
+        if (of.node, of.epoch, of.control_plane.as_str()) != (self.node, self.epoch, self.control_plane.as_str()) {
+            return Err(Mismatch::Other("its certificate is of another node, enrollment or control plane".to_owned()));
+        }
+        let request = key.request_pem().map_err(Mismatch::of)?;
+        let (certified, held) = (certified_key_sha256(&certificate), requested_key_sha256(&request));
+        if certified.map_err(Mismatch::of)? != held.map_err(Mismatch::of)? {
+            return Err(Mismatch::Key);
+        }
+        let authorities = self.authorities().map_err(Mismatch::of)?;
+        self.key_set.open(&authorities).map(drop).map_err(Mismatch::of)
+    }
+
+    /// The ledger that belongs to it.
+    pub(crate) fn expected_ledger(&self) -> ExpectedLedger {
+        ExpectedLedger { id: self.ledger.clone(), node: self.node, epoch: self.epoch }
+    }
+
     /// For people.
     pub(crate) fn described(&self) -> String {
         let (name, url) = (self.shown_name(), self.url.as_deref().unwrap_or("an unknown address"));
@@ -152,25 +258,27 @@ mod tests {
         let (_folder, host) = sandbox(&[]);
         let of_before = enrolled_nobody();
         keep(&host, &of_before.identity).await.unwrap();
-        let key = FileSpec { path: path("key.pem"), mode: 0o600, content: pem(&of_before.key).into_bytes() };
+        let key = FileSpec { path: path(KEY), mode: 0o600, content: pem(&of_before.key).into_bytes() };
         host.write(&key).await.unwrap();
         let loaded = load(&host).await.unwrap().expect("an identity");
         assert_eq!(pem(&loaded.key), pem(&of_before.key));
 
-        let fresh = NodeKey::generate().unwrap();
-        let renewed = loaded.renewed("another certificate".to_owned(), fresh);
-        keep(&host, &renewed.identity).await.unwrap();
-        assert!(host.read(&path("key.pem"), FILE_BYTES_MAX).await.unwrap().is_none(), "the key of before is gone");
+        let fresh = enrolled_nobody();
+        let identity = Identity { key: Some(SecretText::new(pem(&fresh.key))), ..fresh.identity };
+        keep(&host, &identity).await.unwrap();
+        assert!(host.read(&path(KEY), FILE_BYTES_MAX).await.unwrap().is_none(), "the key of before is gone");
         let loaded = load(&host).await.unwrap().expect("an identity");
-        assert_eq!(pem(&loaded.key), pem(&renewed.key));
-        assert_ne!(pem(&loaded.key), pem(&of_before.key));
-        assert_eq!(loaded.identity.certificate, "another certificate");
+        assert_eq!(pem(&loaded.key), pem(&fresh.key));
+        assert_eq!(loaded.identity.certificate, identity.certificate);
     }
 
-    #[tokio::test]
-    async fn identity_without_any_key_is_none() {
-        let (_folder, host) = sandbox(&[]);
-        keep(&host, &enrolled_nobody().identity).await.unwrap();
-        assert!(load(&host).await.unwrap().is_none());
+    #[test]
+    fn link_in_the_place_of_the_identity_is_damage_and_an_error_of_the_file_system_is_not() {
+        let file = path(IDENTITY);
+        let link = HostError::Unfit { path: file.clone(), at: file.clone(), what: "is a link" };
+        let source = std::io::ErrorKind::ResourceBusy.into();
+        let passing = HostError::File { action: "read", path: file.clone(), source };
+        assert_eq!(read_error(&file, link).exit() as u8, 9);
+        assert_ne!(read_error(&file, passing).exit() as u8, 9, "its unit starts it again");
     }
 }

@@ -35,6 +35,9 @@ pub struct Node {
     /// Its agent's version.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_version: Option<String>,
+    /// Why its agent takes no tasks; absent where it takes them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub agent_problem: Option<NodeProblem>,
     /// Its machine's own id, as its agent told it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub machine_id: Option<String>,
@@ -52,6 +55,19 @@ pub struct Node {
     pub inspected_at: Option<String>,
     /// When it was registered.
     pub created_at: String,
+}
+
+/// Why a node's agent takes no tasks.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NodeProblem {
+    /// Its stable code, with a page under `docs/errors/`.
+    pub code: String,
+    /// What the agent says of it.
+    pub detail: String,
+    /// Since when the control plane knows.
+    pub since: String,
+    /// What to do.
+    pub next: String,
 }
 
 /// A node came back on another machine.

@@ -2,9 +2,13 @@
 
 use gpuaas_api_types::{
     AppliedFix, DataDisk, DefaultRoute, FileSystem, FixedNode, Gpu, MachineChange, MachineFacts, Node, NodeFacts,
-    Preflight, PreflightFinding, WriteLatency,
+    NodeProblem, Preflight, PreflightFinding, WriteLatency,
 };
-use gpuaas_engine::{Caller, CommandError, commands::fix::Done, ownership::VisibleNode};
+use gpuaas_engine::{
+    Caller, CommandError,
+    commands::fix::Done,
+    ownership::{VisibleNode, next_without_tasks},
+};
 use gpuaas_model::{Check, Name};
 use gpuaas_wire::task::{self, ClockKeeping, Finding, HostFacts, PreflightReport, Severity};
 
@@ -23,6 +27,12 @@ pub(crate) fn node(node: VisibleNode) -> Node {
         connectivity_since: record.connectivity_since.to_string(),
         clock_skew_seconds: record.clock_skew_seconds,
         agent_version: record.agent_version,
+        agent_problem: record.agent_problem.map(|problem| NodeProblem {
+            code: problem.code.to_string(),
+            detail: problem.detail,
+            since: problem.since.to_string(),
+            next: next_without_tasks(&record.name),
+        }),
         machine_id: record.machine_id,
         machine_changed: record
             .machine_changed

@@ -126,6 +126,7 @@ impl App for Rke2 {
 const fn next(code: Code) -> &'static str {
     match code {
         Code::DiskFull => "make room on the node's disk, then resume",
+        Code::AgentLedgerDamaged => "have an operator enroll the node again (gpuaas node enroll), then resume",
         _ => "see what it says, then resume",
     }
 }
@@ -146,9 +147,11 @@ fn class(code: Code) -> FaultClass {
         | Code::FenceTooLow
         | Code::AttemptTooLow
         | Code::TaskTimedOut => FaultClass::Retryable,
-        Code::ArtifactDigestMismatch | Code::ArtifactUnsafePath | Code::HostFailed | Code::AllocationUnreachable => {
-            FaultClass::Manual
-        }
+        Code::ArtifactDigestMismatch
+        | Code::ArtifactUnsafePath
+        | Code::HostFailed
+        | Code::AgentLedgerDamaged
+        | Code::AllocationUnreachable => FaultClass::Manual,
         _ => FaultClass::Repairable,
     }
 }

@@ -121,6 +121,7 @@ impl Driver {
             Err(StepStartError::Illegal(illegal)) => {
                 Err(TaskFailure::new(Code::IllegalTransition, illegal.to_string()))
             }
+            Err(StepStartError::TakesNoTasks(refused)) => Err(TaskFailure::new(refused.code, refused.to_string())),
             Err(StepStartError::NotHeld(refused)) => Err(TaskFailure::new(Code::NodeNotHeld, refused.to_string())),
             Err(error @ (StepStartError::Keys(_) | StepStartError::Render(_))) => {
                 Err(TaskFailure::new(Code::Internal, error.to_string()))

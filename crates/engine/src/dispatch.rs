@@ -24,7 +24,7 @@ use crate::{
     engine::Engine,
     error::CommandError,
     keys::KeysError,
-    ownership::{self, AccessError, NodeAccess, NotHeld},
+    ownership::{self, AccessError, NodeAccess, NotHeld, TakesNoTasks},
     port::{DispatchError, TaskUpdate},
     record::audit_task,
 };
@@ -92,6 +92,7 @@ impl Engine {
         params: Value,
         expires_at: Timestamp,
     ) -> Result<Outgoing, StepStartError> {
+        access.must_take_tasks()?;
         if task_type.is_for_workload() && access.workload().is_none() {
             return Err(StepStartError::Render(format!("{task_type} is signed for workloads alone")));
         }
@@ -188,7 +189,14 @@ impl Engine {
             // Asked for before the push: a connection that comes while it fails is not missed.
             let connection = self.next_connection();
             let dispatched = match self.access_again(task, access.take()).await {
-                Ok(access) => self.nodes().dispatch(&access, &task.envelope).await,
+                Ok(access) => match access.must_take_tasks() {
+                    Ok(()) => self.nodes().dispatch(&access, &task.envelope).await,
+                    // What became of it there, nobody can say: it is not sent again.
+                    Err(refused) => {
+                        let failure = TaskFailure::new(refused.code, refused.to_string());
+                        return TaskEnd::Outcome(TaskOutcome::Failed { failure });
+                    }
+                },
                 Err(AccessError::NotHeld(why)) => {
                     let failure = TaskFailure::new(Code::NodeNotHeld, why.to_string());
                     return TaskEnd::Outcome(TaskOutcome::Failed { failure });
@@ -351,6 +359,9 @@ pub(crate) enum StepStartError {
     /// The node may not be reached for it.
     #[error(transparent)]
     NotHeld(#[from] NotHeld),
+    /// The node's agent takes none.
+    #[error(transparent)]
+    TakesNoTasks(#[from] TakesNoTasks),
     /// Its member cannot begin it in its present state.
     #[error(transparent)]
     Illegal(#[from] IllegalTransition),
@@ -374,6 +385,7 @@ impl From<StepStartError> for CommandError {
             StepStartError::Store(error) => error.into(),
             StepStartError::Keys(error) => error.into(),
             StepStartError::NotHeld(refused) => refused.into(),
+            StepStartError::TakesNoTasks(refused) => refused.into(),
             StepStartError::Illegal(illegal) => illegal.into(),
             StepStartError::Render(_) => Self::new(Code::Internal, error.to_string()),
         }

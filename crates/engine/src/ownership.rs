@@ -9,7 +9,9 @@ use gpuaas_model::{
     AllocationId, AllocationState, Code, EnrolledNode, Lifecycle, MemberId, MemberState, Name, NodeId, NodeState,
     Permission, ProjectId, WorkloadId,
 };
-use gpuaas_store::{AllocationRecord, MemberRecord, NodeRecord, Reader, StoreError, TaskRecord, WorkloadRecord};
+use gpuaas_store::{
+    AllocationRecord, MemberRecord, NodeProblem, NodeRecord, Reader, StoreError, TaskRecord, WorkloadRecord,
+};
 use gpuaas_wire::task::TaskSupport;
 
 use crate::{caller::Caller, error::CommandError};
@@ -32,6 +34,7 @@ pub struct NodeAccess {
     name: Name,
     support: Vec<TaskSupport>,
     holding: Option<Holding>,
+    problem: Option<NodeProblem>,
 }
 
 impl NodeAccess {
@@ -55,14 +58,52 @@ impl NodeAccess {
         &self.support
     }
 
+    /// Refuses a node whose agent takes no tasks. Journals, tunnels and reports of its units go on.
+    pub(crate) fn must_take_tasks(&self) -> Result<(), TakesNoTasks> {
+        must_take_tasks(&self.name, self.problem.as_ref())
+    }
+
     pub(crate) fn workload(&self) -> Option<WorkloadId> {
         self.holding.and_then(|holding| holding.member).map(|(workload, _)| workload)
     }
 
     fn of(node: &NodeRecord, holding: Option<Holding>) -> Self {
         let enrolled = EnrolledNode { node: node.id, epoch: node.epoch };
-        Self { node: enrolled, name: node.name.clone(), support: node.support.clone(), holding }
+        let problem = node.agent_problem.clone();
+        Self { node: enrolled, name: node.name.clone(), support: node.support.clone(), holding, problem }
     }
+}
+
+/// Refuses a node whose agent takes no tasks.
+pub(crate) fn must_take_tasks(name: &Name, problem: Option<&NodeProblem>) -> Result<(), TakesNoTasks> {
+    match problem {
+        None => Ok(()),
+        Some(NodeProblem { code, detail, .. }) => {
+            Err(TakesNoTasks { node: name.clone(), code: *code, detail: detail.clone() })
+        }
+    }
+}
+
+/// The node's agent takes no tasks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the agent of {node} takes no tasks: {detail}")]
+pub struct TakesNoTasks {
+    node: Name,
+    /// Why.
+    pub(crate) code: Code,
+    detail: String,
+}
+
+impl From<TakesNoTasks> for CommandError {
+    fn from(refused: TakesNoTasks) -> Self {
+        let next = next_without_tasks(&refused.node);
+        Self::new(refused.code, refused.to_string()).then(next)
+    }
+}
+
+/// The way out for a node whose agent takes no tasks.
+pub fn next_without_tasks(node: &Name) -> String {
+    format!("enroll it again, by the line that this prints, on its machine: gpuaas node enroll {node}")
 }
 
 /// The node may not be reached for that.

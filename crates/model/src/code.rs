@@ -137,6 +137,10 @@ text_enum! {
         TaskUnknown = "task_unknown",
         /// The parameters are not those of the task type.
         TaskParamsInvalid = "task_params_invalid",
+        /// The node's ledger is missing, damaged or an older copy: its agent takes no tasks.
+        AgentLedgerDamaged = "agent_ledger_damaged",
+        /// The file by which a node proves who it is cannot be used: its agent does not start.
+        AgentIdentityDamaged = "agent_identity_damaged",
         /// The agent died in the middle of the task.
         TaskInterrupted = "task_interrupted",
         /// What the node answered is not what a task of that type answers, or more than one may.
@@ -208,6 +212,8 @@ pub enum ExitStatus {
     Unreachable = 7,
     /// Not in time.
     TimedOut = 8,
+    /// A file of its own is damaged; of the agent alone.
+    Damaged = 9,
 }
 
 impl Code {
@@ -226,6 +232,7 @@ impl Code {
             | Self::StateConflict
             | Self::ClockSkewed
             | Self::NodeUnavailable
+            | Self::AgentLedgerDamaged
             | Self::NodeNotHeld
             | Self::KeyReused
             | Self::MachineNotReimaged
@@ -282,6 +289,7 @@ impl Code {
             | Self::BackupInvalid
             | Self::StoreNotEmpty
             | Self::DataDirNotWritable
+            | Self::AgentIdentityDamaged
             | Self::Internal => 500,
             Self::DiskFull => 507,
             // Somebody else's failure, not the control plane's own.
@@ -296,6 +304,9 @@ impl Code {
         if matches!(self, Self::HostFailed | Self::ReimageHookFailed) {
             // Reached, and it failed there.
             return ExitStatus::Failed;
+        }
+        if matches!(self, Self::AgentIdentityDamaged) {
+            return ExitStatus::Damaged;
         }
         match self.status() {
             401 | 403 => ExitStatus::Unauthorized,

@@ -75,6 +75,8 @@ text_enum! {
         NodeConnectivityChanged = "node.connectivity_changed",
         /// A node's clock went further from the control plane's than the limit, or came back within it.
         NodeClockSkewChanged = "node.clock_skew_changed",
+        /// A node's agent takes no tasks, or takes them again.
+        NodeAgentProblemChanged = "node.agent_problem_changed",
         /// A node told what it is and whether it is fit.
         NodeInspected = "node.inspected",
         /// A safe fix was carried out on a node.

@@ -26,6 +26,8 @@ pub struct Candidate {
     pub connectivity_since: Timestamp,
     /// What its node's agent can do.
     pub support: Vec<TaskSupport>,
+    /// Why its node's agent takes no tasks, with the code; absent where it takes them.
+    pub problem: Option<(Code, String)>,
     /// The name of the workload that uses it.
     pub used_by: Option<String>,
 }
@@ -78,6 +80,13 @@ pub fn unusable(field: &str, candidate: &Candidate, manifest: &Manifest) -> Vec<
             Code::AllocationUnreachable,
             format!("{node} has been {} since {}", candidate.connectivity, candidate.connectivity_since),
             "choose another, or see why its agent does not connect: gpuaas node show",
+        );
+    }
+    if let Some((code, detail)) = candidate.problem.as_ref().filter(|_| !is_over) {
+        refuse(
+            *code,
+            format!("the agent of {node} takes no tasks: {detail}"),
+            "choose another, or ask an operator to enroll the node again",
         );
     }
     if let Some(workload) = &candidate.used_by {

@@ -41,6 +41,7 @@ fn usable() -> Candidate {
         connectivity: Connectivity::Connected,
         connectivity_since: Timestamp::from_millis(0),
         support: support(&[1, 2]),
+        problem: None,
         used_by: None,
     }
 }
@@ -91,4 +92,16 @@ fn an_agent_must_know_every_task_in_the_version_that_the_app_renders() {
     // What an agent that is away could do, nobody knows.
     let away = |of: &mut Candidate| (of.connectivity, of.support) = (Connectivity::Unreachable, Vec::new());
     assert_eq!(codes(away), [Code::AllocationUnreachable]);
+}
+
+#[test]
+fn node_whose_agent_takes_no_tasks_is_not_usable() {
+    let problem = || Some((Code::AgentLedgerDamaged, "ledger.jsonl is missing".to_owned()));
+    assert_eq!(codes(|candidate| candidate.problem = problem()), [Code::AgentLedgerDamaged]);
+    let mut candidate = Candidate { problem: problem(), ..usable() };
+    let reasons = unusable("server_allocation_id", &candidate, &manifest());
+    assert!(reasons[0].detail.contains("ledger.jsonl is missing"), "{reasons:?}");
+    candidate.state = AllocationState::Released;
+    let reasons = unusable("server_allocation_id", &candidate, &manifest());
+    assert!(reasons.iter().all(|reason| reason.code != Code::AgentLedgerDamaged), "one that is over says no more");
 }

@@ -59,8 +59,8 @@ pub use page::Page;
 pub use record::{
     AccessGrantRecord, ActorToken, AllocationRecord, ArtifactRecord, AuditRecord, AuthorityRecord, EnrollmentRecord,
     EventRecord, IdempotencyRecord, LeaseRecord, LeftMachine, MachineChange, MemberRecord, NewAudit, NewEvent,
-    NodeKeyRecord, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord, SecretRecord, ServiceAccountRecord,
-    SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
+    NodeKeyRecord, NodeProblem, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord, SecretRecord,
+    ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
 };
 pub use repeat::repeated;
 pub use replica::{Burial, ReplicaLife};

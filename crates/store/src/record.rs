@@ -11,8 +11,8 @@ pub use {
     credential::{AuthorityRecord, ServiceAccountRecord, SigningKeyRecord, TokenRecord},
     history::{ActorToken, AuditRecord, EventRecord, IdempotencyRecord, NewAudit, NewEvent},
     inventory::{
-        AllocationRecord, ArtifactRecord, EnrollmentRecord, LeftMachine, MachineChange, NodeKeyRecord, NodeRecord,
-        ProjectRecord,
+        AllocationRecord, ArtifactRecord, EnrollmentRecord, LeftMachine, MachineChange, NodeKeyRecord, NodeProblem,
+        NodeRecord, ProjectRecord,
     },
     operation::{OperationRecord, StepRecord, TaskRecord},
     replica::{LeaseRecord, ReplicaRecord, SessionRecord},

@@ -84,13 +84,52 @@ pub struct Hello {
     pub addresses: Vec<String>,
     /// Task types it can execute.
     pub support: Vec<TaskSupport>,
-    /// The highest fence it has seen.
+    /// The highest fence it has seen; 0 where it has no ledger to tell it from.
     pub fence: u64,
     /// The version of the signing-key set in use.
     pub key_set_version: u64,
     /// What its clock says at this moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<Timestamp>,
+    /// Why it takes no tasks; absent where it takes them, and from older agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<AgentProblem>,
+    /// Its ledger; absent where it cannot use its ledger, and from older agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<LedgerMark>,
+}
+
+/// Why an agent takes no tasks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentProblem {
+    /// Of which kind.
+    pub kind: AgentProblemKind,
+    /// What is wrong, with the file that it is about.
+    pub detail: String,
+}
+
+/// Kinds of [`AgentProblem`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentProblemKind {
+    /// The ledger is not there.
+    LedgerMissing,
+    /// The ledger is not as it was written.
+    LedgerDamaged,
+    /// The ledger is an older copy, or another one: it lacks what this node acknowledged.
+    LedgerOlder,
+    /// One that only a newer agent knows.
+    #[serde(other)]
+    Other,
+}
+
+/// Which ledger an agent goes on from, and how far it goes: of one ledger `written` never decreases.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerMark {
+    /// The ledger's id.
+    pub id: String,
+    /// Tasks' beginnings and ends that were ever written to it.
+    pub written: u64,
 }
 
 /// What a connection is for.
@@ -295,7 +334,13 @@ impl Said for Hello {
             name("a task type", &support.task)?;
             at_most("schema versions", support.schemas.len(), LIST_MAX)?;
         }
-        Ok(self)
+        if let Some(ledger) = &self.ledger {
+            name("the ledger's id", &ledger.id)?;
+        }
+        let problem = self
+            .problem
+            .map(|problem| AgentProblem { detail: cut(problem.detail, crate::bounds::SENTENCE_BYTES_MAX), ..problem });
+        Ok(Self { problem, ..self })
     }
 }
 
@@ -338,7 +383,23 @@ mod hostile_tests {
             fence: 1,
             key_set_version: 1,
             clock: Some(Timestamp::from_millis(1)),
+            problem: None,
+            ledger: Some(LedgerMark { id: "ef".repeat(16), written: 7 }),
         }
+    }
+
+    #[test]
+    fn hello_of_an_older_agent_has_no_problem_and_that_of_a_newer_one_may_have_an_unknown_one() {
+        let mut older = serde_json::to_value(hello()).unwrap();
+        older.as_object_mut().unwrap().remove("ledger");
+        let read: Hello = serde_json::from_value(older.clone()).unwrap();
+        assert_eq!(read, Hello { ledger: None, ..hello() });
+        let mut newer = older;
+        newer["problem"] = serde_json::json!({ "kind": "of_tomorrow", "detail": "\u{1b}x".repeat(100_000), "more": 1 });
+        let read: Hello = serde_json::from_value(newer).unwrap();
+        let problem = read.within_bounds().unwrap().problem.expect("a problem");
+        assert_eq!(problem.kind, AgentProblemKind::Other);
+        assert!(problem.detail.len() <= crate::bounds::SENTENCE_BYTES_MAX && !problem.detail.contains('\u{1b}'));
     }
 
     #[test]
@@ -357,6 +418,7 @@ mod hostile_tests {
             Hello { support: vec![support("a".repeat(257), vec![1])], ..hello() },
             Hello { support: vec![support("a".into(), vec![1; LIST_MAX + 1])], ..hello() },
             Hello { connection: ConnectionKind::Bulk { request: "a".repeat(257) }, ..hello() },
+            Hello { ledger: Some(LedgerMark { id: "a".repeat(257), written: 1 }), ..hello() },
         ];
         for huge in huge {
             assert!(huge.clone().within_bounds().is_err(), "{huge:?}");

@@ -85,6 +85,7 @@ pub(crate) fn enrolled_nobody() -> State {
         url: None,
         enrolled_by: None,
         key: None,
+        ledger: None,
     };
     State { identity, key }
 }

@@ -5,4 +5,5 @@ mod memory;
 mod ownership;
 mod refusals;
 mod running;
+mod starts;
 mod world;

@@ -385,6 +385,8 @@ pub(super) fn hello(connection: ConnectionKind, instance: &str) -> Hello {
         fence: 0,
         key_set_version: 1,
         clock: None,
+        problem: None,
+        ledger: None,
     }
 }
 

@@ -11,6 +11,15 @@ const ID_SHOWN: usize = 12;
 
 pub(super) fn described(node: &Node) -> String {
     let mut lines = vec![format!("{}   {}", node.name, first_line(node).join(" · "))];
+    lines.extend(node.agent_problem.iter().flat_map(|problem| {
+        let said = format!(
+            "problem     takes no tasks for {}, as the node says: {} ({})",
+            ago(&problem.since),
+            problem.detail,
+            problem.code
+        );
+        [said, format!("  {}", problem.next)]
+    }));
     lines.extend(node.machine_changed.iter().map(|change| {
         let before: String = change.before.chars().take(ID_SHOWN).collect();
         format!("changed     its machine is another one since {} ago (before: {before}…)", ago(&change.at))
@@ -150,7 +159,7 @@ fn bytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_api_types::{AppliedFix, DefaultRoute, FileSystem, MachineChange, WriteLatency};
+    use gpuaas_api_types::{AppliedFix, DefaultRoute, FileSystem, MachineChange, NodeProblem, WriteLatency};
 
     use super::*;
 
@@ -205,6 +214,7 @@ mod tests {
             connectivity_since: seconds_ago(12),
             clock_skew_seconds: Some(0),
             agent_version: Some("0.1.0".to_owned()),
+            agent_problem: None,
             machine_id: Some("ab".repeat(16)),
             machine_changed: None,
             facts: Some(NodeFacts {
@@ -256,6 +266,24 @@ mod tests {
           ✗ something listens on port 6443 (tcp) already.  Fix, as the node says: see what it is and stop it   (port_taken)
               seen: 0.0.0.0:6443, held by /usr/sbin/haproxy (812)
           ! inotify.max_user_instances is 128; RKE2 wants 8192.  Fix: gpuaas node fix gpu-07 inotify   (inotify_low)
+        ");
+    }
+
+    #[test]
+    fn node_whose_agent_takes_no_tasks_says_why_and_what_to_do() {
+        let mut problem = node();
+        problem.facts = None;
+        problem.preflight = None;
+        problem.agent_problem = Some(NodeProblem {
+            code: "agent_ledger_damaged".to_owned(),
+            detail: "/var/lib/gpuaas-agent/ledger.jsonl is missing, and this node is enrolled".to_owned(),
+            since: seconds_ago(200),
+            next: "enroll it again, by the line that this prints, on its machine: gpuaas node enroll gpu-07".to_owned(),
+        });
+        insta::assert_snapshot!(described(&problem), @r"
+        gpu-07   active · connected 12 s ago · agent 0.1.0
+        problem     takes no tasks for 3 min, as the node says: /var/lib/gpuaas-agent/ledger.jsonl is missing, and this node is enrolled (agent_ledger_damaged)
+          enroll it again, by the line that this prints, on its machine: gpuaas node enroll gpu-07
         ");
     }
 

@@ -9,6 +9,7 @@ mod bad_input;
 mod canaries;
 mod cancels;
 mod clocks;
+mod damaged_files;
 mod dev;
 mod disk_full;
 mod distribution_faults;

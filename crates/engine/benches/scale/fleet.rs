@@ -357,6 +357,8 @@ async fn enrolled(engine: &Arc<Engine>, number: usize) -> NodeId {
         fence: 0,
         key_set_version: 1,
         clock: None,
+        problem: None,
+        ledger: None,
     };
     let enrolled = EnrolledNode { node: node.id, epoch };
     commands::node::connected(engine, enrolled, Uuid::new_v4(), &hello).await.expect("connected");

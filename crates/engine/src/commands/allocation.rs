@@ -14,6 +14,7 @@ use crate::{
     caller::Caller,
     engine::Engine,
     error::CommandError,
+    ownership::must_take_tasks,
     record::{Story, platform_event},
     seen::Seen,
 };
@@ -34,6 +35,7 @@ pub async fn create(
             .about("node")
             .then("choose a node that is active"));
     }
+    must_take_tasks(&node.name, node.agent_problem.as_ref())?;
     let allocation = AllocationRecord {
         id: AllocationId::generate(&*ports.clock, &*ports.entropy),
         project: project.id,

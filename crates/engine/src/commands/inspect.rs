@@ -168,5 +168,8 @@ fn is_new(node: &NodeRecord) -> bool {
         node.support.iter().any(|known| known.task == Inspect::TYPE.as_str() && known.schemas.contains(&schema))
     };
     let tells_more = node.machine.is_none() && knows(Inspect::WITH_MACHINE);
-    node.state == NodeState::Active && knows(Inspect::OLDEST) && (node.inspected_at.is_none() || tells_more)
+    node.state == NodeState::Active
+        && node.agent_problem.is_none()
+        && knows(Inspect::OLDEST)
+        && (node.inspected_at.is_none() || tells_more)
 }

@@ -2,6 +2,7 @@
 //! its event and its audit record; nothing else happens inside it.
 
 pub mod access;
+mod agent_problem;
 pub mod allocation;
 pub mod artifact;
 pub mod authorities;

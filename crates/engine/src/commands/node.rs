@@ -17,7 +17,7 @@ use gpuaas_wire::{
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{audit, clock, machine, reimage};
+use super::{agent_problem, audit, clock, machine, reimage};
 use crate::{
     caller::Caller,
     engine::Engine,
@@ -61,6 +61,7 @@ pub async fn register(
         connectivity_since: now,
         clock_skew_seconds: None,
         agent_version: None,
+        agent_problem: None,
         machine_id: None,
         left_by_tenant: None,
         machine_changed: None,
@@ -138,18 +139,44 @@ pub async fn issue_enrollment(
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
     seen.must_hold(&node.name, &node)?;
-    if !matches!(node.state, NodeState::Registered | NodeState::Enrolled) {
-        return Err(CommandError::new(
-            Code::StateConflict,
-            format!("{} is {} and enrolls no more", node.name, node.state),
-        )
-        .then(format!("reset it first, after its machine was reimaged: gpuaas node reset {}", node.name)));
-    }
+    must_enroll(&node, forced.is_some())?;
     // Written although nothing of it differs: whoever has seen the node before this string has not seen it as it is.
     let node = tx.update_node(&node).await?;
     let string = issue(engine, caller, &mut tx, &node, (forced, None)).await?;
     tx.commit().await?;
     Ok((node, string))
+}
+
+/// Refuses a node that has an identity which works, or none to come.
+fn must_enroll(node: &NodeRecord, is_forced: bool) -> Result<(), CommandError> {
+    let NodeRecord { name, state, .. } = node;
+    let next = match state {
+        NodeState::Registered | NodeState::Enrolled => return Ok(()),
+        NodeState::Active | NodeState::InMaintenance if enrolls_in_place(node, is_forced) => return Ok(()),
+        NodeState::Active | NodeState::InMaintenance => {
+            format!("if its machine has lost its identity: gpuaas node enroll {name} --force --reason TEXT")
+        }
+        NodeState::NeedsReimage => format!("reset it first, after its machine was reimaged: gpuaas node reset {name}"),
+        NodeState::Retired => "register the machine under another name".to_owned(),
+    };
+    Err(CommandError::new(Code::StateConflict, format!("{name} is {state} and enrolls no more")).then(next))
+}
+
+/// Whether a node in use may get another identity in its place: its agent takes no tasks, or an operator forces it. What runs there goes on.
+fn enrolls_in_place(node: &NodeRecord, is_forced: bool) -> bool {
+    is_forced || node.agent_problem.is_some()
+}
+
+/// Refuses another machine in the place of one whose agent only takes no tasks: what runs there would be looked for here.
+fn must_be_its_machine(node: &NodeRecord, machine_id: &str, is_forced: bool) -> Result<(), CommandError> {
+    let NodeRecord { name, state, .. } = node;
+    if is_forced || node.machine_id.as_ref().is_none_or(|known| known == machine_id) {
+        return Ok(());
+    }
+    let next = format!(
+        "run the line on the machine of {name}, or take this one: gpuaas node enroll {name} --force --reason TEXT"
+    );
+    Err(CommandError::new(Code::StateConflict, format!("{name} is {state} on another machine")).then(next))
 }
 
 /// Issues a string: for a machine that is taken as it is where that is forced, and that shows the value of that digest where there is one.
@@ -217,8 +244,14 @@ pub async fn redeem(
     let mut node = tx.node(ask.node).await?;
     let machine = (bounded(&ask.machine_id), ask.reimage.as_ref());
     reimage::check(engine, node.left_by_tenant.take().as_ref(), &terms, (&machine.0, machine.1))?;
-    node.state = node.state.on(NodeEvent::Enroll)?;
+    let is_in_use = matches!(node.state, NodeState::Active | NodeState::InMaintenance);
+    if is_in_use && enrolls_in_place(&node, terms.is_forced) {
+        must_be_its_machine(&node, &machine.0, terms.is_forced)?;
+    } else {
+        node.state = node.state.on(NodeEvent::Enroll)?;
+    }
     node.epoch += 1;
+    let problem = node.agent_problem.take();
     certify_key(&mut tx, &ask.csr, EnrolledNode { node: node.id, epoch: node.epoch }, now).await?;
     machine::note(&mut tx, &mut node, bounded(&ask.machine_id), now, Some(correlation)).await?;
     node.agent_version = Some(bounded(&ask.agent_version));
@@ -234,6 +267,7 @@ pub async fn redeem(
     let data = json!({ "name": node.name, "epoch": node.epoch });
     platform_event(&mut tx, EventKind::NodeEnrolled, "node", node.id.to_string(), Some(correlation), data.clone())
         .await?;
+    agent_problem::tell(&mut tx, &node, problem.as_ref()).await?;
     audit_node(&mut tx, &node, AuditAction::NodeEnroll, correlation, data).await?;
     let channels = channels(engine, &mut tx).await?;
     let key_set = engine.keys().signed_set(&mut tx, now).await?.text;
@@ -359,6 +393,7 @@ pub async fn connected(
     node.clock_skew_seconds = skew;
     node.agent_version = Some(bounded(&hello.agent_version));
     let now = engine.ports().clock.now();
+    node.agent_problem = agent_problem::of_hello(&node, hello, now);
     machine::note(&mut tx, &mut node, bounded(&hello.machine_id), now, None).await?;
     node.support.clone_from(&hello.support);
     if let Some(facts) = &mut node.facts {
@@ -372,6 +407,7 @@ pub async fn connected(
         platform_event(&mut tx, EventKind::NodeActivated, "node", id.to_string(), None, data).await?;
     }
     clock::tell(&mut tx, &node, before.clock_skew_seconds).await?;
+    agent_problem::tell(&mut tx, &node, before.agent_problem.as_ref()).await?;
     set_connectivity(engine, &mut tx, node, Connectivity::Connected).await?;
     let lacks_keys = hello.key_set_version < tx.key_set_version().await?;
     tx.commit().await?;

@@ -13,6 +13,7 @@ use crate::{
     effects::ProgressSink,
     engine::Engine,
     error::CommandError,
+    ownership::{must_take_tasks, next_without_tasks},
 };
 
 /// Runs the work beside the request, and returns how it ended: whoever hangs up leaves no task without an end.
@@ -44,7 +45,7 @@ pub(super) fn must_answer(node: &NodeRecord) -> Result<(), CommandError> {
         return Err(CommandError::new(Code::StateConflict, format!("{name} is {}", node.state)).then(next));
     }
     if node.connectivity == Connectivity::Connected {
-        return Ok(());
+        return Ok(must_take_tasks(name, node.agent_problem.as_ref())?);
     }
     let detail = format!("{name} has been {} since {}", node.connectivity, node.connectivity_since);
     Err(CommandError::new(Code::NodeUnreachable, detail)
@@ -76,6 +77,10 @@ pub(super) fn result(node: &NodeRecord, end: TaskEnd) -> Result<serde_json::Valu
             }
             Code::AnswerInvalid => {
                 CommandError::new(Code::AnswerInvalid, failure.message).then("see which version the node's agent has")
+            }
+            Code::AgentLedgerDamaged => {
+                CommandError::new(Code::AgentLedgerDamaged, format!("{name}: {}", failure.message))
+                    .then(next_without_tasks(name))
             }
             Code::TaskUnknown => {
                 CommandError::new(Code::AgentTooOld, format!("the agent of {name} does not know that task"))

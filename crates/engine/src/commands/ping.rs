@@ -39,6 +39,10 @@ pub async fn ping(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<(
                 return Err(CommandError::new(failure.code, format!("{} refused it: {}", name, failure.message))
                     .then(format!("see its clock and its disk: gpuaas node show {}", name)));
             }
+            Code::AgentLedgerDamaged => {
+                return Err(CommandError::new(failure.code, format!("{name}: {}", failure.message))
+                    .then(ownership::next_without_tasks(&name)));
+            }
             Code::NodeBusy | Code::Unavailable => return Err(node_task::busy(&name, failure)),
             _ => {}
         }

@@ -73,6 +73,7 @@ async fn candidate(reader: &mut Reader, allocation: &AllocationRecord) -> Result
         connectivity: node.connectivity,
         connectivity_since: node.connectivity_since,
         support: node.support.clone(),
+        problem: node.agent_problem.as_ref().map(|problem| (problem.code, problem.detail.clone())),
         used_by: used_by.map(|(_, name)| name.to_string()),
     };
     Ok((candidate, node))

@@ -66,7 +66,7 @@ impl Engine {
     }
 
     async fn inspect(&self, id: AllocationId, correlation: CorrelationId) -> Result<(), CommandError> {
-        let sent = self.begin_inspection(id, correlation).await?;
+        let Some(sent) = self.begin_inspection(id, correlation).await? else { return Ok(()) };
         let (task, progress): (_, crate::effects::ProgressSink) = (sent.task.clone(), Arc::new(|_| {}));
         let end = self.follow_task(sent, &progress, &CancellationToken::new()).await;
         let mut tx = self.store().begin().await?;
@@ -83,16 +83,25 @@ impl Engine {
         Ok(())
     }
 
-    async fn begin_inspection(&self, id: AllocationId, correlation: CorrelationId) -> Result<Outgoing, CommandError> {
+    async fn begin_inspection(
+        &self,
+        id: AllocationId,
+        correlation: CorrelationId,
+    ) -> Result<Option<Outgoing>, CommandError> {
         let mut tx = self.store().begin().await?;
         let mut allocation = tx.allocation(id).await?;
         if allocation.state == AllocationState::Requested {
             allocation = change(&mut tx, allocation, AllocationEvent::Provision, None, correlation).await?;
         }
         let access = ownership::for_allocation(&mut tx, &allocation).await?;
+        if let Err(refused) = access.must_take_tasks() {
+            change(&mut tx, allocation, AllocationEvent::Failed, Some(refused.to_string()), correlation).await?;
+            tx.commit().await?;
+            return Ok(None);
+        }
         let task = self.record_inspection(&mut tx, access, Origin::alone(correlation), None).await?;
         tx.commit().await?;
-        Ok(task)
+        Ok(Some(task))
     }
 }
 

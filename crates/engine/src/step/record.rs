@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::AttemptEnd;
-use crate::{effects::ProgressSink, engine::Engine, rows::OperationRows};
+use crate::{effects::ProgressSink, engine::Engine, ownership::must_take_tasks, rows::OperationRows};
 
 /// Does it.
 pub(super) fn run(
@@ -91,6 +91,9 @@ async fn look(engine: &Engine, members: &[MemberRecord]) -> Result<Places, Store
         let (allocation, node) = (reader.allocation(member.allocation).await?, reader.node(member.node).await?);
         if allocation.state != AllocationState::Active {
             return Ok(Places::Gone(format!("the allocation of {} is {}", node.name, allocation.state)));
+        }
+        if let Err(refused) = must_take_tasks(&node.name, node.agent_problem.as_ref()) {
+            return Ok(Places::Gone(refused.to_string()));
         }
         let why = || format!("{} has been {} since {}", node.name, node.connectivity, node.connectivity_since);
         match node.connectivity {

@@ -1,15 +1,20 @@
 //! What nodes say of their machines, and what is mended there.
 
-use gpuaas_engine::commands::{fix, inspect, node};
+use gpuaas_engine::commands::{allocation, fix, inspect, node, ping, project};
 use gpuaas_model::{
-    AuditAction, Code, Coded, Connectivity, EventKind, FixKind, NodeId, NodeState, StreamName, TaskType,
+    AuditAction, Code, Coded, Connectivity, EnrolledNode, EventKind, FixKind, NodeId, NodeState, StreamName, TaskType,
 };
 use gpuaas_store::NodeRecord;
-use gpuaas_wire::task::{Severity, TaskSupport, WriteLatency};
+use gpuaas_trust::{EnrollmentString, NodeKey, SecretText};
+use gpuaas_wire::{
+    session::{AgentProblem, AgentProblemKind, ConnectionKind, EnrollRequest, Hello},
+    task::{Severity, TaskSupport, WriteLatency},
+};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::{
-    nodes::{done, failed, held},
+    nodes::{Act, done, failed, held},
     world::{World, admin, eventually},
 };
 
@@ -164,6 +169,104 @@ async fn a_fix_that_fails_or_is_none_is_told_as_that_and_leaves_no_event() {
     let too_old = fix::fix(&world.engine, &admin(), id, "inotify").await.unwrap_err();
     assert_eq!((too_old.code(), world.nodes.sent()), (Code::AgentTooOld, 1));
     assert_eq!(told(&world, EventKind::NodeFixed).await, Vec::<Value>::new());
+}
+
+/// A hello of the node's agent, with that problem.
+fn hello(problem: Option<AgentProblem>) -> Hello {
+    Hello {
+        agent_version: "1".to_owned(),
+        protocols: Vec::new(),
+        connection: ConnectionKind::Control,
+        instance: "one".to_owned(),
+        machine_id: "machine".to_owned(),
+        boot_id: "first".to_owned(),
+        addresses: Vec::new(),
+        support: vec![TaskSupport { task: TaskType::Inspect.as_str().to_owned(), schemas: vec![1, 2] }],
+        fence: 0,
+        key_set_version: 0,
+        clock: None,
+        problem,
+        ledger: None,
+    }
+}
+
+async fn connects(world: &World, id: NodeId, number: u128, problem: Option<AgentProblemKind>) {
+    let enrolled = EnrolledNode { node: id, epoch: read(world, id).await.epoch };
+    let problem = problem.map(|kind| AgentProblem { kind, detail: "ledger.jsonl is missing".to_owned() });
+    node::connected(&world.engine, enrolled, Uuid::from_u128(number), &hello(problem)).await.unwrap();
+}
+
+#[tokio::test]
+async fn node_whose_agent_has_lost_its_ledger_is_shown_and_sent_no_task() {
+    let (world, id) = of_agent(&[1, 2]).await;
+    // One that is on its way ends when the agent comes back without its ledger.
+    world.nodes.will([Act::Absent]);
+    let (caller, back) = (admin(), async {
+        eventually("it is not asked", async || world.nodes.sent() == 1).await;
+        connects(&world, id, 7, Some(AgentProblemKind::LedgerMissing)).await;
+    });
+    let (asked, ()) = tokio::join!(inspect::inspect(&world.engine, &caller, id), back);
+    assert_eq!(asked.unwrap_err().code(), Code::AgentLedgerDamaged);
+    let refused = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
+    assert_eq!(refused.code(), Code::AgentLedgerDamaged);
+    assert!(refused.next().unwrap().contains("gpuaas node enroll gpu-1"), "{refused:?}");
+    assert_eq!(ping::ping(&world.engine, &admin(), id).await.unwrap_err().code(), Code::AgentLedgerDamaged);
+    let project = project::create(&world.engine, &admin(), "research".parse().unwrap()).await.unwrap().id;
+    let allocated = allocation::create(&world.engine, &admin(), project, id).await.unwrap_err();
+    assert_eq!((allocated.code(), world.nodes.sent()), (Code::AgentLedgerDamaged, 1));
+    let problem = read(&world, id).await.agent_problem.unwrap();
+    assert_eq!((problem.code, problem.detail.as_str()), (Code::AgentLedgerDamaged, "ledger.jsonl is missing"));
+    // Told once, and once more when it is over; it stays since when it was.
+    connects(&world, id, 8, Some(AgentProblemKind::LedgerMissing)).await;
+    assert_eq!(read(&world, id).await.agent_problem, Some(problem));
+    connects(&world, id, 9, None).await;
+    assert_eq!(read(&world, id).await.agent_problem, None);
+    let told: Vec<Value> = told(&world, EventKind::NodeAgentProblemChanged).await;
+    let told: Vec<_> = told.iter().map(|data| data["problem"].as_str()).collect();
+    assert_eq!(told, [Some("agent_ledger_damaged"), None]);
+    world.nodes.will_end([done(json!({}))]);
+    assert!(ping::ping(&world.engine, &admin(), id).await.is_ok());
+}
+
+#[tokio::test]
+async fn node_in_use_enrolls_in_its_place_where_its_agent_takes_no_tasks_or_an_operator_forces_it() {
+    let (world, id) = of_agent(&[1, 2]).await;
+    let enroll = async |is_forced: bool| {
+        let forced = is_forced.then(forced);
+        node::issue_enrollment(&world.engine, &admin(), id, &Default::default(), forced.as_ref()).await
+    };
+    let redeem_on = async |string: &SecretText, machine_id: &str| {
+        let token = EnrollmentString::decode(string.expose()).unwrap().token.expose().to_owned();
+        let csr = NodeKey::generate().unwrap().request_pem().unwrap();
+        let (machine_id, agent_version) = (machine_id.to_owned(), "1".to_owned());
+        let ask = EnrollRequest { node: id, token, csr, machine_id, agent_version, clock: None, reimage: None };
+        node::redeem(&world.engine, admin().correlation, ask).await
+    };
+    let redeem = async |string: &SecretText| redeem_on(string, "machine").await;
+    let refused = enroll(false).await.unwrap_err();
+    assert_eq!(refused.code(), Code::StateConflict);
+    assert!(refused.next().unwrap().contains("gpuaas node enroll gpu-1 --force --reason TEXT"), "{refused:?}");
+    // The string of a node that has got well meanwhile brings nobody in.
+    connects(&world, id, 7, Some(AgentProblemKind::LedgerDamaged)).await;
+    let string = enroll(false).await.unwrap().1;
+    connects(&world, id, 8, None).await;
+    assert!(redeem(&string).await.is_err());
+    for (number, is_forced) in [(9, false), (10, true)] {
+        if !is_forced {
+            connects(&world, id, number, Some(AgentProblemKind::LedgerDamaged)).await;
+        }
+        let epoch = read(&world, id).await.epoch;
+        let string = enroll(is_forced).await.unwrap().1;
+        if !is_forced {
+            let refused = redeem_on(&string, "another").await.unwrap_err();
+            assert_eq!(refused.code(), Code::StateConflict);
+            assert!(refused.to_string().contains("another machine"), "{refused}");
+        }
+        redeem(&string).await.unwrap();
+        let node = read(&world, id).await;
+        assert_eq!((node.state, node.epoch, node.agent_problem), (NodeState::Active, epoch + 1, None));
+        assert!(redeem(&string).await.is_err(), "it works once");
+    }
 }
 
 #[tokio::test]

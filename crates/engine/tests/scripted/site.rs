@@ -148,6 +148,8 @@ impl Site {
             fence: 0,
             key_set_version: 0,
             clock: None,
+            problem: None,
+            ledger: None,
         };
         command::connected(&self.world.engine, enrolled(self.nodes[node]), Uuid::from_u128(99), &hello).await.unwrap();
     }

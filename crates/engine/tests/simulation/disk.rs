@@ -62,6 +62,11 @@ impl Disk {
         self.was_full.fetch_or(is_full, Ordering::Relaxed);
     }
 
+    /// Whether it has no room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
     /// Whether it ever had no room.
     pub(crate) fn was_full(&self) -> bool {
         self.was_full.load(Ordering::Relaxed)

@@ -25,6 +25,8 @@ use crate::{
 
 /// A node that lost its connection counts as unreachable after this long.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(15);
+/// The init starts an agent that has ended again after this long.
+const START_AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// A control plane that does not answer at all is given up after this long.
 const DIAL_PATIENCE: Duration = Duration::from_secs(8);
 
@@ -145,14 +147,21 @@ impl Node {
             let clock: Arc<dyn Clock> = Arc::new(SimulatedClock(within.scheduler.clone()));
             let runtime: Arc<dyn Runtime> = Arc::new(ProcessRuntime { scheduler: within.scheduler.clone(), process });
             let handler = machine::handler(&within, &node);
-            let host = Arc::new(node.disk.clone());
-            let identity = locked(&node.identity).clone();
-            match SimulatedAgent::open(host, &identity, signing_keys(), (clock, runtime), &handler).await {
-                Ok(agent) => {
-                    *locked(&node.agent) = Some((process, Arc::new(agent)));
-                    node.keep_connected(within, process).await;
+            loop {
+                let host = Arc::new(node.disk.clone());
+                let identity = locked(&node.identity).clone();
+                let ports = (clock.clone(), runtime.clone());
+                match SimulatedAgent::open(host, &identity, signing_keys(), ports, &handler).await {
+                    Ok(agent) => {
+                        *locked(&node.agent) = Some((process, Arc::new(agent)));
+                        return node.keep_connected(within, process).await;
+                    }
+                    // A reimaged machine does not enroll on a full disk.
+                    Err(_) if node.disk.is_full() => within.scheduler.sleep(START_AGAIN_AFTER).await,
+                    Err(error) => {
+                        return within.violated(format!("the agent of {} does not start: {error}", node.name));
+                    }
                 }
-                Err(error) => within.violated(format!("the agent of {} does not start: {error}", node.name)),
             }
         });
     }
@@ -198,6 +207,8 @@ impl Node {
             fence,
             key_set_version: 1,
             clock: Some(world.scheduler.now()),
+            problem: None,
+            ledger: None,
         };
         let ended = CancellationToken::new();
         let enrolled = self.enrolled();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuaas_model::{
-    AllocationId, AllocationState, ArtifactId, Connectivity, EnrollmentId, Name, NodeId, NodeState, ProjectId,
+    AllocationId, AllocationState, ArtifactId, Code, Connectivity, EnrollmentId, Name, NodeId, NodeState, ProjectId,
     Timestamp, VerifiedBy,
 };
 use gpuaas_wire::task::{HostFacts, MachineFacts, PreflightReport, TaskSupport};
@@ -44,6 +44,9 @@ pub struct NodeRecord {
     pub clock_skew_seconds: Option<i64>,
     /// Its agent's version.
     pub agent_version: Option<String>,
+    /// Why its agent takes no tasks, as of its newest connection; absent where it takes them.
+    #[serde(default)]
+    pub agent_problem: Option<NodeProblem>,
     /// Its machine's id.
     pub machine_id: Option<String>,
     /// Task types of its agent.
@@ -82,6 +85,17 @@ pub struct LeftMachine {
     pub machine_id: Option<String>,
 }
 
+/// Why a node's agent takes no tasks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeProblem {
+    /// Its stable code.
+    pub code: Code,
+    /// What the agent says of it.
+    pub detail: String,
+    /// Since when the control plane knows.
+    pub since: Timestamp,
+}
+
 /// A node came back on another machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineChange {
@@ -92,8 +106,9 @@ pub struct MachineChange {
 }
 
 impl NodeRecord {
-    /// Forgets what was learned of the machine, but for its id: the one that comes next is compared with it.
+    /// Forgets what was learned of the machine and its agent, but for the machine's id: the one that comes next is compared with it.
     pub fn forget_machine(&mut self) {
+        self.agent_problem = None;
         (self.facts, self.machine, self.preflight, self.inspected_at) = (None, None, None, None);
     }
 

@@ -44,6 +44,7 @@ pub(crate) fn node(called: &str) -> NodeRecord {
         connectivity_since: NOW,
         clock_skew_seconds: None,
         agent_version: None,
+        agent_problem: None,
         machine_id: None,
         support: Vec::new(),
         left_by_tenant: None,

@@ -1,16 +1,22 @@
 //! The ledger: what was told is told again and never done again, whatever happened in between.
 
-use gpuaas_host::FileSpec;
-use gpuaas_model::Code;
-use gpuaas_trust::TaskStatement;
-use gpuaas_wire::{session::TaskLine, task::TaskOutcome};
+use std::sync::Arc;
 
-use super::world::{LEDGER, World, begun, deaf, earlier, end, patient, statement, task};
-use crate::{error::AgentError, runner::Accepted};
+use gpuaas_model::{Clock, Code, Timestamp};
+use gpuaas_trust::TaskStatement;
+use gpuaas_wire::{
+    session::{AgentProblemKind, TaskLine},
+    task::TaskOutcome,
+};
+
+use super::world::{HEAD, LEDGER, World, begun, deaf, earlier, end, patient, statement, task};
+use crate::{
+    clock::{Ports, now},
+    runner::Accepted,
+};
 
 async fn write(world: &World, content: Vec<u8>) {
-    let file = FileSpec { path: LEDGER.into(), mode: 0o600, content };
-    world.host.write(&file).await.unwrap();
+    world.write(LEDGER, &content).await;
 }
 
 #[tokio::test]
@@ -81,27 +87,84 @@ async fn a_beginning_that_was_cut_in_the_middle_was_never_acted_upon() {
 #[tokio::test]
 async fn an_end_that_was_cut_in_the_middle_reads_as_interrupted() {
     let mut world = World::new().await;
-    world.end(&statement(1)).await;
+    let lines = begun(world.send(&patient(1)).await.ok().unwrap()).await;
+    let head = world.text(HEAD).await;
+    world.runner.cancel(task(1));
+    end(lines).await;
+    // The agent died while it wrote the end: nobody was told of it.
     let whole = world.text(LEDGER).await;
     write(&world, whole.as_bytes()[..whole.len() - 9].to_vec()).await;
+    world.write(HEAD, head.as_bytes()).await;
     world.restart().await.unwrap();
-    assert_eq!(world.end(&statement(1)).await, TaskLine::Interrupted);
+    assert_eq!(world.end(&patient(1)).await, TaskLine::Interrupted);
     assert_eq!(world.runs().await, 1);
 }
 
 #[tokio::test]
-async fn a_ledger_that_is_damaged_in_its_middle_stops_the_agent() {
+async fn line_that_was_written_and_not_acknowledged_is_read_and_the_ledger_goes_on() {
+    let mut world = World::new().await;
+    let before = world.text(HEAD).await;
+    let lines = begun(world.send(&patient(1)).await.ok().unwrap()).await;
+    world.write(HEAD, before.as_bytes()).await;
+    world.restart().await.unwrap();
+    drop(lines);
+    assert_eq!(world.end(&patient(1)).await, TaskLine::Interrupted);
+    // The same where the file was written anew and its head was not.
+    let before = world.text(HEAD).await;
+    world.restart().await.unwrap();
+    world.write(HEAD, before.as_bytes()).await;
+    world.restart().await.unwrap();
+    assert_eq!(world.end(&patient(1)).await, TaskLine::Interrupted);
+    world.end(&statement(2)).await;
+    assert_eq!(world.runner.ledger_mark().await.map(|mark| mark.written), Some(3));
+}
+
+#[tokio::test]
+async fn from_a_ledger_that_is_damaged_in_its_middle_no_task_runs() {
     let mut world = World::new().await;
     world.end(&statement(1)).await;
     world.end(&statement(2)).await;
     let lines = world.text(LEDGER).await;
     let damaged = lines.replacen("begin", "b\u{1}gin", 1);
     assert_ne!(lines, damaged);
-    write(&world, damaged.into_bytes()).await;
-    assert!(matches!(world.restart().await, Err(AgentError::State(_))));
+    write(&world, damaged.clone().into_bytes()).await;
+    for _ in 0..2 {
+        world.restart().await.unwrap();
+        assert_eq!(world.refusal(&statement(1)).await, Code::AgentLedgerDamaged);
+        assert_eq!(world.refusal(&statement(3)).await, Code::AgentLedgerDamaged);
+        let problem = world.runner.problem().expect("a problem");
+        assert_eq!(problem.kind, AgentProblemKind::LedgerDamaged);
+        assert!(problem.detail.contains(LEDGER) && problem.detail.contains("line 2 of 5"), "{problem:?}");
+        assert_eq!((world.runner.fence().await, world.runner.ledger_mark().await), (0, None));
+        assert_eq!(world.text(LEDGER).await, damaged, "it stays as it was found");
+    }
     world.host.remove(LEDGER.into()).await.unwrap();
     world.host.make_folder(LEDGER.into(), 0o700).await.unwrap();
-    assert!(matches!(world.restart().await, Err(AgentError::Host(_))), "a folder is no ledger");
+    world.restart().await.unwrap();
+    let problem = world.runner.problem().expect("a folder is no ledger");
+    assert!(problem.detail.contains("cannot be read"), "{problem:?}");
+}
+
+#[tokio::test]
+async fn ledger_is_damaged_wherever_it_is_cut_or_changed() {
+    let mut world = World::new().await;
+    world.end(&statement(1)).await;
+    world.end(&statement(2)).await;
+    let whole = world.text(LEDGER).await.into_bytes();
+    for at in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1;
+        // Without the last line's end nothing is lost.
+        let cut = Some(whole[..at].to_vec()).filter(|_| at != whole.len() - 1);
+        for damaged in [Some(flipped), cut].into_iter().flatten() {
+            std::fs::write(world.file(LEDGER), &damaged).unwrap();
+            world.restart().await.unwrap();
+            assert!(world.runner.problem().is_some(), "byte {at}: {:?}", String::from_utf8_lossy(&damaged));
+        }
+    }
+    std::fs::write(world.file(LEDGER), &whole).unwrap();
+    world.restart().await.unwrap();
+    assert_eq!(world.ended().await, [task(1), task(2)]);
 }
 
 #[tokio::test]
@@ -143,20 +206,20 @@ async fn a_ledger_forgets_only_what_a_replay_could_not_wake() {
     world.end(&TaskStatement { fence: 9, ..statement(0) }).await;
     world.restart().await.unwrap();
     assert_eq!(world.ended().await.len(), 300, "all of them could come again");
-    let past = earlier(std::time::Duration::from_secs(5)).as_millis();
-    let mut lines = Vec::new();
-    for line in world.text(LEDGER).await.lines() {
-        let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
-        if let Some(expires_at) = line.get_mut("expires_at") {
-            *expires_at = past.into();
-        }
-        lines.push(line.to_string());
-    }
-    write(&world, lines.join("\n").into_bytes()).await;
     // Once to forget, and once to read what was left.
-    world.restart().await.unwrap();
-    world.restart().await.unwrap();
+    for _ in 0..2 {
+        world.restart_at(Ports { clock: Arc::new(Later), ..Ports::of_this_machine() }).await.unwrap();
+    }
     let (fence, ended) = (world.runner.fence().await, world.ended().await);
     assert_eq!((fence, ended.len(), ended[0]), (9, 256, task(44)));
     assert_eq!(world.runs().await, 300);
+}
+
+/// After every deadline of these tests.
+struct Later;
+
+impl Clock for Later {
+    fn now(&self) -> Timestamp {
+        now().plus(std::time::Duration::from_secs(3_600))
+    }
 }

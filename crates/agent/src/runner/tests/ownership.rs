@@ -5,7 +5,7 @@ use gpuaas_trust::TaskStatement;
 use gpuaas_wire::{session::TaskLine, task::TaskOutcome};
 use serde_json::json;
 
-use super::world::{LEDGER, World, failure, laying_out, of_workload, residue, statement};
+use super::world::{HEAD, LEDGER, World, failure, laying_out, of_workload, residue, statement};
 
 async fn succeeds(world: &World, task: &TaskStatement) {
     let end = world.end(task).await;
@@ -70,7 +70,10 @@ async fn owner_of_an_earlier_enrollment_is_void() {
         json!({ "line": "fence", "fence": 4, "owner": { "epoch": 2, "workload": workload, "allocation": allocation } });
     let file = gpuaas_host::FileSpec { path: LEDGER.into(), mode: 0o600, content: format!("{line}\n").into_bytes() };
     world.host.write(&file).await.unwrap();
+    // A ledger of an agent that gave it no name.
+    world.host.remove(HEAD.into()).await.unwrap();
     let mut world = world;
+    world.expected.id = None;
     world.restart().await.unwrap();
     succeeds(&world, &laying_out(2, 2)).await;
 }

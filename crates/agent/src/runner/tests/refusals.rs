@@ -1,13 +1,13 @@
 //! Envelopes that are refused, each without a trace.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use gpuaas_model::Code;
+use gpuaas_model::{Clock, Code, Timestamp};
 use gpuaas_trust::TaskStatement;
 use serde_json::json;
 
-use super::world::{World, earlier, statement, step, task};
-use crate::clock::now;
+use super::world::{LEDGER, World, begun, earlier, end, laying_out, patient, residue, statement, step, task};
+use crate::clock::{Ports, now};
 
 #[tokio::test]
 async fn a_task_that_is_in_order_runs() {
@@ -68,7 +68,7 @@ async fn a_task_from_the_future_is_refused_but_for_clocks_that_differ_a_little()
         TaskStatement { issued_at, expires_at: issued_at.plus(Duration::from_secs(60)), ..statement(number) }
     };
     assert_eq!(world.refusal(&issued(360, 1)).await, Code::EnvelopeExpired);
-    world.end(&issued(240, 1)).await;
+    world.end(&issued(240, 2)).await;
     assert_eq!(world.runs().await, 1);
 }
 
@@ -79,7 +79,7 @@ async fn a_task_with_a_lower_fence_than_was_seen_is_refused() {
     assert_eq!(world.refusal(&TaskStatement { fence: 6, ..statement(2) }).await, Code::FenceTooLow);
     world.restart().await.unwrap();
     assert_eq!(world.refusal(&TaskStatement { fence: 6, ..statement(2) }).await, Code::FenceTooLow);
-    world.end(&TaskStatement { fence: 7, ..statement(2) }).await;
+    world.end(&TaskStatement { fence: 7, ..statement(3) }).await;
     assert_eq!((world.runs().await, world.runner.fence().await), (2, 7));
 }
 
@@ -93,7 +93,7 @@ async fn an_older_attempt_of_a_step_than_was_seen_is_refused() {
     world.restart().await.unwrap();
     assert_eq!(world.refusal(&late).await, Code::AttemptTooLow);
     for accepted in [TaskStatement { step: other, ..late.clone() }, TaskStatement { attempt: 4, ..late }] {
-        world.end(&TaskStatement { task: task(accepted.attempt), ..accepted }).await;
+        world.end(&TaskStatement { task: task(10 + accepted.attempt), ..accepted }).await;
     }
     assert_eq!(world.runs().await, 3);
 }
@@ -102,19 +102,19 @@ async fn an_older_attempt_of_a_step_than_was_seen_is_refused() {
 async fn a_refused_task_does_not_raise_the_fence() {
     let world = World::new().await;
     let foreign = TaskStatement { fence: 9, epoch: 2, ..statement(1) };
-    let unknown = TaskStatement { fence: 9, task_type: "host.format".to_owned(), ..statement(1) };
+    let unknown = TaskStatement { fence: 9, task_type: "host.format".to_owned(), ..statement(2) };
     for refused in [foreign, unknown] {
         world.refusal(&refused).await;
     }
-    world.end(&statement(1)).await;
+    world.end(&statement(3)).await;
     assert_eq!(world.runner.fence().await, 4);
 }
 
 #[tokio::test]
 async fn a_task_of_an_unknown_type_is_refused() {
     let world = World::new().await;
-    for task_type in ["host.format", "host.Noop", "", "rke2.start"] {
-        let unknown = TaskStatement { task_type: task_type.to_owned(), ..statement(1) };
+    for (number, task_type) in (1..).zip(["host.format", "host.Noop", "", "rke2.start"]) {
+        let unknown = TaskStatement { task_type: task_type.to_owned(), ..statement(number) };
         assert_eq!(world.refusal(&unknown).await, Code::TaskUnknown, "{task_type}");
     }
 }
@@ -123,20 +123,93 @@ async fn a_task_of_an_unknown_type_is_refused() {
 async fn a_task_in_a_newer_or_older_schema_is_refused() {
     let world = World::new().await;
     for schema in [0, 2] {
-        assert_eq!(world.refusal(&TaskStatement { schema, ..statement(1) }).await, Code::TaskUnknown);
+        assert_eq!(world.refusal(&TaskStatement { schema, ..statement(schema) }).await, Code::TaskUnknown);
     }
 }
 
 #[tokio::test]
 async fn a_task_with_an_unknown_or_missing_parameter_is_refused() {
     let world = World::new().await;
-    for (task_type, params) in [
-        ("host.noop", json!({ "force": true })),
-        ("host.noop", json!(null)),
-        ("rke2.stop", json!({})),
-        ("rke2.stop", json!({ "role": "server", "also": "x" })),
+    for (number, task_type, params) in [
+        (1, "host.noop", json!({ "force": true })),
+        (2, "host.noop", json!(null)),
+        (3, "rke2.stop", json!({})),
+        (4, "rke2.stop", json!({ "role": "server", "also": "x" })),
     ] {
-        let odd = TaskStatement { task_type: task_type.to_owned(), params, ..statement(1) };
+        let odd = TaskStatement { task_type: task_type.to_owned(), params, ..statement(number) };
         assert_eq!(world.refusal(&odd).await, Code::TaskParamsInvalid, "{}", odd.params);
+    }
+}
+
+#[tokio::test]
+async fn refused_task_is_refused_again_when_what_was_in_its_way_is_gone() {
+    let world = World::new().await;
+    // Another workload owned the host.
+    world.end(&laying_out(1, 1)).await;
+    assert_eq!(world.refusal(&laying_out(2, 2)).await, Code::HostOwned);
+    world.end(&residue(1, 3, &[])).await;
+    assert_eq!(world.refusal(&laying_out(2, 2)).await, Code::HostOwned);
+    world.end(&laying_out(2, 4)).await;
+    // Too many tasks ran.
+    let mut running = Vec::new();
+    for number in 100..132 {
+        running.push(begun(world.send(&patient(number)).await.ok().unwrap()).await);
+    }
+    assert_eq!(world.refusal(&statement(5)).await, Code::NodeBusy);
+    world.runner.cancel(task(100));
+    end(running.remove(0)).await;
+    assert_eq!(world.refusal(&statement(5)).await, Code::NodeBusy);
+    world.end(&statement(6)).await;
+    assert_eq!(world.runs().await, 2 + 32 + 1);
+}
+
+#[tokio::test]
+async fn task_that_was_refused_for_want_of_room_never_runs() {
+    let mut world = World::new().await;
+    world.end(&statement(1)).await;
+    // The ledger cannot be written.
+    world.host.remove(LEDGER.into()).await.unwrap();
+    assert_eq!(world.refusal(&statement(2)).await, Code::HostFailed);
+    assert_eq!(world.refusal(&statement(2)).await, Code::HostFailed, "there is room again");
+    world.end(&statement(3)).await;
+    // What could not be written then was written with the next task.
+    for _ in 0..2 {
+        world.restart().await.unwrap();
+        assert_eq!(world.refusal(&statement(2)).await, Code::HostFailed);
+    }
+    assert_eq!(world.runs().await, 2);
+}
+
+#[tokio::test]
+async fn refusals_are_forgotten_when_their_tasks_have_expired_and_beyond_a_limit() {
+    let mut world = World::new().await;
+    let unknown = |number: u32| TaskStatement { task_type: "host.format".to_owned(), ..statement(number) };
+    let later = |number: u32| TaskStatement { expires_at: now().plus(Duration::from_secs(600)), ..unknown(number) };
+    world.refusal(&unknown(0)).await;
+    for number in 1..=1_024 {
+        assert!(world.send(&later(number)).await.is_err());
+    }
+    let refused = async |world: &World| {
+        let ledger = world.runner.ledger.as_ref().unwrap().lock().await;
+        [0, 1, 1_024].map(|number| ledger.refusal(task(number)).is_some())
+    };
+    assert_eq!(refused(&world).await, [false, true, true], "the one that expires first is forgotten");
+    // The next write that fails has the file written anew.
+    world.host.remove(LEDGER.into()).await.unwrap();
+    world.refusal(&statement(2_000)).await;
+    world.end(&statement(2_001)).await;
+    world.restart().await.unwrap();
+    assert_eq!(refused(&world).await, [false, false, true], "one made room for the one that could not be written");
+    world.restart_at(Ports { clock: Arc::new(Later), ..Ports::of_this_machine() }).await.unwrap();
+    assert_eq!(refused(&world).await, [false; 3]);
+    assert!(!world.text(LEDGER).await.contains("refuse"));
+}
+
+/// After every deadline of these tests.
+struct Later;
+
+impl Clock for Later {
+    fn now(&self) -> Timestamp {
+        now().plus(Duration::from_secs(3_600))
     }
 }

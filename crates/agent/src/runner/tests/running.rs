@@ -91,7 +91,7 @@ async fn more_tasks_than_the_limit_are_refused() {
     assert_eq!(world.refusal(&statement(99)).await, Code::NodeBusy);
     world.runner.cancel(task(0));
     end(running.remove(0)).await;
-    world.end(&statement(99)).await;
+    world.end(&statement(98)).await;
 }
 
 #[tokio::test]

@@ -4,11 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use camino::{Utf8Path, Utf8PathBuf};
 use gpuaas_host::{
-    Host,
+    FileSpec, Host,
     sandbox::{SandboxEnvironment, SandboxHost},
 };
 use gpuaas_model::{Code, KeyState, StepId, TaskId, Timestamp};
-use gpuaas_trust::{Authority, NodeIdentity, NodeKey, SignedKeySet, SigningKeySet, TaskSigner, TaskStatement};
+use gpuaas_trust::{
+    Authority, EnrollmentString, NodeIdentity, NodeKey, SecretText, SignedKeySet, SigningKeySet, TaskSigner,
+    TaskStatement, sha256_hex,
+};
 use gpuaas_wire::{
     session::{Refusal, TaskLine},
     task::{
@@ -24,12 +27,15 @@ use crate::{
     catalog::{Entry, entry, is_clean},
     clock::{Ports, now},
     context::Context,
-    dial::Dialer,
+    dial::{self, Dialer},
     endpoints::Endpoints,
+    enroll,
     error::AgentError,
     fetch::Fetch,
+    ledger::{ExpectedLedger, Ledger, OpenError},
+    options::Options,
     runner::{Accepted, Addressee, Runner},
-    state::{Identity, State},
+    state::{self, Identity, State},
 };
 
 /// An end that no test reaches.
@@ -39,6 +45,12 @@ const NODE: &str = "0198c0de-7a3b-7c11-9b54-0242ac120001";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Where the ledger lies on the node.
 pub(super) const LEDGER: &str = "/var/lib/gpuaas-agent/ledger.jsonl";
+/// Where it lies how much of the ledger is acknowledged.
+pub(super) const HEAD: &str = "/var/lib/gpuaas-agent/ledger.head";
+pub(super) const IDENTITY: &str = "/var/lib/gpuaas-agent/identity.json";
+/// Where older agents keep the key.
+pub(super) const KEY: &str = "/var/lib/gpuaas-agent/key.pem";
+pub(super) const ENROLL: &str = "/var/lib/gpuaas-agent/enroll";
 /// Where handlers leave a line for each run.
 const RUNS: &str = "/var/lib/runs";
 
@@ -48,7 +60,9 @@ pub(super) struct World {
     pub(super) authority: Authority,
     pub(super) signer: TaskSigner,
     pub(super) runner: Arc<Runner>,
-    _root: tempfile::TempDir,
+    /// The ledger that the identity names.
+    pub(super) expected: ExpectedLedger,
+    root: tempfile::TempDir,
 }
 
 impl World {
@@ -66,20 +80,113 @@ impl World {
             expires_at: FAR,
             authorities: Vec::new(),
         };
-        let runner = open(&host, &authority, keys).await.unwrap();
-        Self { host, authority, signer, runner, _root: folder }
+        let expected = ExpectedLedger { id: None, node: NODE.parse().unwrap(), epoch: 3 };
+        let ledger = Ledger::prepare(&host, &expected, false, now()).await.unwrap();
+        let expected = ExpectedLedger { id: Some(ledger), ..expected };
+        let runner = open(&host, &expected, &authority, keys, Ports::of_this_machine()).await.unwrap();
+        Self { host, authority, signer, runner, expected, root: folder }
     }
 
     /// The agent starts anew on the same node.
     pub(super) async fn restart(&mut self) -> Result<(), AgentError> {
+        self.restart_at(Ports::of_this_machine()).await
+    }
+
+    /// The same, by another clock.
+    pub(super) async fn restart_at(&mut self, ports: Ports) -> Result<(), AgentError> {
         let keys = SigningKeySet {
             version: 5,
             keys: vec![self.signer.public(KeyState::Active)],
             expires_at: FAR,
             authorities: Vec::new(),
         };
-        self.runner = open(&self.host, &self.authority, keys).await?;
+        self.runner = open(&self.host, &self.expected, &self.authority, keys, ports).await?;
         Ok(())
+    }
+
+    /// Starts as the program does: from what lies in the agent's folder.
+    pub(super) async fn start(&mut self) -> Result<(), AgentError> {
+        let mut state = enroll::identity_to_serve(&self.host, &options()).await?;
+        let ledger = dial::ledger(&self.host, &mut state).await?;
+        let Identity { ref control_plane, node, epoch, .. } = state.identity;
+        let addressee = Addressee { control_plane: control_plane.clone(), node, epoch };
+        let fetch = Arc::new(Fetch::new(&state, Arc::new(Endpoints::new(Vec::new())))?);
+        let keys = state.identity.key_set.open(&state.identity.authorities()?).unwrap();
+        let ours = (catalog(), Ports::of_this_machine());
+        self.runner = Runner::with(self.host.clone(), fetch, addressee, keys, ledger, ours);
+        Ok(())
+    }
+
+    /// Keeps an identity with a key set of that version.
+    pub(super) async fn enroll(&self, version: u64) {
+        self.enroll_by(version, "no string").await;
+    }
+
+    /// The same, by that enrollment string.
+    pub(super) async fn enroll_by(&self, version: u64, string: &str) {
+        let identity = Identity { enrolled_by: Some(sha256_hex(string.as_bytes())), ..self.identity(3, version) };
+        state::keep(&self.host, &identity).await.unwrap();
+    }
+
+    /// The identity file of another enrollment of this node.
+    pub(super) async fn identity_of(&self, epoch: u64) -> String {
+        let present = self.text(IDENTITY).await;
+        state::keep(&self.host, &self.identity(epoch, 5)).await.unwrap();
+        let other = self.text(IDENTITY).await;
+        self.write(IDENTITY, present.as_bytes()).await;
+        other
+    }
+
+    /// Leaves identity and ledger as an older agent leaves them, without an id of the ledger; an even older one has the key apart.
+    pub(super) async fn enroll_without_ledger_id(&self, has_key_apart: bool) {
+        let identity = self.identity(3, 5);
+        let (within, apart) = if has_key_apart { (None, identity.key.clone()) } else { (identity.key.clone(), None) };
+        let mut older = serde_json::to_value(Identity { key: within, ledger: None, ..identity }).unwrap();
+        older.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        self.write(IDENTITY, older.to_string().as_bytes()).await;
+        if let Some(key) = apart {
+            self.write(KEY, key.expose().as_bytes()).await;
+        }
+        let mut lines = String::new();
+        for line in self.text(LEDGER).await.lines() {
+            let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line.as_object_mut().unwrap().retain(|name, _| name != "digest" && name != "ledger");
+            lines.push_str(&format!("{line}\n"));
+        }
+        self.write(LEDGER, lines.as_bytes()).await;
+        self.host.remove(HEAD.into()).await.unwrap();
+    }
+
+    pub(super) fn another_key(&self) -> String {
+        NodeKey::generate().unwrap().to_pem().to_string()
+    }
+
+    /// A string for this node, with that token.
+    pub(super) fn enrollment_string(&self, token: &str) -> String {
+        let string = EnrollmentString {
+            url: "https://127.0.0.1:1".to_owned(),
+            control_plane: "cp-1".to_owned(),
+            node: NODE.parse().unwrap(),
+            name: "gpu-1".parse().unwrap(),
+            token: SecretText::new(token.to_owned()),
+            ca_sha256: self.authority.digest(),
+            expires_at: FAR,
+        };
+        string.encode().expose().to_owned()
+    }
+
+    fn identity(&self, epoch: u64, version: u64) -> Identity {
+        let keys = SigningKeySet {
+            version,
+            keys: vec![self.signer.public(KeyState::Active)],
+            expires_at: FAR,
+            authorities: Vec::new(),
+        };
+        let State { identity, key } = state(&self.authority, keys.sign(&self.authority).unwrap());
+        let node = NodeIdentity { control_plane: "cp-1".to_owned(), node: identity.node, epoch };
+        let certificate = self.authority.issue_node(&key.request_pem().unwrap(), &node, now()).unwrap();
+        let key = Some(SecretText::new(key.to_pem().to_string()));
+        Identity { epoch, certificate, key, ledger: self.expected.id.clone(), ..identity }
     }
 
     /// The part of the agent that takes key sets.
@@ -127,7 +234,7 @@ impl World {
 
     /// The tasks of which the ledger knows the end.
     pub(super) async fn ended(&self) -> Vec<TaskId> {
-        self.runner.ledger.lock().await.ended()
+        self.runner.ledger.as_ref().unwrap().lock().await.ended()
     }
 
     /// How often a handler ran.
@@ -135,10 +242,26 @@ impl World {
         self.text(RUNS).await.lines().count()
     }
 
+    pub(super) async fn write(&self, path: &str, content: &[u8]) {
+        let file = FileSpec { path: path.into(), mode: 0o600, content: content.to_vec() };
+        self.host.write(&file).await.unwrap();
+    }
+
+    /// The file as this machine has it.
+    pub(super) fn file(&self, path: &str) -> std::path::PathBuf {
+        self.root.path().join(path.trim_start_matches('/'))
+    }
+
     pub(super) async fn text(&self, path: &str) -> String {
         let content = self.host.read(Utf8Path::new(path), 1 << 20).await.unwrap().unwrap_or_default();
         String::from_utf8_lossy(&content).into_owned()
     }
+}
+
+/// Of the program that serves, with the files where they are by default.
+pub(super) fn options() -> Options {
+    let reimage_file = "/var/lib/gpuaas-agent/reimage".into();
+    Options { verb: None, enroll_file: ENROLL.into(), reimage_file }
 }
 
 /// A task that this node takes, of the type that counts its runs and ends.
@@ -247,11 +370,22 @@ pub(super) fn failure(line: TaskLine) -> Code {
     }
 }
 
-async fn open(host: &Arc<dyn Host>, authority: &Authority, keys: SigningKeySet) -> Result<Arc<Runner>, AgentError> {
+async fn open(
+    host: &Arc<dyn Host>,
+    expected: &ExpectedLedger,
+    authority: &Authority,
+    keys: SigningKeySet,
+    ports: Ports,
+) -> Result<Arc<Runner>, AgentError> {
     let state = state(authority, keys.sign(authority).unwrap());
     let fetch = Arc::new(Fetch::new(&state, Arc::new(Endpoints::new(state.identity.channels.clone()))).unwrap());
     let addressee = Addressee { control_plane: "cp-1".to_owned(), node: NODE.parse().unwrap(), epoch: 3 };
-    Runner::open_with(host.clone(), fetch, addressee, keys, catalog(), Ports::of_this_machine()).await
+    let ledger = match Ledger::open(host.clone(), expected, ports.clock.now()).await {
+        Ok(ledger) => Ok(ledger),
+        Err(OpenError::Ledger(problem)) => Err(problem),
+        Err(error @ OpenError::Identity { .. }) => return Err(error.into()),
+    };
+    Ok(Runner::with(host.clone(), fetch, addressee, keys, ledger, (catalog(), ports)))
 }
 
 fn state(authority: &Authority, key_set: SignedKeySet) -> State {
@@ -270,6 +404,7 @@ fn state(authority: &Authority, key_set: SignedKeySet) -> State {
         url: None,
         enrolled_by: None,
         key: None,
+        ledger: None,
     };
     State { identity, key }
 }

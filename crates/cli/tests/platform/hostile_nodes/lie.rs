@@ -118,5 +118,7 @@ pub(crate) fn hello(connection: ConnectionKind) -> Hello {
         fence: 0,
         key_set_version: 1,
         clock: None,
+        problem: None,
+        ledger: None,
     }
 }

@@ -125,3 +125,31 @@ async fn each_reason_for_which_a_string_is_refused_is_told() {
     .expect("JSON");
     assert_eq!(kept["name"], "gpu-07", "who it is stays");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_tells_which_file_is_damaged_what_to_do_and_ends_with_a_status_of_its_own() {
+    let platform = Platform::start(0);
+    let node = Node::new();
+    assert!(node.enroll(&string(&platform, "register", "gpu-07")).status.success());
+    let kept = |name: &str| node.0.path().join("var/lib/gpuaas-agent").join(name);
+    let (identity, ledger) =
+        (fs::read(kept("identity.json")).expect("kept"), fs::read(kept("ledger.jsonl")).expect("kept"));
+    assert!(node.agent("status").status.success());
+
+    fs::remove_file(kept("ledger.jsonl")).expect("removed");
+    let status = node.agent("status");
+    assert_refused(&status, "agent_ledger_damaged", 9);
+    assert!(words(&status).contains("name gpu-07"), "it is still known who it is: {}", said(&status));
+    fs::write(kept("ledger.jsonl"), &ledger).expect("written");
+    assert!(node.agent("status").status.success(), "looking changes nothing");
+
+    let mut flipped = identity.clone();
+    flipped[identity.len() / 2] ^= 1;
+    fs::write(kept("identity.json"), flipped).expect("written");
+    let status = node.agent("status");
+    assert_refused(&status, "agent_identity_damaged", 9);
+    let error = String::from_utf8_lossy(&status.stderr).into_owned();
+    assert!(error.contains("identity.json is damaged") && error.contains("gpuaas node enroll NODE --force"), "{error}");
+    fs::remove_file(kept("identity.json")).expect("removed");
+    assert_refused(&node.agent("status"), "agent_identity_damaged", 9);
+}

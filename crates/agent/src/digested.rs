@@ -1,0 +1,52 @@
+//! JSON objects that end with the digest of all that stands before it: a byte that changed is seen.
+//!
+//! It is a check against damage. Root on this machine can write whatever it likes.
+
+use gpuaas_trust::sha256_hex;
+
+/// What stands between an object's content and its digest.
+const BEFORE_DIGEST: &str = ",\"digest\":\"";
+const AFTER_DIGEST: &str = "\"}";
+/// Hex digits that are kept of the SHA-256.
+const DIGITS: usize = 32;
+
+/// The object with its digest as its last field, and that digest. `before` is the digest of what it follows, empty where it follows nothing.
+pub(crate) fn with_digest(before: &str, object: &str) -> (String, String) {
+    let content = object.trim_end().strip_suffix('}').unwrap_or(object).trim_end();
+    let digest = digest(before, content.as_bytes());
+    (format!("{content}{BEFORE_DIGEST}{digest}{AFTER_DIGEST}"), digest)
+}
+
+/// The digest of such an object; `None` where it is not that of its content behind `before`.
+pub(crate) fn verified(before: &str, object: &[u8]) -> Option<String> {
+    let object = object.trim_ascii_end().strip_suffix(AFTER_DIGEST.as_bytes())?;
+    let (object, stated) = object.split_at_checked(object.len().checked_sub(DIGITS)?)?;
+    let digest = digest(before, object.strip_suffix(BEFORE_DIGEST.as_bytes())?);
+    (digest.as_bytes() == stated).then_some(digest)
+}
+
+fn digest(before: &str, content: &[u8]) -> String {
+    let mut digest = sha256_hex(&[before.as_bytes(), content].concat());
+    digest.truncate(DIGITS);
+    digest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_or_missing_byte_is_seen_wherever_it_is() {
+        let (whole, digest) = with_digest("ab", "{\n  \"a\": 1\n}\n");
+        assert_eq!(verified("ab", whole.as_bytes()), Some(digest));
+        assert_eq!(verified("ac", whole.as_bytes()), None, "it follows something else");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&whole).unwrap()["a"], 1);
+        for at in 0..whole.len() {
+            let mut flipped = whole.clone().into_bytes();
+            flipped[at] ^= 1;
+            assert_eq!(verified("ab", &flipped), None, "byte {at}");
+            assert_eq!(verified("ab", &whole.as_bytes()[..at]), None, "cut at {at}");
+        }
+        assert_eq!(verified("", b""), None);
+    }
+}

@@ -1,0 +1,394 @@
+//! Starts with files of the agent's folder missing, damaged or put back: never with less than what was acknowledged, and never without saying so.
+
+use gpuaas_host::FileSpec;
+use gpuaas_model::Code;
+use gpuaas_wire::session::{AgentProblemKind, TaskLine};
+
+use super::world::{ENROLL, HEAD, IDENTITY, KEY, LEDGER, World, statement, task};
+use crate::{
+    clock::now,
+    enroll,
+    error::AgentError,
+    ledger::{ExpectedLedger, Ledger},
+    runner::Accepted,
+    state,
+};
+
+const REIMAGE: &str = "/var/lib/gpuaas-agent/reimage";
+const UNINSTALL: &str = "/var/lib/gpuaas-agent/rke2-uninstall";
+const ARTIFACT: &str = "/var/lib/gpuaas-agent/artifacts/0a1b";
+/// What every start of a node that is in order finds.
+const FILES: [&str; 7] = [IDENTITY, LEDGER, HEAD, ENROLL, REIMAGE, UNINSTALL, ARTIFACT];
+
+/// What became of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Damage {
+    Missing,
+    Empty,
+    Half,
+    Flipped,
+    /// Put back as it was earlier, beside the present ones.
+    Older,
+    /// Of a later moment than all the others.
+    Newer,
+}
+
+use Damage::{Empty, Flipped, Half, Missing, Newer, Older};
+
+/// What the agent does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    /// Connects and takes tasks.
+    Serves,
+    /// Connects, says why, and takes none.
+    TakesNone,
+    /// Ends with that exit status.
+    Ends(u8),
+}
+
+use Does::{Ends, Serves, TakesNone};
+
+/// Each file, what became of it, what the agent does, and words that it says.
+#[rustfmt::skip]
+const MATRIX: &[(&str, Damage, Does, &str)] = &[
+    (IDENTITY, Missing, Ends(9), "identity.json is missing, and /var/lib/gpuaas-agent/ledger.jsonl is there"),
+    (IDENTITY, Empty,   Ends(9), "identity.json is empty"),
+    (IDENTITY, Half,    Ends(9), "identity.json is damaged"),
+    (IDENTITY, Flipped, Ends(9), "identity.json is damaged"),
+    // Of the same enrollment: key set and endpoints are given anew with the connection.
+    (IDENTITY, Older,   Serves,  ""),
+    // Of a later enrollment of this node, with the same ledger.
+    (IDENTITY, Newer,   Serves,  ""),
+    (LEDGER,   Missing, TakesNone, "ledger.jsonl is missing"),
+    (LEDGER,   Empty,   TakesNone, "ledger.jsonl is empty"),
+    (LEDGER,   Half,    TakesNone, "ledger.jsonl is damaged"),
+    (LEDGER,   Flipped, TakesNone, "ledger.jsonl"),
+    (LEDGER,   Older,   TakesNone, "it was cut, or is an older copy"),
+    (LEDGER,   Newer,   Serves,  ""),
+    (HEAD,     Missing, TakesNone, "ledger.head is missing"),
+    (HEAD,     Empty,   TakesNone, "ledger.head is damaged"),
+    (HEAD,     Half,    TakesNone, "ledger.head is damaged"),
+    (HEAD,     Flipped, TakesNone, "ledger.head is damaged"),
+    // The ledger itself is whole, and knows more.
+    (HEAD,     Older,   Serves,  ""),
+    (HEAD,     Newer,   TakesNone, "it was cut, or is an older copy"),
+    (ENROLL,   Missing, Serves,  ""),
+    (ENROLL,   Empty,   Serves,  ""),
+    (ENROLL,   Half,    Serves,  ""),
+    (ENROLL,   Flipped, Serves,  ""),
+    // A string that may be good: the control plane is asked, and is not there in this test.
+    (ENROLL,   Older,   Ends(7), "the control plane cannot be reached"),
+    (ENROLL,   Newer,   Ends(7), "the control plane cannot be reached"),
+    // Read with an enrollment alone.
+    (REIMAGE,  Missing, Serves,  ""),
+    (REIMAGE,  Empty,   Serves,  ""),
+    (REIMAGE,  Half,    Serves,  ""),
+    (REIMAGE,  Flipped, Serves,  ""),
+    (REIMAGE,  Older,   Serves,  ""),
+    (REIMAGE,  Newer,   Serves,  ""),
+    // Read by an uninstall alone: whatever it says, that looks at the host itself.
+    (UNINSTALL, Missing, Serves, ""),
+    (UNINSTALL, Empty,   Serves, ""),
+    (UNINSTALL, Half,    Serves, ""),
+    (UNINSTALL, Flipped, Serves, ""),
+    (UNINSTALL, Older,   Serves, ""),
+    (UNINSTALL, Newer,   Serves, ""),
+    // Laid out by its digest alone.
+    (ARTIFACT, Missing, Serves,  ""),
+    (ARTIFACT, Empty,   Serves,  ""),
+    (ARTIFACT, Half,    Serves,  ""),
+    (ARTIFACT, Flipped, Serves,  ""),
+    (ARTIFACT, Older,   Serves,  ""),
+    (ARTIFACT, Newer,   Serves,  ""),
+];
+
+/// The same for a node that an older agent enrolled: the key in a file of its own, the ledger without an id.
+#[rustfmt::skip]
+const MATRIX_WITHOUT_LEDGER_ID: &[(&str, Damage, Does, &str)] = &[
+    (KEY,      Missing, Ends(9), "key.pem is missing, and /var/lib/gpuaas-agent/identity.json has no key"),
+    (KEY,      Empty,   Ends(9), "key.pem is damaged"),
+    (KEY,      Half,    Ends(9), "key.pem is damaged"),
+    (KEY,      Flipped, Ends(9), "key.pem is damaged"),
+    (KEY,      Older,   Ends(9), "key.pem is damaged: its key is not the one that the certificate is for"),
+    (IDENTITY, Missing, Ends(9), "identity.json is missing, and /var/lib/gpuaas-agent/ledger.jsonl is there"),
+    (IDENTITY, Empty,   Ends(9), "identity.json is empty"),
+    (IDENTITY, Half,    Ends(9), "identity.json is damaged"),
+    (LEDGER,   Missing, TakesNone, "ledger.jsonl is missing"),
+    (LEDGER,   Empty,   TakesNone, "ledger.jsonl is empty"),
+];
+
+/// Copies of all files, of three moments.
+struct Copies {
+    earlier: Vec<Option<Vec<u8>>>,
+    present: Vec<Option<Vec<u8>>>,
+    later: Vec<Option<Vec<u8>>>,
+}
+
+impl Copies {
+    /// What lies there of the others while one file is damaged.
+    fn beside(&self, file: &str, damage: Damage, at: usize) -> Option<&[u8]> {
+        // A ledger or head of a later moment: its counterpart is the one that is behind.
+        let is_behind = damage == Newer && [LEDGER, HEAD].contains(&file) && [LEDGER, HEAD].contains(&FILES[at]);
+        if is_behind { self.earlier[at].as_deref() } else { self.present[at].as_deref() }
+    }
+}
+
+fn copies(world: &World, files: &[&str]) -> Vec<Option<Vec<u8>>> {
+    files.iter().map(|file| std::fs::read(world.file(file)).ok()).collect()
+}
+
+fn lay(world: &World, file: &str, content: Option<&[u8]>) {
+    let place = world.file(file);
+    std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+    match content {
+        Some(content) => std::fs::write(place, content).unwrap(),
+        None => drop(std::fs::remove_file(place)),
+    }
+}
+
+/// The contents that a file has by that damage: by a flip, one for each of many bytes.
+fn damaged(damage: Damage, copies: &Copies, at: usize) -> Vec<Option<Vec<u8>>> {
+    let present = copies.present[at].as_deref().unwrap();
+    let flip = |at: usize| {
+        let mut flipped = present.to_vec();
+        flipped[at] ^= 1;
+        Some(flipped)
+    };
+    match damage {
+        Missing => vec![None],
+        Empty => vec![Some(Vec::new())],
+        Half => vec![Some(present[..present.len() / 2].to_vec())],
+        Flipped => (0..present.len()).step_by(7).map(flip).collect(),
+        Older => vec![copies.earlier[at].clone()],
+        Newer => vec![copies.later[at].clone()],
+    }
+}
+
+/// Starts, looks at what the agent does, and asks for the tasks that it has done before.
+async fn started(world: &mut World) -> (Does, String) {
+    let runs = world.runs().await;
+    let did = match world.start().await {
+        Err(error) => (Ends(error.exit() as u8), error.explained()),
+        Ok(()) => match world.runner.problem().map(|problem| problem.detail.clone()) {
+            None => (Serves, String::new()),
+            Some(detail) => (TakesNone, detail),
+        },
+    };
+    for number in [1, 2] {
+        match (did.0, world.send(&statement(number)).await) {
+            (Ends(_), _) => {}
+            (Serves, Ok(Accepted::Known(lines))) => assert!(matches!(lines[..], [TaskLine::Ended(_)]), "{lines:?}"),
+            (TakesNone, Err(refusal)) => assert_eq!(refusal.code, Code::AgentLedgerDamaged),
+            (_, Ok(_)) => panic!("task {number} was taken again: {did:?}"),
+            // In a later enrollment.
+            (Serves, Err(refusal)) if refusal.code == Code::EnvelopeForeign => {}
+            (Serves, Err(refusal)) => panic!("task {number}: {}", refusal.message),
+        }
+    }
+    assert_eq!(world.runs().await, runs, "a completed task ran again");
+    did
+}
+
+async fn plays(world: &mut World, files: &[&str], copies: &Copies, matrix: &[(&str, Damage, Does, &str)]) {
+    for &(file, damage, does, says) in matrix {
+        let at = files.iter().position(|known| *known == file).unwrap();
+        let mut said = String::new();
+        for content in damaged(damage, copies, at) {
+            for (at, other) in files.iter().enumerate() {
+                // One that was used is gone: a string that lies there is the case of its own rows.
+                lay(world, other, copies.beside(file, damage, at).filter(|_| *other != ENROLL));
+            }
+            lay(world, file, content.as_deref());
+            let did = started(world).await;
+            assert_eq!(
+                did.0,
+                does,
+                "{file} {damage:?}: {} {:?}",
+                did.1,
+                content.map(|content| String::from_utf8_lossy(&content).into_owned())
+            );
+            assert!(did.1.contains(says), "{file} {damage:?}: {}", did.1);
+            said = did.1;
+        }
+        let does = match does {
+            Serves => "serves".to_owned(),
+            TakesNone => "connects, takes no tasks".to_owned(),
+            Ends(status) => format!("ends with {status}"),
+        };
+        let (file, said) = (file.rsplit('/').next().unwrap(), said.lines().next().unwrap_or_default());
+        println!("| {file} | {damage:?} | {does} | {} |", said.replace("/var/lib/gpuaas-agent/", ""));
+    }
+}
+
+/// An enrolled node that has done two tasks, with copies of its files of after the first.
+async fn world() -> (World, Copies) {
+    let world = World::new().await;
+    let (earlier, present) = (world.enrollment_string("earlier"), world.enrollment_string("present"));
+    world.enroll_by(5, &present).await;
+    lay(&world, "/etc/machine-id", Some(b"0198c0de7a3b7c119b540242ac120002\n"));
+    let others = |said: &str| [(REIMAGE, said.to_owned()), (UNINSTALL, said.to_owned()), (ARTIFACT, said.to_owned())];
+    for (file, content) in others("3").into_iter().chain([(ENROLL, earlier)]) {
+        lay(&world, file, Some(content.as_bytes()));
+    }
+    world.end(&statement(1)).await;
+    let earlier = copies(&world, &FILES);
+    world.enroll_by(6, &present).await;
+    for (file, content) in others("12").into_iter().chain([(ENROLL, present)]) {
+        lay(&world, file, Some(content.as_bytes()));
+    }
+    world.end(&statement(2)).await;
+    let present = copies(&world, &FILES);
+    let mut later = present.clone();
+    later[0] = Some(world.identity_of(4).await.into_bytes());
+    later[3] = Some(world.enrollment_string("later").into_bytes());
+    later[4..].fill(Some(b"123".to_vec()));
+    (world, Copies { earlier, present, later })
+}
+
+#[tokio::test]
+async fn every_file_of_the_agents_folder_is_missing_damaged_or_put_back_and_nothing_acknowledged_is_forgotten() {
+    println!("| file | what became of it | the agent | says |\n| --- | --- | --- | --- |");
+    let (mut world, copies) = world().await;
+    plays(&mut world, &FILES, &copies, MATRIX).await;
+}
+
+#[tokio::test]
+async fn every_file_of_an_agent_that_names_no_ledger_is_missing_damaged_or_put_back() {
+    const FILES: [&str; 4] = [IDENTITY, KEY, LEDGER, HEAD];
+    let mut world = World::new().await;
+    world.end(&statement(1)).await;
+    world.end(&statement(2)).await;
+    world.enroll_without_ledger_id(true).await;
+    let mut earlier = copies(&world, &FILES);
+    earlier[1] = Some(world.another_key().into_bytes());
+    let present = copies(&world, &FILES);
+    let copies = Copies { earlier, later: present.clone(), present };
+    println!("| file of an older agent | what became of it | the agent | says |\n| --- | --- | --- | --- |");
+    plays(&mut world, &FILES, &copies, MATRIX_WITHOUT_LEDGER_ID).await;
+}
+
+#[tokio::test]
+async fn ledger_without_an_id_is_taken_over_whenever_the_agent_dies_and_no_start_goes_without_it_again() {
+    for has_key_apart in [true, false] {
+        let mut world = World::new().await;
+        world.end(&statement(1)).await;
+        world.enroll_without_ledger_id(has_key_apart).await;
+        let (identity, ledger) = (world.text(IDENTITY).await, world.text(LEDGER).await);
+        assert!(!identity.contains("digest") && !ledger.contains("digest"));
+        assert_eq!(started_with_one(&mut world).await, (Serves, String::new()));
+        assert!(world.text(IDENTITY).await.contains("digest") && world.text(LEDGER).await.contains("digest"));
+        // The agent dies, or the disk is full, so often after it wrote the ledger: before or after its head, and before the identity.
+        for (has_head, times) in [(true, 1), (false, 1), (false, 3)] {
+            lay(&world, LEDGER, Some(ledger.as_bytes()));
+            lay(&world, HEAD, None);
+            for _ in 0..=times {
+                lay(&world, IDENTITY, Some(identity.as_bytes()));
+                if !has_head {
+                    lay(&world, HEAD, None);
+                }
+                assert_eq!(started_with_one(&mut world).await, (Serves, String::new()), "{has_head} {times}");
+            }
+        }
+        // Both put back as they were, beside the head.
+        lay(&world, LEDGER, Some(ledger.as_bytes()));
+        lay(&world, IDENTITY, Some(identity.as_bytes()));
+        assert_eq!(started_with_one(&mut world).await.0, TakesNone);
+        lay(&world, LEDGER, None);
+        assert_eq!(started_with_one(&mut world).await.0, TakesNone);
+    }
+}
+
+/// Starts a node that has done one task.
+async fn started_with_one(world: &mut World) -> (Does, String) {
+    world.start().await.unwrap();
+    let detail = world.runner.problem().map(|problem| problem.detail.clone());
+    match detail {
+        Some(detail) => (TakesNone, detail),
+        None => {
+            assert_eq!(world.ended().await, [task(1)]);
+            (Serves, String::new())
+        }
+    }
+}
+
+#[tokio::test]
+async fn identity_of_an_earlier_enrollment_is_told_from_the_ledger() {
+    let (mut world, copies) = world().await;
+    let earlier = world.identity_of(2).await;
+    lay(&world, ENROLL, None);
+    lay(&world, IDENTITY, Some(earlier.as_bytes()));
+    let error = world.start().await.unwrap_err();
+    assert!(matches!(&error, AgentError::Identity { what, .. } if what.contains("earlier enrollment")), "{error}");
+    assert_eq!(error.exit() as u8, 9);
+    assert!(error.explained().contains("docs/errors/agent_identity_damaged.md"), "{}", error.explained());
+    // Ledger and head of before, both put back: not told here. The control plane knows how far that ledger went.
+    for (file, content) in FILES.iter().zip(&copies.present) {
+        lay(&world, file, content.as_deref());
+    }
+    world.start().await.unwrap();
+    let known = world.runner.ledger_mark().await.unwrap();
+    for at in [1, 2] {
+        lay(&world, FILES[at], copies.earlier[at].as_deref());
+    }
+    world.start().await.unwrap();
+    let back = world.runner.ledger_mark().await.unwrap();
+    assert_eq!((&back.id, back.written, known.written), (&known.id, 2, 4));
+}
+
+#[tokio::test]
+async fn enrollment_goes_on_from_the_ledger_of_its_node_and_from_no_other() {
+    let (mut world, _) = world().await;
+    let named = world.expected.id.clone();
+    let prepare = async |world: &World, expected: &ExpectedLedger, was_enrolled: bool| {
+        Ledger::prepare(&world.host, expected, was_enrolled, now()).await.unwrap()
+    };
+    assert_eq!(Some(prepare(&world, &world.expected, true).await), named);
+    // The agent died between ledger and identity, of its first enrollment or of a later one.
+    let expected = ExpectedLedger { id: None, ..world.expected.clone() };
+    assert_eq!(Some(prepare(&world, &expected, false).await), named);
+    // A machine that becomes another node, and one whose ledger is damaged, begin anew: nothing of before is for the new enrollment.
+    let other = ExpectedLedger { node: "0198c0de-7a3b-7c11-9b54-0242ac120009".parse().unwrap(), ..expected.clone() };
+    let whole = world.text(LEDGER).await;
+    let of_other = prepare(&world, &other, false).await;
+    assert_ne!(Some(&of_other), named.as_ref());
+    world.start().await.unwrap();
+    assert_eq!(world.runner.problem().map(|problem| problem.kind), Some(AgentProblemKind::LedgerOlder));
+    lay(&world, LEDGER, Some(&whole.as_bytes()[..whole.len() / 2]));
+    let anew = prepare(&world, &world.expected, true).await;
+    assert_ne!(Some(&anew), named.as_ref());
+    world.expected.id = Some(anew);
+    world.enroll(7).await;
+    world.start().await.unwrap();
+    assert_eq!((world.runner.problem(), world.ended().await), (None, Vec::new()));
+}
+
+#[tokio::test]
+async fn useless_string_takes_nothing_away_from_a_node_whose_ledger_or_identity_is_damaged() {
+    let (mut world, copies) = world().await;
+    lay(&world, ENROLL, Some(b"gpuaas1.nonsense"));
+    lay(&world, LEDGER, Some(b"nonsense\n"));
+    world.start().await.unwrap();
+    assert!(world.runner.problem().is_some());
+    assert_eq!(world.text(LEDGER).await, "nonsense\n", "what is left of it stays");
+    // Its identity is what is to be told of, and not the string.
+    lay(&world, LEDGER, copies.present[1].as_deref());
+    let half = copies.present[0].as_ref().map(|identity| &identity[..identity.len() / 2]);
+    lay(&world, IDENTITY, half);
+    let error = world.start().await.unwrap_err();
+    assert!(matches!(error, AgentError::Identity { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn machine_that_never_enrolled_is_told_so_and_one_whose_ledger_is_left_is_told_that() {
+    let world = World::new().await;
+    let options = super::world::options();
+    let refused = async || enroll::identity_to_serve(&world.host, &options).await.err().expect("no identity");
+    assert!(matches!(refused().await, AgentError::Identity { .. }));
+    for file in [LEDGER, HEAD] {
+        world.host.remove(file.into()).await.unwrap();
+    }
+    assert!(matches!(refused().await, AgentError::NotEnrolled(_)));
+    let folder = FileSpec { path: KEY.into(), mode: 0o600, content: Vec::new() };
+    world.host.write(&folder).await.unwrap();
+    assert!(matches!(state::load(&world.host).await, Err(AgentError::Identity { .. })));
+}

@@ -1,0 +1,110 @@
+//! Nodes whose agents find files of their own damaged: an operator sees why, no task is sent, and another enrollment brings them back.
+
+use std::path::Path;
+
+use gpuaas_api_types::{CreateAllocation, CreateProject, EnrollNode};
+use gpuaas_client::{Client, ClientError};
+use serde_json::Value;
+
+use crate::{fleet::Fleet, world::eventually};
+
+const LEDGER: &str = "var/lib/gpuaas-agent/ledger.jsonl";
+const IDENTITY: &str = "var/lib/gpuaas-agent/identity.json";
+
+fn code(error: ClientError) -> String {
+    match error {
+        ClientError::Problem(problem) => problem.code.to_string(),
+        other => panic!("it is not refused with a problem: {other}"),
+    }
+}
+
+fn flip(file: &Path) {
+    let mut content = std::fs::read(file).expect("a file");
+    let middle = content.len() / 2;
+    content[middle] ^= 1;
+    std::fs::write(file, content).expect("written");
+}
+
+/// Waits until the node is connected and its agent takes tasks, or does not.
+async fn until_connected(client: &Client, takes_tasks: bool) -> gpuaas_api_types::Node {
+    let mut found = None;
+    eventually("the node is not shown so", async || {
+        let node = client.get_node("gpu-1").await.expect("a node");
+        let is_so = node.connectivity == "connected" && node.agent_problem.is_none() == takes_tasks;
+        found = Some(node).filter(|_| is_so);
+        is_so
+    })
+    .await;
+    found.expect("it was found")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_without_its_ledger_is_shown_is_sent_no_task_and_comes_back_in_its_place() {
+    let fleet = Fleet::start(1).await;
+    let client = fleet.client();
+    let project = client.create_project(&CreateProject { name: "research".into() }).await.expect("made").id;
+    let ask = CreateAllocation { project, node: "gpu-1".into() };
+    let allocation = client.create_allocation(&ask).await.expect("made").id;
+    eventually("the allocation does not become active", async || {
+        client.get_allocation(&allocation).await.is_ok_and(|allocation| allocation.state == "active")
+    })
+    .await;
+    let damages: [fn(&Path); 2] = [|file| std::fs::remove_file(file).expect("removed"), flip];
+    for damage in damages {
+        assert_eq!(client.ping_node("gpu-1").await.expect("it serves").task.state, "succeeded");
+        let file = fleet.node_file(1, LEDGER);
+        damage(&file);
+        let left = std::fs::read(&file).ok();
+        fleet.kill_agent(1);
+        let node = until_connected(&client, false).await;
+        let problem = node.agent_problem.expect("a problem");
+        assert_eq!((node.state.as_str(), problem.code.as_str()), ("active", "agent_ledger_damaged"));
+        assert!(problem.detail.contains("ledger.jsonl"), "{problem:?}");
+        assert!(problem.next.contains("gpuaas node enroll gpu-1"), "{problem:?}");
+        for refused in [client.ping_node("gpu-1").await.map(drop), client.inspect_node("gpu-1").await.map(drop)] {
+            assert_eq!(code(refused.expect_err("it takes no tasks")), "agent_ledger_damaged");
+        }
+        assert_eq!(std::fs::read(&file).ok(), left, "it stays as it was found");
+        let again = client.issue_enrollment("gpu-1", &EnrollNode::default()).await.expect("issued");
+        fleet.enroll_again(1, &again.enrollment.string);
+        let node = until_connected(&client, true).await;
+        assert_eq!(node.state, "active");
+    }
+    assert_eq!(client.ping_node("gpu-1").await.expect("it serves").task.state, "succeeded");
+    assert_eq!(client.get_allocation(&allocation).await.expect("held").state, "active", "its holder keeps it");
+    let events = client.list_events(None, 0).await.expect("listed").items;
+    let told = events.iter().filter(|event| event.kind == "node.agent_problem_changed");
+    let told: Vec<Value> = told.map(|event| event.data["problem"].clone()).collect();
+    let damaged = Value::from("agent_ledger_damaged");
+    assert_eq!(told, [damaged.clone(), Value::Null, damaged, Value::Null]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_whose_identity_is_damaged_says_so_in_its_journal_and_comes_back_by_force() {
+    let fleet = Fleet::start(1).await;
+    let client = fleet.client();
+    flip(&fleet.node_file(1, IDENTITY));
+    fleet.kill_agent(1);
+    let journal = fleet.node_file(1, ".sandbox/journal/gpuaas-agent.service.jsonl");
+    eventually("the agent does not say so", async || {
+        let said = std::fs::read_to_string(&journal).unwrap_or_default();
+        ["identity.json is damaged", "agent_identity_damaged", "exit status 9", "gpuaas node enroll NODE --force"]
+            .iter()
+            .all(|words| said.contains(words))
+    })
+    .await;
+    let said = std::fs::read_to_string(&journal).expect("a journal");
+    assert!(!said.contains("cannot be reached"), "{said}");
+    assert_eq!(
+        code(client.issue_enrollment("gpu-1", &EnrollNode::default()).await.expect_err("in use")),
+        "state_conflict"
+    );
+    let forced = EnrollNode { force: true, reason: Some("its identity is damaged".to_owned()) };
+    let again = client.issue_enrollment("gpu-1", &forced).await.expect("issued");
+    // It ends with every try, so that there is none to end.
+    std::fs::write(fleet.node_file(1, "var/lib/gpuaas-agent/enroll"), &again.enrollment.string).expect("written");
+    eventually("the node does not come back", async || {
+        client.ping_node("gpu-1").await.is_ok_and(|ping| ping.task.state == "succeeded")
+    })
+    .await;
+}
