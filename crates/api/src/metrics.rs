@@ -26,6 +26,9 @@ const WORKLOADS: &str = "gpuaas_workloads";
 const OPERATIONS: &str = "gpuaas_operations_open";
 const CERTIFICATES: &str = "gpuaas_certificates_end_timestamp_seconds";
 const FORGED: &str = "gpuaas_forged_rows_refused_total";
+const STATEMENTS: &str = "gpuaas_store_statements_total";
+const CHANGES: &str = "gpuaas_store_changes_total";
+const COMMITS: &str = "gpuaas_store_commits_total";
 /// Upper bounds of the duration histogram, in seconds, around the 0.5 s that an answer may take.
 const BUCKETS_SECONDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
@@ -55,6 +58,9 @@ impl Metrics {
                 FORGED,
                 "Rows that were refused because nothing proves that the platform wrote them."
             );
+            metrics::describe_counter!(STATEMENTS, "SQL statements without begin, commit and rollback.");
+            metrics::describe_counter!(CHANGES, "Changes of rows that were committed.");
+            metrics::describe_counter!(COMMITS, "Commits by the database. One commit may hold several changes.");
         });
         Self { handle: recorder.handle(), recorder: Arc::new(recorder) }
     }
@@ -110,6 +116,7 @@ pub(crate) async fn expose(
     if !is_counted.await {
         return Err(ApiProblem::new(Code::Unavailable, "the store does not answer").then("try again"));
     }
+    count_store(&state);
     let media_type = "text/plain; version=0.0.4; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, media_type)], state.metrics.handle.render()).into_response())
 }
@@ -133,4 +140,14 @@ async fn counted(state: &ApiState) -> Result<(), StoreError> {
         counter!(FORGED).absolute(state.engine.store().forged_rows_refused());
     });
     Ok(())
+}
+
+/// Reads the store's own counters. Not remembered between scrapes, as counts of rows are: they cost nothing.
+fn count_store(state: &ApiState) {
+    let counts = state.engine.store().counts();
+    with_local_recorder(&*state.metrics.recorder, || {
+        counter!(STATEMENTS).absolute(counts.statements);
+        counter!(CHANGES).absolute(counts.changes);
+        counter!(COMMITS).absolute(counts.commits);
+    });
 }

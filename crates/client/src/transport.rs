@@ -6,12 +6,12 @@ use bytes::Bytes;
 use gpuaas_api_types::Problem;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use hyper::{body::Incoming, client::conn::http1::SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, sync::Mutex};
 use tokio_rustls::TlsConnector;
 
 use crate::error::ClientError;
@@ -20,6 +20,9 @@ use crate::error::ClientError;
 const ANSWER_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// Longest time for a connection, and again for its TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection that requests are sent over.
+type Connection = SendRequest<Full<Bytes>>;
 
 /// A client of one control plane for one token holder.
 #[derive(Clone)]
@@ -32,6 +35,8 @@ pub struct Client {
     if_match: Option<String>,
     correlation_id: Option<String>,
     tls: TlsConnector,
+    /// The connection between two requests; `None` in a client that opens one for each.
+    kept: Option<Arc<Mutex<Option<Connection>>>>,
 }
 
 impl Client {
@@ -65,6 +70,7 @@ impl Client {
             if_match: None,
             correlation_id: None,
             tls: TlsConnector::from(Arc::new(config)),
+            kept: None,
         })
     }
 
@@ -84,6 +90,13 @@ impl Client {
     #[must_use]
     pub fn with_correlation_id(self, id: impl Into<String>) -> Self {
         Self { correlation_id: Some(id.into()), ..self }
+    }
+
+    /// The same client with one connection for all of its requests, one after the other. It opens another when that one has ended. Clones of what
+    /// this returns share the connection.
+    #[must_use]
+    pub fn with_kept_connection(self) -> Self {
+        Self { kept: Some(Arc::default()), ..self }
     }
 
     /// Asks for a value.
@@ -151,6 +164,26 @@ impl Client {
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
+        let sent = |error: hyper::Error| error.to_string();
+        let Some(kept) = &self.kept else {
+            return self.connect().await?.send_request(request).await.map_err(sent);
+        };
+        let mut kept = kept.lock().await;
+        let mut connection = match kept.take() {
+            Some(connection) => self.still_open(connection).await?,
+            None => self.connect().await?,
+        };
+        let response = connection.send_request(request).await.map_err(sent)?;
+        *kept = Some(connection);
+        Ok(response)
+    }
+
+    /// The connection once the answer before is read, or another one if it has ended.
+    async fn still_open(&self, mut connection: Connection) -> Result<Connection, String> {
+        if connection.ready().await.is_ok() { Ok(connection) } else { self.connect().await }
+    }
+
+    async fn connect(&self) -> Result<Connection, String> {
         let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(|error| error.to_string())?;
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address)).await;
@@ -158,10 +191,10 @@ impl Client {
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.tls.connect(name, stream)).await;
         let stream = connecting.map_err(|_| "no TLS answer".to_owned())?.map_err(|error| error.to_string())?;
-        let (mut sender, connection) =
+        let (sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
         tokio::spawn(connection);
-        sender.send_request(request).await.map_err(|error| error.to_string())
+        Ok(sender)
     }
 
     async fn value<T: DeserializeOwned>(&self, response: Response<Incoming>) -> Result<T, ClientError> {

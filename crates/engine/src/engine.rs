@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use gpuaas_model::{NodeId, OperationId, ReplicaId, StreamName};
+use gpuaas_model::{NodeId, OperationId, ReplicaId};
 use gpuaas_store::{Change, Store, StoreError};
 use tokio::sync::{Notify, broadcast::error::RecvError, futures::Notified};
 use tokio_util::sync::CancellationToken;
@@ -192,9 +192,11 @@ impl Engine {
                 }
                 change = changes.recv() => match change {
                     Ok(Change::Operation(id)) => self.activate(id),
-                    Ok(Change::Node(id)) => self.nodes().readmit(id),
-                    // A node may have connected to another replica: whoever waits for one tries again.
-                    Ok(Change::Event { stream: StreamName::Platform, .. }) => self.wake_waiting(),
+                    Ok(Change::Node(id)) => {
+                        self.nodes().readmit(id);
+                        // It may have connected to another replica: whoever waits for a node tries again.
+                        self.wake_waiting();
+                    }
                     Ok(Change::Event { .. } | Change::Token(_) | Change::Sealing) => {}
                     Ok(Change::Missed) => {
                         self.wake_waiting();

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sqlx::{AnyConnection, AssertSqlSafe, Connection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 /// Its superuser, who needs no password on the private socket.
 const USER: &str = "gpuaas";
@@ -117,8 +117,7 @@ impl Server {
     }
 
     async fn administer(&self, statement: &str) {
-        sqlx::any::install_default_drivers();
-        let mut connection = AnyConnection::connect(&self.url("postgres")).await.expect("the server answers");
+        let mut connection = PgConnection::connect(&self.url("postgres")).await.expect("the server answers");
         let statement = AssertSqlSafe(statement.to_owned());
         sqlx::raw_sql(statement).execute(&mut connection).await.expect("the superuser may");
         connection.close().await.expect("nothing is pending");

@@ -2,12 +2,12 @@
 
 use gpuaas_model::{AuditAction, ProjectId, Timestamp};
 use serde_json::Value as Json;
-use sqlx::any::AnyRow;
 
 use crate::{
     error::StoreError,
+    event::{Numbered, numbered},
     page::Page,
-    query::{Value, get_count, get_int, get_optional, get_parsed, get_text, int, text, text_or_empty},
+    query::{Row, Value, get_count, get_int, get_optional, get_parsed, get_text, int, text, text_or_empty},
     record::{AuditRecord, NewAudit},
     store::{Reader, Tx},
 };
@@ -38,12 +38,16 @@ pub struct AuditFilter {
     pub limit: Option<u32>,
 }
 
+const AUDIT: Numbered = numbered!(
+    "audit",
+    "at, actor, actor_type, action, target, project_id, result, correlation, metadata",
+    "$2, $3, $4, $5, $6, $7, $8, $9, $10"
+);
+
 impl Tx {
     /// Appends a record under the next number.
     pub async fn append_audit(&mut self, record: &NewAudit) -> Result<(), StoreError> {
-        let sequence = self.next_number(SEQUENCE).await?;
         let values = vec![
-            int(sequence),
             Value::Int(self.clock.now().as_millis()),
             text(&record.actor),
             text(record.actor_type),
@@ -54,9 +58,7 @@ impl Tx {
             text_or_empty(record.correlation),
             text(stored(record)?),
         ];
-        let sql = "insert into audit (sequence, at, actor, actor_type, action, target, project_id, result, correlation, metadata) \
-                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
-        self.execute(sql, values).await?;
+        self.insert_numbered(&AUDIT, text(SEQUENCE), values).await?;
         Ok(())
     }
 }
@@ -91,7 +93,7 @@ fn stored(record: &NewAudit) -> Result<Json, StoreError> {
     Ok(metadata)
 }
 
-fn audit(row: &AnyRow) -> Result<AuditRecord, StoreError> {
+fn audit(row: &Row) -> Result<AuditRecord, StoreError> {
     let mut metadata: Json = serde_json::from_str(&get_text(row, "metadata")?)?;
     let by = metadata.as_object_mut().and_then(|fields| fields.remove(BY));
     Ok(AuditRecord {

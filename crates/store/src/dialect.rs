@@ -3,7 +3,7 @@
 use std::{borrow::Cow, path::PathBuf, time::Duration};
 
 /// How long a statement waits for another's lock.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
+pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long a statement of a server's may take; ours touch tens of rows.
 const STATEMENT_MAX: Duration = Duration::from_secs(30);
 /// How long a change may rest between two statements: a replica that froze in one must not hold up the others.
@@ -28,23 +28,31 @@ impl Dialect {
         }
     }
 
-    /// Begins a transaction that will write: SQLite takes its lock at once instead of failing half-way.
+    /// Begins a transaction that is the only one to write until it ends, and a savepoint in it. SQLite takes its lock at once instead of failing
+    /// half-way; a server's writers, of all replicas, take turns by a lock: without it two changes that take the same counters in different order
+    /// would lock each other up, and what a change has read could change before it writes.
     pub(crate) const fn begin(self) -> &'static str {
         match self {
-            Self::Sqlite => "begin immediate",
-            // Each statement sees what is committed: behind the writers' lock that is all there will be until this one ends.
-            Self::Postgres => "begin isolation level read committed",
+            Self::Sqlite => "begin immediate; savepoint change",
+            // Each statement sees what is committed: behind the lock that is all there will be until this one ends. The lock's number means
+            // nothing and is the same in every version.
+            Self::Postgres => {
+                "begin isolation level read committed; select pg_advisory_xact_lock(7253418160); savepoint change"
+            }
         }
     }
 
-    /// Makes a transaction the only one that writes, where beginning it did not. Without it two changes that take the same counters in
-    /// different order would lock each other up, and what a change has read could change before it writes.
-    pub(crate) const fn lock_writers(self) -> Option<&'static str> {
-        match self {
-            Self::Sqlite => None,
-            // The number means nothing and is the same in every version.
-            Self::Postgres => Some("select pg_advisory_xact_lock(7253418160)"),
+    /// Ends a savepoint, with what was done since or without, and begins the next.
+    pub(crate) const fn next_savepoint(self, is_dropped: bool) -> &'static str {
+        match is_dropped {
+            true => "rollback to savepoint change; release savepoint change; savepoint change",
+            false => "release savepoint change; savepoint change",
         }
+    }
+
+    /// Takes back what was done since the savepoint.
+    pub(crate) const fn drop_savepoint(self) -> &'static str {
+        "rollback to savepoint change"
     }
 
     /// Begins a transaction that sees one moment.
@@ -110,6 +118,7 @@ impl Dialect {
             (Self::Postgres, 1) => Some(include_str!("../migrations/postgres_0001_append_only.sql")),
             (Self::Sqlite, 4) => Some(include_str!("../migrations/sqlite_0004_from_documents.sql")),
             (Self::Postgres, 4) => Some(include_str!("../migrations/postgres_0004_from_documents.sql")),
+            (Self::Sqlite, 9) => Some(include_str!("../migrations/sqlite_0009_append_only.sql")),
             (Self::Sqlite | Self::Postgres, _) => None,
         }
     }

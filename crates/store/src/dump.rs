@@ -6,15 +6,16 @@
 
 use std::io::{BufRead, Write};
 
-use futures::TryStreamExt;
 use gpuaas_model::Timestamp;
 use serde::{Deserialize, Serialize};
-use sqlx::{
-    AssertSqlSafe, Column, Row, ValueRef,
-    any::{AnyRow, AnyTypeInfoKind},
-};
 
-use crate::{error::StoreError, migrate, query::Value, store::Store};
+use crate::{
+    database::{self, Row},
+    error::StoreError,
+    migrate,
+    query::Value,
+    store::Store,
+};
 
 /// Every table that is dumped, in an order in which each refers only to earlier ones.
 const TABLES: [&str; 22] = [
@@ -98,6 +99,7 @@ enum Line {
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Cell {
+    Null,
     Int(i64),
     Text(String),
     Blob { hex: String },
@@ -110,18 +112,14 @@ impl Store {
         let mut rows = 0;
         write(into, &Line::Schema(migrate::NEWEST))?;
         for table in TABLES {
-            let sql = AssertSqlSafe(format!("select * from {table}"));
-            let mut found = sqlx::query(sql).fetch(&mut *reader.transaction);
-            let mut begun = false;
-            while let Some(row) = found.try_next().await.map_err(StoreError::from)? {
-                if !begun {
-                    let columns = row.columns().iter().map(|column| column.name().to_owned()).collect();
-                    write(into, &Line::Table { name: table.to_owned(), columns })?;
-                    begun = true;
-                }
-                write(into, &Line::Row(cells(&row)?))?;
-                rows += 1;
-            }
+            let (mut begun, mut written) = (false, Ok(()));
+            let found = reader.connection()?.each_row(format!("select * from {table}"), Vec::new(), |row| {
+                written = write_row(into, table, row, &mut begun);
+                rows += u64::from(written.is_ok());
+                written.is_ok()
+            });
+            found.await?;
+            written?;
         }
         write(into, &Line::End { rows })?;
         Ok(rows)
@@ -131,32 +129,28 @@ impl Store {
     pub async fn restore(&self, from: &mut (dyn BufRead + Send)) -> Result<u64, DumpError> {
         let mut tx = self.begin().await?;
         for table in TABLES {
-            let sql = AssertSqlSafe(format!("select count(*) as rows from {table}"));
-            let counted = sqlx::query(sql).fetch_one(&mut *tx.transaction).await.map_err(StoreError::from)?;
-            if counted.try_get::<i64, _>("rows").map_err(StoreError::from)? > 0 {
+            let sql = format!("select count(*) as rows from {table}");
+            let counted = tx.connection()?.rows(sql, Vec::new(), 1).await?;
+            if counted.first().map_or(Ok(0), |row| row.int("rows"))? > 0 {
                 return Err(DumpError::NotEmpty(table));
             }
         }
-        let (mut rows, mut number, mut insert, mut width) = (0, 0, None, 0);
+        let (mut rows, mut number, mut table) = (0, 0, None);
         loop {
             number += 1;
             let malformed = |why: String| DumpError::Malformed { line: number, why };
             match read(from, number)? {
                 Line::Schema(schema) if number == 1 && schema == migrate::NEWEST => {}
                 Line::Schema(found) if number == 1 => return Err(DumpError::Schema { found, known: migrate::NEWEST }),
-                Line::Table { name, columns } if number > 1 => {
-                    width = columns.len();
-                    insert = Some(insertion(&name, &columns).ok_or_else(|| malformed(format!("there is no {name}")))?);
-                }
-                Line::Row(cells) if cells.len() == width => {
-                    let sql = insert.clone().ok_or_else(|| malformed("a row without its table".to_owned()))?;
-                    let values = cells.into_iter().map(value).collect::<Option<Vec<_>>>();
-                    let values = values.ok_or_else(|| malformed("bytes that are not hex".to_owned()))?;
-                    tx.execute_written(sql, values).await?;
+                Line::Table { name, columns } if number > 1 => table = Some((name, columns)),
+                Line::Row(cells) => {
+                    let into = table.as_ref().ok_or_else(|| malformed("a row without its table".to_owned()))?;
+                    let (sql, values) = insertion(&into.0, &into.1, cells).map_err(malformed)?;
+                    tx.execute(sql, values).await?;
                     rows += 1;
                 }
                 Line::End { rows: told } if told == rows => break,
-                Line::Schema(_) | Line::Table { .. } | Line::Row(_) | Line::End { .. } => {
+                Line::Schema(_) | Line::Table { .. } | Line::End { .. } => {
                     return Err(malformed("it does not follow from the lines before".to_owned()));
                 }
             }
@@ -166,7 +160,7 @@ impl Store {
         let sql = format!(
             "update leases set expires_at = 0, fence = case when fence + {LEAP} > {least} then fence + {LEAP} else {least} end"
         );
-        tx.execute_written(sql, Vec::new()).await?;
+        tx.execute(sql, Vec::new()).await?;
         tx.put_setting_if_absent(RESTORED, now.to_string().as_bytes()).await?;
         tx.commit().await?;
         Ok(rows)
@@ -201,36 +195,52 @@ fn read(from: &mut (dyn BufRead + Send), number: u64) -> Result<Line, DumpError>
     serde_json::from_slice(&line).map_err(|error| malformed(error.to_string()))
 }
 
-fn cells(row: &AnyRow) -> Result<Vec<Cell>, StoreError> {
-    (0..row.len()).map(|at| cell(row, at)).collect()
+/// Writes a row, and before a table's first its name and columns.
+fn write_row(into: &mut (dyn Write + Send), table: &str, row: Row, begun: &mut bool) -> Result<(), DumpError> {
+    if !*begun {
+        write(into, &Line::Table { name: table.to_owned(), columns: row.columns().to_vec() })?;
+        *begun = true;
+    }
+    write(into, &Line::Row(row.into_cells().into_iter().map(cell).collect()))
 }
 
-fn cell(row: &AnyRow, at: usize) -> Result<Cell, StoreError> {
-    let kind = row.try_get_raw(at)?.type_info().kind();
-    Ok(match kind {
-        AnyTypeInfoKind::BigInt | AnyTypeInfoKind::Integer | AnyTypeInfoKind::SmallInt => Cell::Int(row.try_get(at)?),
-        AnyTypeInfoKind::Text => Cell::Text(row.try_get(at)?),
-        AnyTypeInfoKind::Blob => Cell::Blob { hex: hex::encode(row.try_get::<Vec<u8>, _>(at)?) },
-        other => return Err(StoreError::Corrupt(format!("a column of type {other:?}"))),
-    })
+fn cell(cell: database::Cell) -> Cell {
+    match cell {
+        database::Cell::Null => Cell::Null,
+        database::Cell::Int(int) => Cell::Int(int),
+        database::Cell::Text(text) => Cell::Text(text),
+        database::Cell::Blob(blob) => Cell::Blob { hex: hex::encode(blob) },
+    }
 }
 
-fn value(cell: Cell) -> Option<Value> {
-    Some(match cell {
+fn value(cell: Cell) -> Result<Option<Value>, String> {
+    Ok(Some(match cell {
+        Cell::Null => return Ok(None),
         Cell::Int(int) => Value::Int(int),
         Cell::Text(text) => Value::Text(text),
-        Cell::Blob { hex } => Value::Blob(hex::decode(hex).ok()?),
-    })
+        Cell::Blob { hex } => Value::Blob(hex::decode(hex).map_err(|_| "bytes that are not hex".to_owned())?),
+    }))
 }
 
-/// The statement that inserts a row; `None` for a table that is not dumped, or columns that are none.
-fn insertion(table: &str, columns: &[String]) -> Option<String> {
+/// The statement that inserts a row, with its values, or why there is none. A null is what a column is that is left out: so no statement needs to
+/// know its type.
+fn insertion(table: &str, columns: &[String], cells: Vec<Cell>) -> Result<(String, Vec<Value>), String> {
     let is_name = |name: &String| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
     };
     if !TABLES.contains(&table) || !columns.iter().all(is_name) {
-        return None;
+        return Err(format!("there is no {table}"));
     }
-    let places: Vec<String> = (1..=columns.len()).map(|place| format!("${place}")).collect();
-    Some(format!("insert into {table} ({}) values ({})", columns.join(", "), places.join(", ")))
+    if cells.len() != columns.len() {
+        return Err("a row with other columns than its table".to_owned());
+    }
+    let (mut names, mut values) = (Vec::new(), Vec::new());
+    for (name, cell) in columns.iter().zip(cells) {
+        if let Some(value) = value(cell)? {
+            names.push(name.as_str());
+            values.push(value);
+        }
+    }
+    let places: Vec<String> = (1..=values.len()).map(|place| format!("${place}")).collect();
+    Ok((format!("insert into {table} ({}) values ({})", names.join(", "), places.join(", ")), values))
 }

@@ -1,11 +1,10 @@
 //! Enrollment tokens: each works once, for one node, for a while. Each row is proven to be the platform's ([`crate::genuine`]).
 
 use gpuaas_model::{NodeId, Timestamp};
-use sqlx::any::AnyRow;
 
 use crate::{
     error::{EnrollmentRefusal, StoreError},
-    query::{get_text, text},
+    query::{Row, get_text, text},
     record::EnrollmentRecord,
     store::{Reader, Tx},
 };
@@ -108,13 +107,13 @@ impl Reader {
         self.genuine_enrollments(rows)
     }
 
-    fn genuine_enrollments(&self, rows: impl IntoIterator<Item = AnyRow>) -> Result<Vec<EnrollmentRecord>, StoreError> {
+    fn genuine_enrollments(&self, rows: impl IntoIterator<Item = Row>) -> Result<Vec<EnrollmentRecord>, StoreError> {
         self.genuine_records(TABLE, rows, is_in_its_row)
     }
 }
 
 /// Whether the columns that queries filter by agree with the record.
-fn is_in_its_row(enrollment: &EnrollmentRecord, row: &AnyRow) -> Result<bool, StoreError> {
+fn is_in_its_row(enrollment: &EnrollmentRecord, row: &Row) -> Result<bool, StoreError> {
     Ok(get_text(row, "id")? == enrollment.id.to_string()
         && get_text(row, "node_id")? == enrollment.node.to_string()
         && get_text(row, "sha256")? == enrollment.sha256)

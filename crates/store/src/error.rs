@@ -3,7 +3,7 @@
 use gpuaas_model::{AllocationId, OperationId, OperationKind};
 
 /// Why the store refused or failed. Refusals leave everything as it was.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The name is in use.
     #[error("{what} {name} exists already")]
@@ -140,13 +140,25 @@ impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
         match &error {
-            sqlx::Error::PoolTimedOut => Self::Busy,
-            sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed | sqlx::Error::BeginFailed => {
-                Self::Unreachable(error.to_string())
-            }
+            sqlx::Error::Io(_) => Self::Unreachable(error.to_string()),
             _ if is_full(&code) => Self::Full(error.to_string()),
             _ if is_busy(&code) => Self::Busy,
             _ if is_gone(&code) => Self::Unreachable(error.to_string()),
+            _ => Self::Database(error.to_string()),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        let code = error.sqlite_error().map(|error| error.extended_code.to_string()).unwrap_or_default();
+        match code.as_str() {
+            code if is_full(code) => Self::Full(error.to_string()),
+            code if is_busy(code) => Self::Busy,
+            // A commit whose write failed may be found in the log at the next start.
+            _ if error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure) => {
+                Self::Unreachable(error.to_string())
+            }
             _ => Self::Database(error.to_string()),
         }
     }

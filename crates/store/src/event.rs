@@ -1,24 +1,63 @@
 //! Events: append-only, numbered without gaps within each stream.
 
 use gpuaas_model::{StreamName, Timestamp};
-use sqlx::any::AnyRow;
 
 use crate::{
+    dialect::Dialect,
     error::StoreError,
     page::Page,
-    query::{Value, get_count, get_int, get_optional, get_parsed, get_text, int, text, text_or_empty},
+    query::{Row, Value, get_count, get_int, get_optional, get_parsed, get_text, int, text, text_or_empty},
     record::{EventRecord, NewEvent},
     store::{Change, Reader, Tx},
 };
 
+/// The statement that takes a sequence's next number, whose name is `$1`.
+macro_rules! next_number {
+    () => {
+        "insert into streams (stream, last_sequence) values ($1, 1) \
+         on conflict (stream) do update set last_sequence = streams.last_sequence + 1 returning last_sequence"
+    };
+}
+
+/// How a row of a table that is only added to is put there under the next number of a sequence.
+pub(crate) struct Numbered {
+    /// With the number as `$1`, taken before.
+    pub(crate) with_number: &'static str,
+    /// With the name of the sequence as `$1`: the database takes the number in the same round trip. SQLite knows no such statement and needs none.
+    pub(crate) with_sequence: &'static str,
+}
+
+/// The statements of a table; its columns and places behind the number's.
+macro_rules! numbered {
+    ($table:literal, $columns:literal, $places:literal) => {
+        $crate::event::Numbered {
+            with_number: concat!("insert into ", $table, " (sequence, ", $columns, ") values ($1, ", $places, ")"),
+            with_sequence: concat!(
+                "with counted as (",
+                $crate::event::next_number!(),
+                ") insert into ",
+                $table,
+                " (sequence, ",
+                $columns,
+                ") select last_sequence, ",
+                $places,
+                " from counted returning sequence"
+            ),
+        }
+    };
+}
+
+pub(crate) use {next_number, numbered};
+
+const EVENTS: Numbered =
+    numbered!("events", "stream, at, kind, subject_kind, subject_id, correlation, data", "$2, $3, $4, $5, $6, $7, $8");
+
 impl Tx {
     /// Appends an event under the stream's next number.
     pub async fn append_event(&mut self, event: &NewEvent) -> Result<EventRecord, StoreError> {
-        let sequence = self.next_number(event.stream).await?;
         let at = self.clock.now();
         let values = vec![
             text(event.stream),
-            int(sequence),
             Value::Int(at.as_millis()),
             text(event.kind),
             text(event.subject_kind),
@@ -26,9 +65,7 @@ impl Tx {
             text_or_empty(event.correlation),
             text(&event.data),
         ];
-        let sql = "insert into events (stream, sequence, at, kind, subject_kind, subject_id, correlation, data) \
-                   values ($1, $2, $3, $4, $5, $6, $7, $8)";
-        self.execute(sql, values).await?;
+        let sequence = self.insert_numbered(&EVENTS, text(event.stream), values).await?;
         self.hints.push(Change::Event { stream: event.stream, sequence });
         Ok(EventRecord {
             stream: event.stream,
@@ -42,16 +79,29 @@ impl Tx {
         })
     }
 
-    /// The next number of a sequence. Its row stays locked until this change ends, so whoever comes later waits and takes the number behind
-    /// it, and a change that is dropped gives its number back: a sequence of the database's own would do neither.
-    pub(crate) async fn next_number(&mut self, sequence: impl std::fmt::Display) -> Result<u64, StoreError> {
-        let sql = "insert into streams (stream, last_sequence) values ($1, 1) \
-                   on conflict (stream) do update set last_sequence = streams.last_sequence + 1 returning last_sequence";
-        let row = self.row(sql, vec![text(sequence)]).await?;
-        row.map_or_else(
-            || Err(StoreError::Corrupt("a counter gave no number".to_owned())),
-            |row| get_count(&row, "last_sequence"),
-        )
+    /// Adds a row under the next number of a sequence, and returns the number. The sequence's own row stays locked until this change ends, so whoever
+    /// comes later waits and takes the number behind it, and a change that is dropped gives its number back: a sequence of the database's own would do
+    /// neither.
+    pub(crate) async fn insert_numbered(
+        &mut self,
+        table: &Numbered,
+        sequence: Value,
+        values: Vec<Value>,
+    ) -> Result<u64, StoreError> {
+        let none = || StoreError::Corrupt("a counter gave no number".to_owned());
+        match self.dialect {
+            Dialect::Postgres => {
+                let values = [vec![sequence], values].concat();
+                let row = self.row(table.with_sequence, values).await?.ok_or_else(none)?;
+                get_count(&row, "sequence")
+            }
+            Dialect::Sqlite => {
+                let row = self.row(next_number!(), vec![sequence]).await?.ok_or_else(none)?;
+                let number = get_count(&row, "last_sequence")?;
+                self.execute(table.with_number, [vec![int(number)], values].concat()).await?;
+                Ok(number)
+            }
+        }
     }
 }
 
@@ -71,7 +121,7 @@ impl Reader {
     }
 }
 
-fn event(row: &AnyRow) -> Result<EventRecord, StoreError> {
+fn event(row: &Row) -> Result<EventRecord, StoreError> {
     Ok(EventRecord {
         stream: get_parsed(row, "stream")?,
         sequence: get_count(row, "sequence")?,

@@ -16,13 +16,12 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use sqlx::any::AnyRow;
 use tokio::sync::broadcast;
 
 use crate::{
     error::StoreError,
     page::Page,
-    query::{Value, get_text},
+    query::{Row, Value, get_text},
     store::{Reader, Store, Tx},
 };
 
@@ -81,12 +80,7 @@ impl Genuine {
     }
 
     /// The id of the key that proves a row with the columns `id`, `doc` and `code`. A row that none proves is refused.
-    pub(crate) fn proven_by(
-        &self,
-        table: &'static str,
-        row: &AnyRow,
-        more: &[u8],
-    ) -> Result<Option<String>, StoreError> {
+    pub(crate) fn proven_by(&self, table: &'static str, row: &Row, more: &[u8]) -> Result<Option<String>, StoreError> {
         let (doc, code) = (get_text(row, "doc")?, get_text(row, "code")?);
         let code = hex::decode(code).unwrap_or_default();
         let proven_by = self.proof().and_then(|proof| proof.proven_by(table, &[doc.as_bytes(), more], &code));
@@ -100,7 +94,7 @@ impl Genuine {
     pub(crate) fn record<T: DeserializeOwned>(
         &self,
         table: &'static str,
-        row: &AnyRow,
+        row: &Row,
         more: &[u8],
     ) -> Result<Option<T>, StoreError> {
         match self.proven_by(table, row, more)? {
@@ -122,14 +116,14 @@ impl Genuine {
 }
 
 /// Whether the columns of a row agree with the record in its document.
-type IsInItsRow<T> = fn(&T, &AnyRow) -> Result<bool, StoreError>;
+type IsInItsRow<T> = fn(&T, &Row) -> Result<bool, StoreError>;
 
 impl Reader {
     /// The records of rows with the columns `id`, `doc` and `code`. Refuses rows whose code is wrong, and rows whose columns disagree with their record.
     pub(crate) fn genuine_records<T: DeserializeOwned>(
         &self,
         table: &'static str,
-        rows: impl IntoIterator<Item = AnyRow>,
+        rows: impl IntoIterator<Item = Row>,
         is_in_its_row: IsInItsRow<T>,
     ) -> Result<Vec<T>, StoreError> {
         let mut records = Vec::new();

@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use crate::{error::StoreError, query::text, store::Change, store::Reader};
+use crate::{database::Connection, error::StoreError, query::text, store::Change};
 
 /// The one channel; a database holds one store.
 const CHANNEL: &str = "gpuaas_changes";
@@ -21,14 +21,16 @@ const PAYLOAD_BYTES_MAX: usize = 7_000;
 /// A listener; it ends when the last of its stores goes.
 pub(crate) type Listener = Arc<AbortOnDropHandle<()>>;
 
-impl Reader {
-    /// Announces hints to other processes. They hear of it when, and only if, the transaction commits.
-    pub(crate) async fn announce(&mut self, origin: Uuid, hints: &[Change]) -> Result<(), StoreError> {
-        for payload in payloads(origin, hints) {
-            self.execute("select pg_notify($1, $2)", vec![text(CHANNEL), text(payload)]).await?;
-        }
-        Ok(())
+/// Announces hints to other processes. They hear of it when, and only if, the transaction commits.
+pub(crate) async fn announce(
+    connection: &mut Connection,
+    origin: Uuid,
+    hints: impl Iterator<Item = &Change>,
+) -> Result<(), StoreError> {
+    for payload in payloads(origin, hints) {
+        connection.execute("select pg_notify($1, $2)", vec![text(CHANNEL), text(payload)]).await?;
     }
+    Ok(())
 }
 
 /// Listens for what others than `origin` announce. What is committed after this returns is heard.
@@ -75,9 +77,9 @@ async fn connect_again(url: &str) -> PgListener {
     }
 }
 
-fn payloads(origin: Uuid, hints: &[Change]) -> Vec<String> {
+fn payloads<'a>(origin: Uuid, hints: impl Iterator<Item = &'a Change>) -> Vec<String> {
     let mut payloads: Vec<String> = Vec::new();
-    for line in hints.iter().filter_map(written) {
+    for line in hints.filter_map(written) {
         match payloads.last_mut().filter(|payload| payload.len() + line.len() < PAYLOAD_BYTES_MAX) {
             Some(payload) => {
                 payload.push('\n');
@@ -139,7 +141,7 @@ mod tests {
             Change::Token(TokenId::from_uuid(Uuid::from_u128(6))),
             Change::Sealing,
         ];
-        let payloads = payloads(here, &hints);
+        let payloads = payloads(here, hints.iter());
         assert_eq!(payloads.len(), 1);
         assert_eq!(heard(there, &payloads[0]), hints);
         assert_eq!(heard(here, &payloads[0]), []);
@@ -148,7 +150,7 @@ mod tests {
     #[test]
     fn many_hints_stay_below_the_limit_of_a_notification() {
         let hint = Change::Operation(OperationId::from_uuid(Uuid::from_u128(4)));
-        let payloads = payloads(Uuid::from_u128(1), &[hint; 1_000]);
+        let payloads = payloads(Uuid::from_u128(1), [hint; 1_000].iter());
         assert!(payloads.iter().all(|payload| payload.len() < 8_000));
         let heard: usize = payloads.iter().map(|payload| heard(Uuid::nil(), payload).len()).sum();
         assert_eq!(heard, 1_000);

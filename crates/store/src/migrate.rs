@@ -1,8 +1,10 @@
 //! Forward-only migrations, checked at every start.
 
-use sqlx::{Any, Row, Transaction};
-
-use crate::{dialect::Dialect, error::StoreError};
+use crate::{
+    database::{Connection, Value},
+    dialect::Dialect,
+    error::StoreError,
+};
 
 /// Every migration, oldest first. One that has been released is never changed.
 const MIGRATIONS: &[(i64, &str)] = &[
@@ -14,6 +16,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (6, include_str!("../migrations/0006_bootstrapped_once.sql")),
     (7, include_str!("../migrations/0007_authorities.sql")),
     (8, include_str!("../migrations/0008_service_accounts_with_codes.sql")),
+    (9, include_str!("../migrations/0009_found_without_looking_at_every_row.sql")),
 ];
 
 /// The newest schema that this version knows.
@@ -21,11 +24,10 @@ pub(crate) const NEWEST: i64 = MIGRATIONS.len() as i64;
 
 /// Applies what is missing, all in one change, so that of several replicas that start together one migrates and the others find it done.
 /// Refuses a store from a newer version or with a changed history.
-pub(crate) async fn run(mut change: Transaction<'static, Any>, dialect: Dialect) -> Result<(), StoreError> {
-    sqlx::raw_sql("create table if not exists schema_versions (version bigint primary key, checksum text not null)")
-        .execute(&mut *change)
-        .await?;
-    let applied = applied(&mut change).await?;
+pub(crate) async fn run(connection: &mut Connection, dialect: Dialect) -> Result<(), StoreError> {
+    let versions = "create table if not exists schema_versions (version bigint primary key, checksum text not null)";
+    connection.run(versions).await?;
+    let applied = applied(connection).await?;
     if let Some((found, _)) = applied.last().filter(|(version, _)| *version > NEWEST) {
         return Err(StoreError::TooNew { found: *found, known: NEWEST });
     }
@@ -34,34 +36,31 @@ pub(crate) async fn run(mut change: Transaction<'static, Any>, dialect: Dialect)
         match applied.iter().find(|(known, _)| known == version) {
             Some((_, kept)) if *kept == checksum => {}
             Some(_) => return Err(StoreError::Corrupt(format!("migration {version} is not the one that was applied"))),
-            None => apply(&mut change, dialect, *version, sql, checksum).await?,
+            None => apply(connection, dialect, *version, sql, checksum).await?,
         }
     }
-    Ok(change.commit().await?)
+    Ok(())
 }
 
-async fn applied(change: &mut Transaction<'static, Any>) -> Result<Vec<(i64, String)>, StoreError> {
-    let rows =
-        sqlx::query("select version, checksum from schema_versions order by version").fetch_all(&mut **change).await?;
-    rows.iter().map(|row| Ok((row.try_get("version")?, row.try_get("checksum")?))).collect()
+async fn applied(connection: &mut Connection) -> Result<Vec<(i64, String)>, StoreError> {
+    let sql = "select version, checksum from schema_versions order by version";
+    let rows = connection.rows(sql, Vec::new(), usize::MAX).await?;
+    rows.iter().map(|row| Ok((row.int("version")?, row.text("checksum")?.to_owned()))).collect()
 }
 
 async fn apply(
-    change: &mut Transaction<'static, Any>,
+    connection: &mut Connection,
     dialect: Dialect,
     version: i64,
     sql: &'static str,
     checksum: String,
 ) -> Result<(), StoreError> {
-    sqlx::raw_sql(sqlx::AssertSqlSafe(dialect.migration(sql).into_owned())).execute(&mut **change).await?;
+    connection.run(dialect.migration(sql)).await?;
     if let Some(extra) = dialect.extra_migration(version) {
-        sqlx::raw_sql(extra).execute(&mut **change).await?;
+        connection.run(extra).await?;
     }
-    sqlx::query("insert into schema_versions (version, checksum) values ($1, $2)")
-        .bind(version)
-        .bind(checksum)
-        .execute(&mut **change)
-        .await?;
+    let values = vec![Value::Int(version), Value::Text(checksum)];
+    connection.execute("insert into schema_versions (version, checksum) values ($1, $2)", values).await?;
     Ok(())
 }
 

@@ -101,7 +101,11 @@ impl Tx {
             Value::Int(session.since.as_millis()),
             document(session)?,
         ];
-        Ok(self.execute(sql, values).await? > 0)
+        let stands = self.execute(sql, values).await? > 0;
+        if stands {
+            self.hints.push(Change::Node(session.node));
+        }
+        Ok(stands)
     }
 
     /// Records that a connection has ended. False when another carries the node's channel by now.

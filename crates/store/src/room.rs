@@ -61,7 +61,6 @@ mod tests {
     use std::time::Duration;
 
     use gpuaas_model::{Clock, Timestamp};
-    use sqlx::AssertSqlSafe;
 
     use super::*;
     use crate::StoreOptions;
@@ -84,8 +83,8 @@ mod tests {
 
     /// So many pages at most, or as many as there are.
     async fn limit(store: &Store, pages: u32) {
-        let sql = AssertSqlSafe(format!("pragma max_page_count = {pages}"));
-        sqlx::raw_sql(sql).execute(&store.writer).await.unwrap();
+        let mut tx = store.begin().await.unwrap();
+        tx.connection().unwrap().run(format!("pragma max_page_count = {pages}")).await.unwrap();
     }
 
     async fn put(store: &Store, name: &'static str) -> Result<(), StoreError> {

@@ -9,13 +9,12 @@
 
 use gpuaas_model::{CorrelationId, Timestamp};
 use serde::{Deserialize, Serialize};
-use sqlx::any::AnyRow;
 
 use crate::{
     authority::{self, StoredAuthority},
     enrollment,
     error::StoreError,
-    query::{Value, get_blob, get_count, get_text, text},
+    query::{Row, Value, get_blob, get_count, get_text, text},
     record::IdempotencyRecord,
     service_account,
     signing_key::{self, StoredSigningKey},
@@ -195,7 +194,7 @@ impl Tx {
         Ok(proof.reseal(key.as_deref(), owner, sealed).map_or_else(|| sealed.to_vec(), |sealed| sealed.into_owned()))
     }
 
-    async fn reseal_row(&mut self, table: Table, row: &AnyRow, id: &str, key: &str) -> Result<(), StoreError> {
+    async fn reseal_row(&mut self, table: Table, row: &Row, id: &str, key: &str) -> Result<(), StoreError> {
         match table {
             Table::Settings => {
                 let before = get_blob(row, "value")?;
@@ -239,7 +238,7 @@ impl Tx {
     fn code_anew(
         &self,
         table: &'static str,
-        row: &AnyRow,
+        row: &Row,
         (before, after): (&[u8], &[u8]),
         key: &str,
     ) -> Result<Option<Value>, StoreError> {
@@ -250,7 +249,7 @@ impl Tx {
         self.genuine.code(Some(key), table, &get_text(row, "doc")?, after).map(Some)
     }
 
-    async fn reseal_signing_key(&mut self, row: &AnyRow, id: &str, key: &str) -> Result<(), StoreError> {
+    async fn reseal_signing_key(&mut self, row: &Row, id: &str, key: &str) -> Result<(), StoreError> {
         let before = get_blob(row, "seed")?;
         let seed = self.sealed_now(&StoredSigningKey::sealed_for(id), &before).await?;
         if let Some(code) = self.code_anew(signing_key::TABLE, row, (&before, &seed), key)? {
@@ -260,7 +259,7 @@ impl Tx {
         Ok(())
     }
 
-    async fn reseal_authority(&mut self, row: &AnyRow, id: &str, key: &str) -> Result<(), StoreError> {
+    async fn reseal_authority(&mut self, row: &Row, id: &str, key: &str) -> Result<(), StoreError> {
         let before = get_blob(row, "sealed_key")?;
         let sealed = self.sealed_now(&StoredAuthority::sealed_for(id), &before).await?;
         if let Some(code) = self.code_anew(authority::TABLE, row, (&before, &sealed), key)? {
@@ -270,7 +269,7 @@ impl Tx {
         Ok(())
     }
 
-    async fn reseal_answer(&mut self, row: &AnyRow) -> Result<(), StoreError> {
+    async fn reseal_answer(&mut self, row: &Row) -> Result<(), StoreError> {
         let before: IdempotencyRecord = serde_json::from_str(&get_text(row, "doc")?)?;
         let after = self.answer_sealed_now(&before).await?;
         if after != before {

@@ -1,11 +1,10 @@
 //! Sealed secrets. What is here opens only with a key that is not.
 
 use gpuaas_model::{SecretId, Timestamp, WorkloadId};
-use sqlx::any::AnyRow;
 
 use crate::{
     error::StoreError,
-    query::{Value, get_blob, get_int, get_optional, get_parsed, get_text, text, text_or_empty},
+    query::{Row, Value, get_blob, get_int, get_optional, get_parsed, get_text, text, text_or_empty},
     record::SecretRecord,
     store::{Reader, Tx},
 };
@@ -51,7 +50,7 @@ impl Reader {
     }
 }
 
-fn secret(row: &AnyRow) -> Result<SecretRecord, StoreError> {
+fn secret(row: &Row) -> Result<SecretRecord, StoreError> {
     Ok(SecretRecord {
         id: get_parsed(row, "id")?,
         workload: get_optional(row, "workload_id")?,

@@ -1,12 +1,11 @@
 //! Service accounts of projects. Each row is authenticated by its code ([`crate::genuine`]).
 
 use gpuaas_model::{Name, ProjectId, Timestamp};
-use sqlx::any::AnyRow;
 
 use crate::{
     error::StoreError,
     page::Page,
-    query::{Value, get_int, get_text, text},
+    query::{Row, Value, get_int, get_text, text},
     record::{ServiceAccountRecord, TokenRecord},
     store::{Reader, Tx},
 };
@@ -86,7 +85,7 @@ impl Reader {
         self.genuine_page(TABLE, sql, text(project), page, is_in_its_row).await
     }
 
-    fn genuine_service_accounts(&self, row: Option<AnyRow>) -> Result<Vec<ServiceAccountRecord>, StoreError> {
+    fn genuine_service_accounts(&self, row: Option<Row>) -> Result<Vec<ServiceAccountRecord>, StoreError> {
         self.genuine_records(TABLE, row, is_in_its_row)
     }
 }
@@ -97,7 +96,7 @@ fn deleted_at(account: &ServiceAccountRecord) -> i64 {
 }
 
 /// Whether the columns that queries filter and sort by agree with the record.
-fn is_in_its_row(account: &ServiceAccountRecord, row: &AnyRow) -> Result<bool, StoreError> {
+fn is_in_its_row(account: &ServiceAccountRecord, row: &Row) -> Result<bool, StoreError> {
     Ok(get_text(row, "id")? == account.id.to_string()
         && get_text(row, "project_id")? == account.project.to_string()
         && get_text(row, "name")? == account.name.to_string()

@@ -1,17 +1,20 @@
-//! What a simulation needs of the store: its own time in leases too, answers that take none, and to know when nothing is under way.
+//! What a simulation needs of the store: its own time in leases too, commits that take none, and to know when nothing is under way.
 //!
-//! The database answers from a thread of its own, at moments that no seed decides. A simulation that waits for each answer before anything
-//! else happens is repeatable all the same. Without the feature `simulation` all of this is nothing.
+//! Commits end on a thread of their own, at moments that no seed decides. A simulation that has them made before anything else happens is repeatable.
+//! Without the feature `simulation` all of this is nothing.
 
 #[cfg(feature = "simulation")]
-use std::{sync::Arc, task::Poll};
+use std::sync::Arc;
 
 #[cfg(feature = "simulation")]
 use gpuaas_model::Clock;
 
-use crate::store::{Simulated, Store};
+use crate::store::Store;
 #[cfg(feature = "simulation")]
-use crate::{error::StoreError, store::StoreOptions};
+use crate::{
+    error::StoreError,
+    store::{Simulated, StoreOptions},
+};
 
 /// When a simulation's store answers.
 #[cfg(feature = "simulation")]
@@ -27,21 +30,10 @@ pub enum Answers {
 #[cfg(feature = "simulation")]
 pub type Gate = Arc<dyn Fn() -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
 
-impl Simulated {
-    /// What the database answers.
-    pub(crate) async fn answer<T>(self, asked: impl Future<Output = T>) -> T {
-        #[cfg(feature = "simulation")]
-        if self.at_once {
-            return futures::executor::block_on(asked);
-        }
-        asked.await
-    }
-}
-
 #[cfg(not(feature = "simulation"))]
 impl Store {
     /// Nothing to be waited for.
-    pub(crate) async fn rest(&self) {}
+    pub(crate) async fn pass_gate(&self) {}
 }
 
 #[cfg(feature = "simulation")]
@@ -53,13 +45,16 @@ impl Store {
         answers: Answers,
     ) -> Result<Self, StoreError> {
         let mut store = Self::open(options, clock).await?;
-        store.simulated = Simulated { shared: true, at_once: answers == Answers::AtOnce };
+        store.simulated = Simulated { shared: true };
+        if answers == Answers::AtOnce {
+            store.writer.commit_at_once();
+        }
         Ok(store)
     }
 
-    /// Whether no change, no reader and no statement is open or on its way back.
+    /// Whether no change and no reader is open, and no commit on its way.
     pub fn is_at_rest(&self) -> bool {
-        [&self.writer, &self.readers].iter().all(|pool| pool.num_idle() == pool.size() as usize)
+        self.writer.is_at_rest() && self.readers.is_at_rest()
     }
 
     /// The same store for somebody who waits for `gate` before every change and every reader, as for a database that is hard to reach.
@@ -69,20 +64,10 @@ impl Store {
         self
     }
 
-    /// Waits, where answers come at once, until connections that were let go of are back: only then does a change begin without a wait.
-    pub(crate) async fn rest(&self) {
+    /// Waits for the gate, if there is one.
+    pub(crate) async fn pass_gate(&self) {
         if let Some(gate) = &self.gate {
             gate().await;
-        }
-        if self.simulated.at_once {
-            std::future::poll_fn(|context| {
-                if self.is_at_rest() {
-                    return Poll::Ready(());
-                }
-                context.waker().wake_by_ref();
-                Poll::Pending
-            })
-            .await;
         }
     }
 }

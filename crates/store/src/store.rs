@@ -7,30 +7,31 @@ use std::{
     fmt,
     fs::{OpenOptions, Permissions},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
-    sync::{Arc, Once},
+    sync::Arc,
     time::Duration,
 };
 
 use gpuaas_model::{Clock, NodeId, OperationId, StreamName, TokenId};
-use sqlx::{Any, AnyPool, Connection, Row, Transaction, any::AnyPoolOptions};
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use crate::{
     address,
+    counts::Counters,
+    database::Connection,
     dialect::Dialect,
     error::StoreError,
     genuine::Genuine,
     hint::{self, Listener},
     migrate,
+    readers::{Lent, Readers},
     room::Room,
     sealing::SealingRecord,
+    writer::{Told, Turn, Writer},
 };
 
-/// Readers beside the one writer.
-const READERS_MAX: u32 = 4;
-/// How long a change or a reader waits for its turn in this process, or for a database that restarts.
-const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long a change or a reader waits for its turn in this process.
+pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Hints that a slow subscriber may fall behind before it has to read rows instead.
 const HINTS_KEPT: usize = 4_096;
 
@@ -70,16 +71,15 @@ impl StoreOptions {
 /// The rows. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
-    pub(crate) writer: AnyPool,
-    pub(crate) readers: AnyPool,
+    pub(crate) writer: Writer,
+    pub(crate) readers: Readers,
     pub(crate) dialect: Dialect,
     pub(crate) clock: Arc<dyn Clock>,
     changes: broadcast::Sender<Change>,
-    /// This process, among those who announce hints to each other.
-    origin: Uuid,
     listener: Option<Listener>,
     pub(crate) room: Room,
     pub(crate) genuine: Genuine,
+    pub(crate) counters: Counters,
     pub(crate) simulated: Simulated,
     #[cfg(feature = "simulation")]
     pub(crate) gate: Option<crate::simulation::Gate>,
@@ -90,9 +90,6 @@ pub struct Store {
 pub(crate) struct Simulated {
     /// Leases go by the clock of the simulation, and several engines of this process stand for replicas.
     pub(crate) shared: bool,
-    /// The database's answers are waited for before anything else happens.
-    #[cfg(feature = "simulation")]
-    pub(crate) at_once: bool,
 }
 
 /// Something was committed. A hint: it may be lost, and whoever needs to be sure reads rows.
@@ -107,7 +104,7 @@ pub enum Change {
     },
     /// An operation was accepted or asked to end.
     Operation(OperationId),
-    /// A node changed, or who holds it: perhaps what it may do, and what may be open to it.
+    /// A node changed, or who holds it, or where it is connected: perhaps what it may do, and what may be open to it.
     Node(NodeId),
     /// A token was withdrawn.
     Token(TokenId),
@@ -119,54 +116,66 @@ pub enum Change {
 
 /// A consistent view of all rows.
 pub struct Reader {
-    pub(crate) transaction: Transaction<'static, Any>,
+    held: Held,
     pub(crate) dialect: Dialect,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) simulated: Simulated,
-    /// Whether one of its statements failed.
-    pub(crate) failed: bool,
     pub(crate) room: Room,
     pub(crate) genuine: Genuine,
+    pub(crate) counters: Counters,
     /// Which sealing key is in use, once it was looked at: it stays so until this ends.
     pub(crate) sealing: Option<Box<Option<SealingRecord>>>,
+}
+
+/// The connection of somebody who reads or writes.
+enum Held {
+    Lent(Lent),
+    Turn(Turn),
 }
 
 /// A change of rows: all of it or, when dropped without [`Tx::commit`], nothing. Reads like a [`Reader`].
 pub struct Tx {
     reader: Reader,
-    changes: broadcast::Sender<Change>,
-    announces_as: Option<Uuid>,
     pub(crate) hints: Vec<Change>,
 }
 
 impl Store {
     /// Opens the store, makes it if it is not there, and brings its schema up to this version's.
     pub async fn open(options: &StoreOptions, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        static DRIVERS: Once = Once::new();
-        DRIVERS.call_once(sqlx::any::install_default_drivers);
         let dialect = options.check()?;
         if let Some(file) = dialect.file(&options.url) {
             make_private(&file).map_err(|error| StoreError::Database(format!("{}: {error}", file.display())))?;
         }
-        let writer = pool(dialect, 1).connect(&options.url).await?;
-        refuse_old_server(&writer, dialect).await?;
-        migrate::run(begin(&writer, dialect).await?, dialect).await?;
-        let readers = pool(dialect, READERS_MAX).connect(&options.url).await?;
         let (changes, origin) = (broadcast::Sender::new(HINTS_KEPT), Uuid::new_v4());
+        let (room, counters) = (Room::default(), Counters::default());
+        let writer = Writer::new(
+            Told {
+                changes: changes.clone(),
+                announces_as: dialect.is_shared().then_some(origin),
+                room: room.clone(),
+                counters: counters.clone(),
+            },
+            dialect,
+            options.url.clone(),
+        );
+        let mut turn = writer.turn().await?;
+        refuse_old_server(turn.connection()?, dialect).await?;
+        migrate::run(turn.connection()?, dialect).await?;
+        turn.commit(Vec::new()).await?;
         let listener = match dialect.is_shared() {
             true => Some(hint::listen(options.url.clone(), origin, changes.clone()).await?),
             false => None,
         };
         Ok(Self {
             writer,
-            readers,
+            readers: Readers::new(dialect, options.url.clone()),
             dialect,
             clock,
             changes,
-            origin,
             listener,
-            room: Room::default(),
+            room,
             genuine: Genuine::default(),
+            counters,
             simulated: Simulated::default(),
             #[cfg(feature = "simulation")]
             gate: None,
@@ -175,21 +184,14 @@ impl Store {
 
     /// Begins a change. Others wait until it is committed or dropped: never hold one across anything but other statements.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
-        self.rest().await;
-        let transaction = self.simulated.answer(begin(&self.writer, self.dialect)).await?;
-        Ok(Tx {
-            reader: self.reader(transaction),
-            changes: self.changes.clone(),
-            announces_as: self.dialect.is_shared().then_some(self.origin),
-            hints: Vec::new(),
-        })
+        self.pass_gate().await;
+        Ok(Tx { reader: self.reader(Held::Turn(self.writer.turn().await?)), hints: Vec::new() })
     }
 
     /// A consistent view of all that is committed now. To be dropped soon: a server ends one that rests for ten seconds.
     pub async fn read(&self) -> Result<Reader, StoreError> {
-        self.rest().await;
-        let transaction = self.simulated.answer(self.readers.begin_with(self.dialect.begin_reading())).await?;
-        Ok(self.reader(transaction))
+        self.pass_gate().await;
+        Ok(self.reader(Held::Lent(self.readers.lend().await?)))
     }
 
     /// What is committed from now on, as hints.
@@ -207,36 +209,45 @@ impl Store {
         if let Some(listener) = &self.listener {
             listener.abort();
         }
-        self.readers.close().await;
+        self.readers.close();
         self.writer.close().await;
     }
 
-    fn reader(&self, transaction: Transaction<'static, Any>) -> Reader {
+    fn reader(&self, held: Held) -> Reader {
         let (dialect, clock, simulated) = (self.dialect, self.clock.clone(), self.simulated);
-        let (room, genuine) = (self.room.clone(), self.genuine.clone());
-        Reader { transaction, dialect, clock, simulated, failed: false, room, genuine, sealing: None }
+        let (room, genuine, counters) = (self.room.clone(), self.genuine.clone(), self.counters.clone());
+        Reader { held, dialect, clock, simulated, room, genuine, counters, sealing: None }
     }
 }
 
 impl Tx {
     /// Makes the change durable, then tells those who listen. A change of which the database refused a part is refused as a whole.
-    pub async fn commit(mut self) -> Result<(), StoreError> {
-        if self.reader.failed {
-            // PostgreSQL answers such a commit with a rollback and no error, and SQLite would keep the rest.
-            return Err(StoreError::Database("a statement of this change has failed".to_owned()));
+    pub async fn commit(self) -> Result<(), StoreError> {
+        match self.reader.held {
+            Held::Turn(turn) => turn.commit(self.hints).await,
+            Held::Lent(_) => Err(StoreError::Database("a reader changes nothing".to_owned())),
         }
-        if let Some(origin) = self.announces_as {
-            self.reader.announce(origin, &self.hints).await?;
+    }
+}
+
+impl Reader {
+    pub(crate) fn connection(&mut self) -> Result<&mut Connection, StoreError> {
+        match &mut self.held {
+            Held::Lent(lent) => lent.connection(),
+            Held::Turn(turn) => turn.connection(),
         }
-        let committed = self.reader.simulated.answer(self.reader.transaction.commit()).await;
-        committed
-            .map_err(|error| StoreError::from(error).of_commit())
-            .inspect_err(|error| self.reader.room.take_note(error))?;
-        for hint in self.hints {
-            // Nobody listening is fine: rows are the truth.
-            let _ = self.changes.send(hint);
+    }
+
+    /// Counts a statement, and notes one that failed: its change must not commit what the other statements did.
+    pub(crate) fn noted<T>(&mut self, ran: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.counters.count_statement();
+        if let Err(error) = &ran {
+            self.room.take_note(error);
+            if let Held::Turn(turn) = &mut self.held {
+                turn.note(error);
+            }
         }
-        Ok(())
+        ran
     }
 }
 
@@ -254,34 +265,12 @@ impl std::ops::DerefMut for Tx {
     }
 }
 
-/// Begins a transaction that is the only one to write until it ends.
-async fn begin(pool: &AnyPool, dialect: Dialect) -> Result<Transaction<'static, Any>, StoreError> {
-    let mut transaction = pool.begin_with(dialect.begin()).await?;
-    if let Some(lock) = dialect.lock_writers() {
-        sqlx::raw_sql(lock).execute(&mut *transaction).await?;
-    }
-    Ok(transaction)
-}
-
-async fn refuse_old_server(pool: &AnyPool, dialect: Dialect) -> Result<(), StoreError> {
+async fn refuse_old_server(connection: &mut Connection, dialect: Dialect) -> Result<(), StoreError> {
     let Some(sql) = dialect.refuses_server() else { return Ok(()) };
-    match sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_optional(pool).await? {
-        Some(row) => Err(StoreError::Database(row.try_get("problem")?)),
+    match connection.rows(sql, Vec::new(), 1).await?.first() {
+        Some(row) => Err(StoreError::Database(row.text("problem")?.to_owned())),
         None => Ok(()),
     }
-}
-
-fn pool(dialect: Dialect, connections_max: u32) -> AnyPoolOptions {
-    let options = AnyPoolOptions::new().max_connections(connections_max).acquire_timeout(TURN_WAIT_MAX);
-    // A full disk has SQLite end a change by itself, unknown to the driver, which would refuse every later one on that connection.
-    let options = options.before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }));
-    options.after_connect(move |connection, _| {
-        Box::pin(async move {
-            let setup = sqlx::AssertSqlSafe(dialect.connection_setup());
-            sqlx::raw_sql(setup).execute(&mut *connection).await?;
-            Ok(())
-        })
-    })
 }
 
 /// Makes the file if need be and keeps it to its owner.

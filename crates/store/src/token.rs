@@ -1,12 +1,11 @@
 //! API tokens, by the digest of their secret. Each row is proven to be the platform's ([`crate::genuine`]).
 
 use gpuaas_model::{ProjectId, ServiceAccountId, Timestamp, TokenId};
-use sqlx::any::AnyRow;
 
 use crate::{
     error::StoreError,
     page::Page,
-    query::{Value, get_count, get_int, get_text, text, text_or_empty},
+    query::{Row, Value, get_count, get_int, get_text, text, text_or_empty},
     record::TokenRecord,
     store::{Change, Reader, Tx},
 };
@@ -127,13 +126,13 @@ impl Reader {
         self.genuine_tokens(rows)
     }
 
-    fn genuine_tokens(&self, rows: impl IntoIterator<Item = AnyRow>) -> Result<Vec<TokenRecord>, StoreError> {
+    fn genuine_tokens(&self, rows: impl IntoIterator<Item = Row>) -> Result<Vec<TokenRecord>, StoreError> {
         self.genuine_records(TABLE, rows, is_in_its_row)
     }
 }
 
 /// Whether the columns say what the record does: they are what it is found, counted, withdrawn and purged by.
-fn is_in_its_row(token: &TokenRecord, row: &AnyRow) -> Result<bool, StoreError> {
+fn is_in_its_row(token: &TokenRecord, row: &Row) -> Result<bool, StoreError> {
     let or_empty = |id: Option<String>| id.unwrap_or_default();
     Ok(get_text(row, "id")? == token.id.to_string()
         && get_text(row, "sha256")? == token.sha256

@@ -9,6 +9,7 @@
 mod contract {
     pub(crate) mod claims;
     pub(crate) mod conflicts;
+    pub(crate) mod counts;
     pub(crate) mod crash;
     pub(crate) mod dumps;
     pub(crate) mod encryption;
@@ -16,6 +17,7 @@ mod contract {
     pub(crate) mod events;
     pub(crate) mod genuine;
     pub(crate) mod given;
+    pub(crate) mod groups;
     pub(crate) mod hints;
     pub(crate) mod keys;
     pub(crate) mod leases;
@@ -77,6 +79,9 @@ behaviours! {
         of_many_that_start_an_operation_at_once_one_succeeds,
         members_keep_the_order_of_their_placement,
     }
+    counts {
+        committed_changes_are_counted_and_dropped_ones_only_by_their_statements,
+    }
     crash {
         a_change_dropped_before_its_commit_leaves_nothing,
         a_change_cut_off_in_the_middle_of_a_statement_leaves_nothing_and_blocks_nobody,
@@ -108,6 +113,13 @@ behaviours! {
         an_enrollment_that_somebody_else_wrote_or_changed_is_unknown,
         forged_rows_hide_no_genuine_ones_from_a_list,
         without_its_proof_a_record_is_neither_written_nor_read,
+    }
+    groups {
+        changes_that_wait_for_each_other_share_a_commit,
+        a_change_that_is_dropped_takes_nothing_of_its_group_along,
+        nobody_of_a_group_is_told_that_it_is_done_when_its_commit_fails,
+        whoever_gives_up_waiting_leaves_no_group_without_its_commit,
+        a_group_does_not_grow_while_others_keep_coming,
     }
     hints {
         a_hint_comes_after_the_commit,

@@ -1,6 +1,14 @@
 //! `cargo xtask bench`: figures, printed. Nothing is asserted here: a machine that is busy makes no test red.
 
+mod control_plane;
+mod dispatch_rate;
+mod figures;
+mod growth;
 mod lab;
+mod lists;
+mod sse;
+mod syscalls;
+mod usage;
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -30,6 +38,14 @@ pub(crate) enum Bench {
         #[arg(long, default_value = "dist")]
         profile: String,
     },
+    /// No-op tasks to many sandbox nodes: how many a second, and what each costs the control plane.
+    DispatchRate(dispatch_rate::Options),
+    /// Subscribers of the event stream: what a write costs without and with them, and when the last one has its event.
+    Sse(sse::Options),
+    /// Pages of every list, with thousands of nodes.
+    Lists(lists::Options),
+    /// Bytes that operations and idempotency keys leave in the database.
+    Growth(growth::Options),
     /// Booted nodes of a lab: bringing one in, a bootstrap's own share, what the agent takes, a journal that is followed. Needs root.
     Lab(lab::Options),
     /// Twenty deployments at once to simulated nodes, by one replica and by two on one PostgreSQL.
@@ -46,16 +62,40 @@ const TOUCHED: [&str; 2] = ["crates/server/src/lib.rs", "crates/app-rke2/src/lib
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::MainJob { profile, builds } => main_job(profile, *builds),
-        Bench::Restart { profile } => of_engine("restart", profile),
+        Bench::Restart { profile } => of_engine(&["restart"], profile),
+        Bench::DispatchRate(options) => dispatch_rate::run(options),
+        Bench::Sse(options) => sse::run(options),
+        Bench::Lists(options) => lists::run(options),
+        Bench::Growth(options) => growth::run(options),
         Bench::Lab(options) => lab::run(options),
-        Bench::Replicas { profile } => of_engine("replicas", profile),
+        Bench::Replicas { profile } => of_engine(&["replicas"], profile),
     }
 }
 
 /// A figure of the engine's own bench, which knows its nodes to be simulated.
-fn of_engine(what: &str, profile: &str) -> anyhow::Result<()> {
+fn of_engine(arguments: &[&str], profile: &str) -> anyhow::Result<()> {
     let bench = ["bench", "--quiet", "--locked", "-p", "gpuaas-engine", "--all-features", "--bench", "scale"];
-    shell::run(what, shell::cargo(&bench).args(["--profile", profile, "--", what]))
+    let what = arguments.first().copied().unwrap_or_default();
+    shell::run(what, shell::cargo(&bench).args(["--profile", profile, "--"]).args(arguments))
+}
+
+/// Which databases are measured.
+#[derive(clap::Args)]
+pub(crate) struct Chosen {
+    /// Measure this database alone; SQLite and PostgreSQL when absent.
+    #[arg(long, value_enum)]
+    store: Option<Store>,
+}
+
+impl Chosen {
+    fn stores(&self) -> Vec<Store> {
+        self.store.map_or_else(|| vec![Store::Sqlite, Store::Postgres], |one| vec![one])
+    }
+}
+
+/// Runs what waits for many things at once.
+fn block_on<T>(measuring: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?.block_on(measuring)
 }
 
 /// What is measured of the main job: its name, unit and target, and where the report has it.

@@ -73,7 +73,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("gpuaas-standin", &[]),
     ("gpuaas-postgres-server", &[]),
     ("gpuaas-host-contract", &["gpuaas-host", "gpuaas-sandbox"]),
-    ("xtask", &["gpuaas-api-types", "gpuaas-client", "gpuaas-model", "gpuaas-postgres-server"]),
+    ("xtask", &["gpuaas-api-types", "gpuaas-client", "gpuaas-model", "gpuaas-postgres-server", "gpuaas-store"]),
 ];
 
 /// Every edge that the table does not allow, and every crate that it does not know.

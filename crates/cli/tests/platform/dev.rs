@@ -131,13 +131,9 @@ async fn a_data_directory_that_cannot_be_written_or_is_from_a_newer_version_is_n
 
     let data_dir = folder.path().join("data");
     assert!(server(&data_dir).status.success(), "its lifeline is cut from the start: it makes its store and ends");
-    let url = format!("sqlite://{}", data_dir.join("gpuaas.db").display());
-    let mut store = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the store");
-    sqlx::query("insert into schema_versions (version, checksum) values (9999, 'x')")
-        .execute(&mut store)
-        .await
-        .expect("written");
-    sqlx::Connection::close(store).await.expect("closed");
+    let store = rusqlite::Connection::open(data_dir.join("gpuaas.db")).expect("the store");
+    store.execute("insert into schema_versions (version, checksum) values (9999, 'x')", []).expect("written");
+    store.close().expect("closed");
     let refused = server(&data_dir);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("store_too_new") && said.contains("9999"), "{said}");

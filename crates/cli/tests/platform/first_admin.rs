@@ -5,7 +5,6 @@ use std::path::Path;
 use gpuaas_api_types::Bootstrap;
 use gpuaas_client::{Client, ClientError};
 use gpuaas_postgres_server::Server;
-use sqlx::Connection;
 
 use crate::{
     fleet::Fleet,
@@ -52,10 +51,9 @@ async fn no_later_start_makes_a_one_time_token() {
     assert!(!file.exists(), "a start after the last token was withdrawn made another");
 
     fleet.kill_server();
-    let url = format!("sqlite://{}", store.display());
-    let mut rows = sqlx::SqliteConnection::connect(&url).await.expect("the store");
-    sqlx::query("delete from tokens").execute(&mut rows).await.expect("deleted");
-    rows.close().await.expect("closed");
+    let rows = rusqlite::Connection::open(&store).expect("the store");
+    rows.execute("delete from tokens", []).expect("deleted");
+    rows.close().expect("closed");
     fleet.start_server();
     assert!(!file.exists(), "a start without rows of tokens made another");
     assert_eq!(code(client.whoami().await), "unauthenticated");

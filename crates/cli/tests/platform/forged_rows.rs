@@ -3,15 +3,13 @@
 use gpuaas_api_types::{CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken};
 use gpuaas_model::Code;
 use gpuaas_trust::{TaskSigner, sha256_hex};
-use sqlx::{Connection, SqliteConnection};
 
 use crate::{fleet::Fleet, world::eventually};
 
 pub(crate) async fn write(fleet: &Fleet, sql: &str) {
-    let url = format!("sqlite://{}", fleet.data_dir().join("gpuaas.db").display());
-    let mut store = SqliteConnection::connect(&url).await.expect("the store");
-    sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(&mut store).await.expect("written");
-    store.close().await.expect("closed");
+    let store = rusqlite::Connection::open(fleet.data_dir().join("gpuaas.db")).expect("the store");
+    store.execute_batch(sql).expect("written");
+    store.close().expect("closed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,6 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use gpuaas_api_types::RegisterNode;
 use gpuaas_client::Client;
 use http::Method;
-use sqlx::{Connection, SqliteConnection};
 
 use crate::{
     raw::{Answer, bearer, send},
@@ -85,13 +84,11 @@ async fn an_answer_is_forgotten_after_a_day_and_the_next_one_under_its_key_is_no
     register(&platform).await;
     let first = enroll(&platform).await;
     let age = async |by: i64| {
-        let url = format!("sqlite://{}", platform.file("data/server/gpuaas.db").display());
-        let mut store = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the store");
+        let store = rusqlite::Connection::open(platform.file("data/server/gpuaas.db")).expect("the store");
         let sql = "update idempotency set created_at = created_at - $1, \
                    doc = json_set(doc, '$.created_at', json_extract(doc, '$.created_at') - $1)";
-        let aged = sqlx::query(sql).bind(by).execute(&mut store).await.expect("written").rows_affected();
-        assert_eq!(aged, 1);
-        sqlx::Connection::close(store).await.expect("closed");
+        assert_eq!(store.execute(sql, [by]).expect("written"), 1);
+        store.close().expect("closed");
     };
     let day = 24 * 3_600 * 1_000;
     // As long ago as nearly a day, and then more than one.
@@ -110,17 +107,16 @@ async fn stored_answer_changed_or_moved_in_the_database_is_not_replayed() {
     let first = enroll(&platform).await;
     assert_eq!((first.status, is_replayed(&enroll(&platform).await)), (201, true));
     let folder = platform.ready()["ca_file"].as_str().map(PathBuf::from).expect("a path");
-    let url = format!("sqlite://{}", folder.with_file_name("gpuaas.db").display());
-    let mut store = SqliteConnection::connect(&url).await.expect("the store");
+    let store = rusqlite::Connection::open(folder.with_file_name("gpuaas.db")).expect("the store");
     let moved = "insert into idempotency (token_id, key, created_at, doc) select token_id, 'moved', created_at, doc \
                  from idempotency where key = 'once'";
-    sqlx::query(moved).execute(&mut store).await.expect("moved");
+    store.execute(moved, []).expect("moved");
     let given = enroll_as(&platform, "moved").await;
     assert_eq!((given.status, given.code()), (500, "internal"), "another's answer: {given:?}");
-    sqlx::query("delete from idempotency where key = 'moved'").execute(&mut store).await.expect("removed");
-    let changed = sqlx::query("update idempotency set doc = replace(doc, '201', '204')").execute(&mut store).await;
-    assert_eq!(changed.expect("changed").rows_affected(), 1);
-    store.close().await.expect("closed");
+    store.execute("delete from idempotency where key = 'moved'", []).expect("removed");
+    let changed = store.execute("update idempotency set doc = replace(doc, '201', '204')", []);
+    assert_eq!(changed.expect("changed"), 1);
+    store.close().expect("closed");
     let again = enroll(&platform).await;
     assert_eq!((again.status, again.code(), is_replayed(&again)), (500, "internal", false), "{again:?}");
 }

@@ -150,10 +150,11 @@ async fn held_up(client: &Client) -> Option<String> {
 }
 
 /// The connection of each node, by its id.
-async fn connections(fleet: &Fleet) -> Vec<String> {
-    let url = format!("sqlite://{}", fleet.data_dir().join("gpuaas.db").display());
-    let mut store = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the store");
-    sqlx::query_scalar("select connection from sessions order by node_id").fetch_all(&mut store).await.expect("read")
+fn connections(fleet: &Fleet) -> Vec<String> {
+    let store = rusqlite::Connection::open(fleet.data_dir().join("gpuaas.db")).expect("the store");
+    let mut read = store.prepare("select connection from sessions order by node_id").expect("a statement");
+    let rows = read.query_map([], |row| row.get(0)).expect("rows");
+    rows.collect::<Result<_, _>>().expect("read")
 }
 
 /// What a node's agent keeps.
@@ -168,7 +169,7 @@ async fn one_authority_follows_another_under_load_and_no_connection_ends() {
     let client = fleet.client();
     // Of a node that never renews by itself.
     let silent = Node::enrolled(&client, "gpu-3").await;
-    let before = connections(&fleet).await;
+    let before = connections(&fleet);
     assert_eq!(before.len(), 2);
     let stop = CancellationToken::new();
     let pings = ["gpu-1", "gpu-2"].map(|node| tokio::spawn(ping_on(fleet.client(), node, stop.clone())));
@@ -206,7 +207,7 @@ async fn one_authority_follows_another_under_load_and_no_connection_ends() {
     for ping in pings {
         assert!(ping.await.expect("every ping succeeded") > 0);
     }
-    assert_eq!(connections(&fleet).await, before, "no connection ended");
+    assert_eq!(connections(&fleet), before, "no connection ended");
     std::fs::remove_dir(&ca_file).expect("removed");
     eventually("clients on this machine are given the old authority", async || {
         std::fs::read_to_string(&ca_file).is_ok_and(|pem| pem == made.certificate)
@@ -221,7 +222,7 @@ async fn a_node_that_was_away_while_the_authority_changed_works_when_it_is_back(
     let mut fleet = Fleet::start(2).await;
     let client = fleet.client();
     fleet.kill_init(1);
-    eventually("the node is not gone", async || connections(&fleet).await.len() == 1).await;
+    eventually("the node is not gone", async || connections(&fleet).len() == 1).await;
     client.rotate_authority().await.expect("accepted");
     eventually("it is not waited for", async || {
         held_up(&client).await.as_deref() == Some("nodes to renew their certificates: gpu-1")

@@ -45,3 +45,21 @@ async fn metrics_are_shown_over_loopback_without_a_token_where_that_is_set() {
     assert_eq!(read_open(&platform.ready(), "/metrics").await.status, 200);
     assert_eq!(read_open(&platform.ready(), "/api/v1/nodes").await.status, 401, "and nothing else");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_count_each_committed_change_at_once() {
+    let platform = Platform::start(0);
+    let (client, ready) = (platform.client(), platform.ready());
+    let token = ready["token"].as_str().expect("a developer has one");
+    let count = async |name: &str| {
+        let shown = metrics(&platform, token).await;
+        let text = shown.body.as_str().expect("it is text").to_owned();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("it is there");
+        line.trim().parse::<u64>().expect("it is a number")
+    };
+    for name in ["gpuaas_store_statements_total", "gpuaas_store_changes_total", "gpuaas_store_commits_total"] {
+        let before = count(name).await;
+        client.create_project(&CreateProject { name: name.replace('_', "-") }).await.expect("made");
+        assert!(count(name).await > before, "{name}");
+    }
+}

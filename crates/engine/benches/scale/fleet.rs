@@ -13,7 +13,7 @@ use futures::{
 };
 use gpuaas_app_rke2::Rke2;
 use gpuaas_engine::{
-    AppEntry, Caller, Catalog, Endpoints, Engine, EngineParts, Keys,
+    AppEntry, Caller, Catalog, Endpoints, Engine, EngineParts, Keys, Seen,
     commands::{self, workload::Deploy},
     effects::{AccessRequest, AppEffects, CallContext, Delivered, Tunnel},
     ownership::NodeAccess,
@@ -23,7 +23,7 @@ use gpuaas_model::{
     AllocationState, Code, CorrelationId, EnrolledNode, KeyState, Name, NodeId, OperationState, Principal, ProjectId,
     ReplicaId, Role, SecretId, TaskId, TaskType, TokenId,
 };
-use gpuaas_store::{AllocationFilter, Burial, OperationFilter, Store, StoreOptions};
+use gpuaas_store::{AllocationFilter, Burial, OperationFilter, Store, StoreOptions, WorkloadFilter};
 use gpuaas_trust::{
     Authority, EnrollmentString, Envelope, NodeKey, SealingKey, SigningKeySet, TaskSigner, TaskStatement, TokenKey,
     sha256_hex,
@@ -89,6 +89,9 @@ impl Nodes {
             TaskType::Rke2Install => json!({ "version_line": "rke2 v1", "files_written": 1 }),
             TaskType::Rke2Configure => json!({ "changed": true }),
             TaskType::Rke2Start => json!({ "unit": unit, "ready_after_ms": 1, "ca_sha256": sha256_hex(b"authority") }),
+            TaskType::Rke2Stop => json!({ "changed": true }),
+            TaskType::Rke2Uninstall => json!({ "exit_status": 0 }),
+            TaskType::Residue => json!({ "items": [] }),
             TaskType::Rke2KubeconfigRead => {
                 let secret: SecretId = serde_json::from_value(statement.params["secret_id"].clone()).expect("an id");
                 let engine = engine.upgrade().expect("an engine");
@@ -241,6 +244,17 @@ impl Fleet {
         };
         let engine = &self.engines[number % self.engines.len()];
         commands::workload::deploy(engine, &caller(), ask).await.expect("accepted");
+    }
+
+    /// Removes every workload from its nodes.
+    pub(crate) async fn decommission_all(&self) {
+        let mut reader = self.store().read().await.expect("a reader");
+        let all = reader.workloads(&WorkloadFilter::default()).await.expect("workloads");
+        drop(reader);
+        for workload in all {
+            let seen = Seen::Whatever;
+            commands::workload::decommission(&self.engines[0], &caller(), workload.id, &seen).await.expect("accepted");
+        }
     }
 
     pub(crate) async fn until_all_succeeded(&self, count: usize) {

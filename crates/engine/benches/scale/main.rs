@@ -31,6 +31,24 @@ fn main() {
     if asked("replicas") {
         runtime.block_on(replicas());
     }
+    if asked("grow") {
+        let arguments: Vec<String> = std::env::args().skip_while(|argument| argument != "grow").collect();
+        let number = |at: usize| arguments[at].parse().expect("a number");
+        runtime.block_on(grow(&arguments[1], number(2), number(3)));
+    }
+}
+
+/// Makes so many nodes with allocations, then deploys and decommissions until there were so many operations. Leaves the database for others to look at.
+async fn grow(url: &str, nodes: usize, operations: usize) {
+    let fleet = Fleet::start(url, Arc::new(Nodes::new(Duration::ZERO)), 1, nodes).await;
+    let workloads = operations / 2;
+    for number in 0..workloads {
+        fleet.deploy(number, 1).await;
+    }
+    fleet.until_all_succeeded(workloads).await;
+    fleet.decommission_all().await;
+    fleet.until_all_succeeded(workloads * 2).await;
+    fleet.stop().await;
 }
 
 async fn restart() {

@@ -1,6 +1,6 @@
 //! Runs every simulated process on one thread: whose turn it is follows from the seed, and time passes only when nobody has anything to do.
 //!
-//! The store answers from threads of its own, at moments that no seed decides. So whoever asks it keeps the turn until the store is at rest
+//! The store may answer from threads of its own, at moments that no seed decides. So whoever asks it keeps the turn until the store is at rest
 //! again: nothing else happens meanwhile and no time passes, as though a statement took none. A process that waits for anything else while
 //! it holds a transaction is found by this: the store never comes to rest.
 
@@ -15,7 +15,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
-    thread::ThreadId,
     time::{Duration, Instant},
 };
 
@@ -44,9 +43,6 @@ pub(crate) fn die_here() -> ! {
 
 pub(crate) struct Scheduler {
     me: Weak<Self>,
-    thread: ThreadId,
-    /// Another thread woke somebody: the store has answered.
-    answered: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -87,10 +83,7 @@ impl Wake for TaskWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(scheduler) = self.scheduler.upgrade() else { return };
-        if std::thread::current().id() != scheduler.thread {
-            // Whom it is for does not matter: it is for the one whose turn it is.
-            scheduler.answered.store(true, Ordering::Release);
-        } else if !self.queued.swap(true, Ordering::Relaxed) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
             scheduler.state().ready.push(self.id);
         }
     }
@@ -107,8 +100,6 @@ impl Scheduler {
     pub(crate) fn new(now: Timestamp, chance: Chance) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            thread: std::thread::current().id(),
-            answered: AtomicBool::new(false),
             state: Mutex::new(State {
                 now,
                 looks: 0,
@@ -273,9 +264,8 @@ impl Scheduler {
             let Some(future) = task.future.take() else { return Ok(()) };
             (task.process, future, task.waker.clone())
         };
-        waker.queued.store(false, Ordering::Relaxed);
+        waker.queued.store(false, Ordering::Release);
         loop {
-            self.answered.store(false, Ordering::Release);
             {
                 let mut state = self.state();
                 state.running = Some(process);
@@ -319,11 +309,8 @@ impl Scheduler {
         let mut patience = Patience::new();
         loop {
             patience.wait().await?;
-            if waker.queued.swap(false, Ordering::Relaxed) {
+            if waker.queued.swap(false, Ordering::AcqRel) {
                 self.state().ready.retain(|id| *id != waker.id);
-                return Ok(true);
-            }
-            if self.answered.load(Ordering::Acquire) {
                 return Ok(true);
             }
             if store.is_at_rest() {

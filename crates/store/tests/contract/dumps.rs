@@ -79,7 +79,8 @@ pub(crate) async fn restored_leases_are_ended_and_their_fences_leap(world: World
     let store = world.open().await;
     filled(&store).await;
     let rows = dumped(&store).await;
-    let restored = World::sqlite().await.open().await;
+    let other = World::sqlite().await;
+    let restored = other.open().await;
     restored.restore(&mut &rows[..]).await.unwrap();
     let holder = ReplicaId::from_uuid(given::uuid());
     let taken = restored.acquire_lease("node/one", holder, Duration::from_secs(60)).await.unwrap().unwrap();

@@ -11,7 +11,7 @@ use std::{
 
 use gpuaas_model::{Clock, Timestamp};
 use gpuaas_store::{RecordProof, Store, StoreError, StoreOptions};
-use sqlx::{AnyConnection, AssertSqlSafe, Connection, Row};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use gpuaas_postgres_server::Server;
 
@@ -92,7 +92,6 @@ impl World {
 
     /// A database that is there.
     pub(crate) fn at(url: String, folder: Option<tempfile::TempDir>) -> Self {
-        sqlx::any::install_default_drivers();
         let clock = Arc::new(TestClock(AtomicI64::new(NOW.as_millis())));
         Self { url, is_shared: folder.is_none(), clock, _folder: folder }
     }
@@ -131,6 +130,10 @@ impl World {
 
     /// Runs a statement past the store, as somebody with access to the database could.
     pub(crate) async fn sql(&self, statement: &str) -> Result<(), String> {
+        if let Some(file) = self.file() {
+            let connection = rusqlite::Connection::open(file).expect("the file opens");
+            return connection.execute_batch(statement).map_err(|error| error.to_string());
+        }
         let mut connection = self.connect().await;
         let ran = sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).execute(&mut connection).await;
         connection.close().await.map_err(|error| error.to_string())?;
@@ -139,6 +142,11 @@ impl World {
 
     /// The number that a statement yields.
     pub(crate) async fn number(&self, statement: &str) -> i64 {
+        if let Some(file) = self.file() {
+            let connection = rusqlite::Connection::open(file).expect("the file opens");
+            let number = connection.query_row(statement, [], |row| row.get(0));
+            return number.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        }
         let mut connection = self.connect().await;
         let row = sqlx::query(AssertSqlSafe(statement.to_owned())).fetch_one(&mut connection).await;
         row.and_then(|row| row.try_get(0)).unwrap_or_else(|error| panic!("{statement}: {error}"))
@@ -153,9 +161,19 @@ impl World {
         }
     }
 
-    /// A connection past the store.
-    pub(crate) async fn connect(&self) -> AnyConnection {
-        AnyConnection::connect(&self.url).await.expect("the database answers")
+    /// Whether it is a server that others may use too.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// A connection past the store, to a server.
+    pub(crate) async fn connect(&self) -> PgConnection {
+        PgConnection::connect(&self.url).await.expect("the database answers")
+    }
+
+    /// SQLite's file.
+    fn file(&self) -> Option<&str> {
+        self.url.strip_prefix("sqlite://")
     }
 }
 

@@ -84,17 +84,12 @@ pub(crate) fn ago(hours: u64) -> Timestamp {
 
 /// The control plane's own authority, out of its store with its sealing key.
 pub(crate) async fn authority(fleet: &Fleet) -> (String, Authority) {
-    let url = format!("sqlite://{}", fleet.data_dir().join("gpuaas.db").display());
-    let mut store = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the store");
-    let id: Vec<u8> = sqlx::query_scalar("select value from settings where name = 'control-plane.id'")
-        .fetch_one(&mut store)
-        .await
-        .expect("a setting");
-    let (authority, doc, sealed): (String, String, Vec<u8>) =
-        sqlx::query_as("select id, doc, sealed_key from authorities where state = 'active'")
-            .fetch_one(&mut store)
-            .await
-            .expect("an authority");
+    let store = rusqlite::Connection::open(fleet.data_dir().join("gpuaas.db")).expect("the store");
+    let id = store.query_row("select value from settings where name = 'control-plane.id'", [], |row| row.get(0));
+    let id: Vec<u8> = id.expect("a setting");
+    let authority = "select id, doc, sealed_key from authorities where state = 'active'";
+    let authority = store.query_row(authority, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    let (authority, doc, sealed): (String, String, Vec<u8>) = authority.expect("an authority");
     let sealing = SealingKey::new(&std::fs::read(fleet.data_dir().join("sealing.key")).expect("a key")).expect("a key");
     let key = sealing.open(format!("authority.key/{authority}").as_bytes(), &sealed).expect("sealed by it");
     let doc: serde_json::Value = serde_json::from_str(&doc).expect("JSON");

@@ -1,0 +1,126 @@
+//! Those who read: a few connections beside the writer's, each on one moment of the rows.
+
+use deadpool::{
+    Runtime,
+    managed::{Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult, Timeouts},
+};
+use futures::FutureExt;
+
+use crate::{database::Connection, dialect::Dialect, error::StoreError, store::TURN_WAIT_MAX};
+
+/// Readers beside the one writer.
+const READERS_MAX: usize = 4;
+
+/// Lends connections. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Readers {
+    pool: Pool<Opener>,
+    dialect: Dialect,
+}
+
+/// Opens connections, and takes those back that can be used again.
+struct Opener {
+    dialect: Dialect,
+    url: String,
+}
+
+/// A connection in a transaction that sees one moment.
+pub(crate) struct Lent {
+    connection: Option<Object<Opener>>,
+    dialect: Dialect,
+}
+
+impl Readers {
+    pub(crate) fn new(dialect: Dialect, url: String) -> Self {
+        let timeouts = Timeouts { wait: Some(TURN_WAIT_MAX), create: None, recycle: None };
+        let pool = Pool::builder(Opener { dialect, url }).max_size(READERS_MAX).timeouts(timeouts);
+        let pool = pool.runtime(Runtime::Tokio1).build().expect("a runtime is given for the timeouts");
+        Self { pool, dialect }
+    }
+
+    /// Waits for a connection and begins to read.
+    pub(crate) async fn lend(&self) -> Result<Lent, StoreError> {
+        // A server that restarted has closed all of them; the one after the last is fresh.
+        for _ in 0..READERS_MAX {
+            match self.begun().await {
+                Err(StoreError::Unreachable(_)) => {}
+                begun => return begun,
+            }
+        }
+        self.begun().await
+    }
+
+    async fn begun(&self) -> Result<Lent, StoreError> {
+        let connection = self.pool.get().await.map_err(refused)?;
+        let mut lent = Lent { connection: Some(connection), dialect: self.dialect };
+        lent.connection()?.run(self.dialect.begin_reading()).await?;
+        Ok(lent)
+    }
+
+    /// Whether nobody reads.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let status = self.pool.status();
+        status.available == status.size && status.waiting == 0
+    }
+
+    /// Closes the connections that are idle, and the others when they come back.
+    pub(crate) fn close(&self) {
+        self.pool.close();
+    }
+}
+
+impl Lent {
+    pub(crate) fn connection(&mut self) -> Result<&mut Connection, StoreError> {
+        let connection = self.connection.as_deref_mut();
+        connection.ok_or_else(|| StoreError::Unreachable("the connection was given back".to_owned()))
+    }
+}
+
+impl Drop for Lent {
+    /// Ends the transaction: at once, or a server would keep old rows for it.
+    fn drop(&mut self) {
+        let Some(mut connection) = self.connection.take() else { return };
+        let end = async move {
+            if connection.run("rollback").await.is_err() {
+                drop(Object::take(connection));
+            }
+        };
+        match self.dialect {
+            // It answers where it is asked.
+            Dialect::Sqlite => drop(end.now_or_never()),
+            Dialect::Postgres => {
+                // Without a runtime the process ends, and the server notices.
+                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                    runtime.spawn(end);
+                }
+            }
+        }
+    }
+}
+
+impl Manager for Opener {
+    type Type = Connection;
+    type Error = StoreError;
+
+    async fn create(&self) -> Result<Connection, StoreError> {
+        Connection::open(self.dialect, &self.url).await
+    }
+
+    async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<StoreError> {
+        match connection.is_usable() {
+            true => Ok(()),
+            false => Err(RecycleError::message("the connection was lost")),
+        }
+    }
+}
+
+fn refused(error: PoolError<StoreError>) -> StoreError {
+    match error {
+        PoolError::Backend(error) => error,
+        PoolError::Timeout(_) => StoreError::Busy,
+        PoolError::Closed | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => {
+            StoreError::Unreachable("the store is closed".to_owned())
+        }
+    }
+}

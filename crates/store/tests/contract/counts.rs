@@ -1,0 +1,22 @@
+//! What the store counts of its own work.
+
+use super::{given, world::World};
+
+pub(crate) async fn committed_changes_are_counted_and_dropped_ones_only_by_their_statements(world: World) {
+    let store = world.open().await;
+    let before = store.counts();
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_project(&given::project("kept")).await.unwrap();
+    tx.commit().await.unwrap();
+    let kept = store.counts();
+    assert_eq!((kept.changes, kept.commits), (before.changes + 1, before.commits + 1));
+    assert!(kept.statements >= before.statements + 2, "the name is looked up, then the row is inserted");
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_project(&given::project("dropped")).await.unwrap();
+    drop(tx);
+    let dropped = store.clone().counts();
+    assert_eq!((dropped.changes, dropped.commits), (kept.changes, kept.commits));
+    assert!(dropped.statements > kept.statements);
+    store.read().await.unwrap().project_by_name("kept").await.unwrap();
+    assert_eq!(store.counts().statements, dropped.statements + 1, "a reader's statement counts too");
+}

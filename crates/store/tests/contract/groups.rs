@@ -1,0 +1,165 @@
+//! Changes that wait for each other share a commit, and each is still all or nothing by itself.
+
+use std::{future::Future, pin::pin, time::Duration};
+
+use futures::poll;
+use gpuaas_model::StreamName;
+use gpuaas_store::{Change, Page, Store, StoreError};
+use tokio::{task::JoinHandle, time::timeout};
+
+use super::{
+    given,
+    world::{World, at_once},
+};
+
+/// Whatever takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A change that inserts a project and an event.
+async fn insert(store: &Store, name: &str) -> Result<(), StoreError> {
+    let mut tx = store.begin().await?;
+    tx.insert_project(&given::project(name)).await?;
+    tx.append_event(&given::event(StreamName::Platform)).await?;
+    tx.commit().await
+}
+
+async fn names(store: &Store) -> Vec<String> {
+    let mut reader = store.read().await.unwrap();
+    let projects = reader.projects(None, &Page::default()).await.unwrap();
+    projects.into_iter().map(|project| project.name.to_string()).collect()
+}
+
+/// Starts it, and returns when it waits for its turn.
+async fn waits<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    let waits = tokio::spawn(change);
+    // The line's order is that in which they come, and nothing tells when one has come.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!waits.is_finished());
+    waits
+}
+
+pub(crate) async fn changes_that_wait_for_each_other_share_a_commit(world: World) {
+    let store = world.open().await;
+    let before = store.counts();
+    let first = store.begin().await.unwrap();
+    let mut others = Vec::new();
+    for index in 0..20 {
+        let store = store.clone();
+        others.push(waits(async move { insert(&store, &format!("p-{index:02}")).await }).await);
+    }
+    first.commit().await.unwrap();
+    for other in others {
+        other.await.unwrap().unwrap();
+    }
+    let after = store.counts();
+    assert_eq!(after.changes - before.changes, 21);
+    assert!(after.commits - before.commits < 11, "{} commits of 21 changes", after.commits - before.commits);
+    assert_eq!(names(&world.open().await).await.len(), 20, "all of them are there for another process");
+}
+
+pub(crate) async fn a_change_that_is_dropped_takes_nothing_of_its_group_along(world: World) {
+    let store = world.open().await;
+    let mut first = store.begin().await.unwrap();
+    first.insert_project(&given::project("first")).await.unwrap();
+    let dropped = {
+        let store = store.clone();
+        waits(async move {
+            let mut tx = store.begin().await.unwrap();
+            tx.insert_project(&given::project("dropped")).await.unwrap();
+            tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
+        })
+        .await
+    };
+    let failed = {
+        let store = store.clone();
+        waits(async move { insert(&store, "first").await }).await
+    };
+    let last = {
+        let store = store.clone();
+        waits(async move { insert(&store, "last").await }).await
+    };
+    first.commit().await.unwrap();
+    dropped.await.unwrap();
+    let failed = failed.await.unwrap();
+    assert!(matches!(failed, Err(StoreError::NameTaken { .. })), "{failed:?}");
+    last.await.unwrap().unwrap();
+    assert_eq!(names(&store).await, ["first", "last"]);
+    assert_eq!(world.number("select last_sequence from streams where stream = 'platform'").await, 1);
+}
+
+pub(crate) async fn nobody_of_a_group_is_told_that_it_is_done_when_its_commit_fails(world: World) {
+    let store = world.open().await;
+    world.sql(&refuse_commits_of("bad", world.is_shared())).await.unwrap();
+    let mut changes = store.changes();
+    let mut first = store.begin().await.unwrap();
+    first.insert_project(&given::project("good")).await.unwrap();
+    first.append_event(&given::event(StreamName::Platform)).await.unwrap();
+    let bad = {
+        let store = store.clone();
+        waits(async move { insert(&store, "bad").await }).await
+    };
+    let first = timeout(PATIENCE, first.commit()).await.unwrap();
+    let bad = timeout(PATIENCE, bad).await.unwrap().unwrap();
+    assert!(first.is_err() && bad.is_err(), "{first:?}, {bad:?}");
+    assert_eq!(names(&store).await, [""; 0]);
+    assert!(changes.try_recv().is_err(), "nothing was hinted");
+    insert(&store, "later").await.expect("the writer goes on");
+    assert_eq!(names(&store).await, ["later"]);
+    assert_eq!(changes.recv().await.unwrap(), Change::Event { stream: StreamName::Platform, sequence: 1 });
+}
+
+/// Has the database refuse a commit with a project of that name: by a reference that is looked at no earlier.
+fn refuse_commits_of(name: &str, is_server: bool) -> String {
+    let tables = "create table things (id text primary key); \
+                  create table references_ (id text references things (id) deferrable initially deferred);";
+    let insert = format!("insert into references_ (id) values ('nothing-{name}');");
+    match is_server {
+        false => format!(
+            "{tables} create trigger refuses after insert on projects when new.name = '{name}' begin {insert} end;"
+        ),
+        true => format!(
+            "{tables} create function refuses() returns trigger language plpgsql as $$ begin \
+             if new.name = '{name}' then {insert} end if; return new; end; $$; \
+             create trigger refuses after insert on projects for each row execute function refuses();"
+        ),
+    }
+}
+
+pub(crate) async fn whoever_gives_up_waiting_leaves_no_group_without_its_commit(world: World) {
+    let store = world.open().await;
+    for _ in 0..20 {
+        let mut first = store.begin().await.unwrap();
+        first.append_event(&given::event(StreamName::Platform)).await.unwrap();
+        let first = {
+            let mut gives_up = pin!(store.begin());
+            assert!(poll!(&mut gives_up).is_pending());
+            let mut first = Box::pin(first.commit());
+            // The turn is the waiter's now, and the group with it.
+            let ended = poll!(&mut first);
+            (first, ended.is_ready())
+        };
+        if !first.1 {
+            timeout(PATIENCE, first.0).await.expect("somebody commits").unwrap();
+        }
+    }
+    assert_eq!(world.number("select last_sequence from streams where stream = 'platform'").await, 20);
+}
+
+pub(crate) async fn a_group_does_not_grow_while_others_keep_coming(world: World) {
+    let store = world.open().await;
+    let before = store.counts();
+    at_once(40, |writer| {
+        let store = store.clone();
+        async move {
+            for turn in 0..10 {
+                insert(&store, &format!("p-{writer}-{turn}")).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let after = store.counts();
+    let (changes, commits) = (after.changes - before.changes, after.commits - before.commits);
+    assert_eq!(changes, 400);
+    assert!((7..200).contains(&commits), "{commits} commits: groups are of 64 at most, and of more than one");
+    assert_eq!(world.number("select last_sequence from streams where stream = 'platform'").await, 400);
+}

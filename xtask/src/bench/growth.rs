@@ -1,0 +1,144 @@
+//! `cargo xtask bench growth`: bytes that operations and idempotency keys leave in the database.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use camino::Utf8Path;
+use gpuaas_api_types::CreateProject;
+use sqlx::{Connection, PgConnection, Row};
+
+use super::{
+    Chosen,
+    control_plane::{ControlPlane, Place},
+    figures::{self, Figure},
+};
+use crate::{demo::Store, package::programs};
+
+/// How to measure.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Operations: half of them deploy a workload on a node, the other half decommission it.
+    #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1_000))]
+    operations: u16,
+    /// Requests with an idempotency key.
+    #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    keys: u16,
+    /// The cargo profile of what runs; rows are the same by each.
+    #[arg(long, default_value = "dev")]
+    profile: String,
+    #[command(flatten)]
+    chosen: Chosen,
+}
+
+/// The whole of a database.
+const WHOLE: &str = "the whole database";
+/// Where idempotency keys are.
+const KEYS: &str = "idempotency";
+/// Tables with their indexes. An index of SQLite has pages of its own.
+const SIZES_OF_SQLITE: &str = "select coalesce(s.tbl_name, p.name) as name, cast(sum(p.pgsize) as bigint) as bytes from dbstat p \
+     left join sqlite_schema s on s.name = p.name group by 1";
+const SIZES_OF_POSTGRES: &str = "select cast(relname as text) as name, pg_total_relation_size(oid) as bytes from pg_class \
+     where relkind = 'r' and relnamespace = 'public'::regnamespace";
+const WHOLE_OF_SQLITE: &str =
+    "select c.page_count * s.page_size as bytes from pragma_page_count() c, pragma_page_size() s";
+const WHOLE_OF_POSTGRES: &str = "select pg_database_size(current_database()) as bytes";
+
+/// Measures.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let programs = programs::folder(&options.profile)?;
+    let mut columns = Vec::new();
+    for store in options.chosen.stores() {
+        let mut figures = of_operations(options, store)?;
+        figures.extend(super::block_on(of_keys(options, &programs, store))?);
+        columns.push((store, figures));
+    }
+    println!(
+        "Operations run in the genuine engine with simulated nodes: half deploy one server each, half decommission it. Sizes are what a database"
+    );
+    println!(
+        "with them has more than one without, each after its engine has ended: pages of tables with their indexes (dbstat; on PostgreSQL"
+    );
+    println!(
+        "pg_total_relation_size, without a vacuum of ours, so rows that were updated count as often as autovacuum left them)."
+    );
+    println!("Idempotency keys come with POST /api/v1/projects to a genuine control plane; their answers are small.");
+    let title =
+        format!("growth, profile {}, {} operations, {} keys", options.profile, options.operations, options.keys);
+    figures::side_by_side(&title, &columns);
+    Ok(())
+}
+
+/// Bytes of each table by name, and of the whole.
+type Sizes = BTreeMap<String, f64>;
+
+/// What an operation leaves: the difference between a database with and one without operations, whose nodes and allocations are the same.
+fn of_operations(options: &Options, store: Store) -> anyhow::Result<Vec<Figure>> {
+    let (without, with) = (after(options, store, 0)?, after(options, store, options.operations)?);
+    let each = |name: &String| {
+        let before = without.get(name).copied().unwrap_or_default();
+        let bytes = (with.get(name).copied().unwrap_or_default() - before) / f64::from(options.operations);
+        Figure::new(name, "B", bytes).of("per operation")
+    };
+    Ok(with.keys().filter(|name| is_table_of_operations(name)).map(each).collect())
+}
+
+/// Sizes of a fresh database in which as many nodes were made as always, and so many operations were run.
+fn after(options: &Options, store: Store, operations: u16) -> anyhow::Result<Sizes> {
+    let place = super::block_on(Place::fresh(store))?;
+    std::fs::create_dir_all(place.folder_of_rows()?)?;
+    let url = place.url()?;
+    let (nodes, operations) = ((options.operations / 2).to_string(), operations.to_string());
+    super::of_engine(&["grow", &url, &nodes, &operations], &options.profile)?;
+    super::block_on(sizes(&url, store))
+}
+
+/// Whether a table is the same everywhere: both databases show the same lines.
+fn is_table_of_operations(name: &str) -> bool {
+    !name.starts_with("sqlite_") && name != KEYS
+}
+
+async fn of_keys(options: &Options, programs: &Utf8Path, store: Store) -> anyhow::Result<Vec<Figure>> {
+    let place = Place::fresh(store).await?;
+    let plane = ControlPlane::start(programs, &place, 0).await?;
+    let client = plane.client()?;
+    let before = sizes(&place.url()?, store).await?;
+    for number in 0..options.keys {
+        let keyed = client.clone().with_idempotency_key(format!("bench-growth-{number:04}-of-one-client"));
+        keyed.create_project(&CreateProject { name: format!("growth-{number}") }).await?;
+    }
+    plane.stop();
+    let after = sizes(&place.url()?, store).await?;
+    let size = |sizes: &Sizes| sizes.get(KEYS).copied().context("there is a table of idempotency keys");
+    Ok(vec![Figure::new("per idempotency key", "B", (size(&after)? - size(&before)?) / f64::from(options.keys))])
+}
+
+async fn sizes(url: &str, store: Store) -> anyhow::Result<Sizes> {
+    match store {
+        Store::Sqlite => sizes_of_file(url.strip_prefix("sqlite://").context("an address of a file")?),
+        Store::Postgres => sizes_of_server(url).await,
+    }
+}
+
+fn sizes_of_file(file: &str) -> anyhow::Result<Sizes> {
+    let connection = rusqlite::Connection::open(file).context("opening the database")?;
+    let mut tables = connection.prepare(SIZES_OF_SQLITE)?;
+    let rows = tables.query_map([], |row| Ok((row.get("name")?, row.get::<_, i64>("bytes")? as f64)))?;
+    let mut sizes = rows.collect::<Result<Sizes, _>>().context("asking for the sizes of tables")?;
+    let whole: i64 = connection.query_row(WHOLE_OF_SQLITE, [], |row| row.get("bytes"))?;
+    sizes.insert(WHOLE.to_owned(), whole as f64);
+    Ok(sizes)
+}
+
+async fn sizes_of_server(url: &str) -> anyhow::Result<Sizes> {
+    let mut connection = PgConnection::connect(url).await.context("opening the database")?;
+    let mut sizes = Sizes::new();
+    let tables = sqlx::query(SIZES_OF_POSTGRES).fetch_all(&mut connection).await;
+    for row in tables.context("asking for the sizes of tables")? {
+        sizes.insert(row.try_get("name")?, row.try_get::<i64, _>("bytes")? as f64);
+    }
+    let whole = sqlx::query(WHOLE_OF_POSTGRES).fetch_one(&mut connection).await;
+    let whole: i64 = whole.context("asking for the size of the database")?.try_get("bytes")?;
+    sizes.insert(WHOLE.to_owned(), whole as f64);
+    connection.close().await?;
+    Ok(sizes)
+}

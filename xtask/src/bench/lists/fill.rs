@@ -1,0 +1,245 @@
+//! Fills a store with rows, between two runs of its control plane.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use anyhow::Context;
+use gpuaas_model::{
+    ActorType, AllocationId, AllocationState, AuditAction, AuditResult, Clock, Connectivity, CorrelationId, EventKind,
+    Health, Lifecycle, MemberId, MemberState, Name, NodeId, OperationId, OperationKind, OperationState, Progress,
+    Recovery, StreamName, TaskId, Timestamp, WorkloadId,
+};
+use gpuaas_store::{
+    AllocationRecord, MemberRecord, NewAudit, NewEvent, NodeFilter, NodeRecord, OperationRecord, Page, ProjectRecord,
+    Store, StoreOptions, TaskFilter, TaskRecord, Tx, WorkloadRecord,
+};
+use serde_json::json;
+use uuid::Uuid;
+
+/// Projects that share the nodes.
+pub(super) const PROJECTS: u32 = 10;
+/// Nodes of a workload: one server, the others agents.
+const NODES_EACH: usize = 5;
+/// What each workload has behind it.
+const OPERATIONS_EACH: usize = 2;
+const TASKS_EACH: usize = 20;
+const EVENTS_EACH: usize = 20;
+const AUDITS_EACH: usize = 5;
+
+/// The name of a project.
+pub(super) fn project(number: u32) -> String {
+    format!("bench-{number}")
+}
+
+struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Rows that are copied.
+struct Genuine {
+    node: NodeRecord,
+    task: TaskRecord,
+    projects: Vec<ProjectRecord>,
+}
+
+/// Fills the store; says with what.
+pub(super) async fn fill(url: &str, nodes: u32) -> anyhow::Result<String> {
+    let began = Instant::now();
+    let store = Store::open(&StoreOptions { url: url.to_owned() }, Arc::new(SystemClock)).await?;
+    let genuine = genuine(&store).await?;
+    let workloads = nodes as usize / NODES_EACH;
+    for number in 0..workloads {
+        // A change each: none is long.
+        let mut tx = store.begin().await?;
+        workload(&mut tx, &genuine, number).await.with_context(|| format!("workload {number}"))?;
+        tx.commit().await?;
+    }
+    store.close().await;
+    let count = |each: usize| workloads * each;
+    Ok(format!(
+        "{} nodes, as many allocations and members, {workloads} workloads, {} operations, {} tasks, {} events, {} audit records (filled in {:.1} s)",
+        count(NODES_EACH),
+        count(OPERATIONS_EACH),
+        count(TASKS_EACH),
+        count(EVENTS_EACH),
+        count(AUDITS_EACH),
+        began.elapsed().as_secs_f64()
+    ))
+}
+
+async fn genuine(store: &Store) -> anyhow::Result<Genuine> {
+    let mut reader = store.read().await?;
+    let node = reader.nodes(&NodeFilter::default()).await?.into_iter().next().context("there is a node")?;
+    let tasks = reader.tasks(&TaskFilter::default()).await?;
+    let task = tasks.into_iter().rfind(|task| task.state.is_final()).context("there is a task that has ended")?;
+    let projects = reader.projects(None, &Page::default()).await?;
+    Ok(Genuine { node, task, projects })
+}
+
+/// One workload that runs, with its nodes and all that was done for it.
+async fn workload(tx: &mut Tx, genuine: &Genuine, number: usize) -> anyhow::Result<()> {
+    let project = genuine.projects.get(number % genuine.projects.len()).context("there is a project")?;
+    let workload = workload_record(project, number)?;
+    tx.insert_workload(&workload).await?;
+    let mut members = Vec::new();
+    for ordinal in 0..NODES_EACH {
+        let node = node_record(&genuine.node, number * NODES_EACH + ordinal)?;
+        let allocation = allocation_record(project, &node);
+        tx.insert_node(&node).await?;
+        tx.insert_allocation(&allocation).await?;
+        members.push(member_record(&workload, &allocation, ordinal));
+    }
+    tx.insert_members(&members).await?;
+    for _ in 0..OPERATIONS_EACH {
+        tx.insert_operation(&operation_record(&workload, &members), &[]).await?;
+    }
+    let operation = tx.newest_operation(workload.id).await?.context("it was just written")?;
+    for at in 0..TASKS_EACH {
+        tx.insert_task(&task_record(&genuine.task, &operation, &members[at % NODES_EACH])).await?;
+    }
+    for _ in 0..EVENTS_EACH {
+        tx.append_event(&event(&operation)).await?;
+    }
+    for _ in 0..AUDITS_EACH {
+        tx.append_audit(&audit(&workload, &operation)).await?;
+    }
+    Ok(())
+}
+
+fn node_record(genuine: &NodeRecord, number: usize) -> anyhow::Result<NodeRecord> {
+    Ok(NodeRecord {
+        id: NodeId::from_uuid(Uuid::now_v7()),
+        name: name(format!("gpu-{number}"))?,
+        machine_id: Some(Uuid::new_v4().simple().to_string()),
+        // It has no connection; the control plane would find out for each.
+        connectivity: Connectivity::Unreachable,
+        ..genuine.clone()
+    })
+}
+
+fn allocation_record(project: &ProjectRecord, node: &NodeRecord) -> AllocationRecord {
+    AllocationRecord {
+        id: AllocationId::from_uuid(Uuid::now_v7()),
+        project: project.id,
+        node: node.id,
+        state: AllocationState::Active,
+        detail: None,
+        created_at: node.created_at,
+        generation: 3,
+    }
+}
+
+fn workload_record(project: &ProjectRecord, number: usize) -> anyhow::Result<WorkloadRecord> {
+    let at = project.created_at;
+    Ok(WorkloadRecord {
+        id: WorkloadId::from_uuid(Uuid::now_v7()),
+        project: project.id,
+        name: name(format!("train-{number}"))?,
+        app: "rke2".to_owned(),
+        version: "v1.36.3+rke2r1".to_owned(),
+        intent: json!({ "server_allocation_id": Uuid::new_v4(), "agent_allocation_ids": [Uuid::new_v4(), Uuid::new_v4()] }),
+        config: json!({}),
+        lifecycle: Lifecycle::Running,
+        phase: "ready".to_owned(),
+        progress: Progress { completed: 40, total: 40 },
+        health: Health::Healthy,
+        recovery: Recovery::None,
+        fault: None,
+        endpoint: Some("https://10.0.0.1:6443".to_owned()),
+        facts: [("ca_sha256".to_owned(), json!("ab".repeat(32)))].into(),
+        generation: 1,
+        observed_generation: 1,
+        revision: 40,
+        created_at: at,
+        updated_at: at,
+    })
+}
+
+fn member_record(workload: &WorkloadRecord, allocation: &AllocationRecord, ordinal: usize) -> MemberRecord {
+    let at = workload.created_at;
+    MemberRecord {
+        id: MemberId::from_uuid(Uuid::now_v7()),
+        workload: workload.id,
+        component_key: if ordinal == 0 { "server" } else { "agent" }.to_owned(),
+        ordinal: u32::try_from(ordinal.max(1)).unwrap_or(u32::MAX),
+        allocation: allocation.id,
+        node: allocation.node,
+        state: MemberState::Ready { since: at },
+        health: Health::Healthy,
+        fault: None,
+        endpoint: None,
+        touched: true,
+        last_operation: None,
+        created_at: at,
+        updated_at: at,
+    }
+}
+
+fn operation_record(workload: &WorkloadRecord, members: &[MemberRecord]) -> OperationRecord {
+    let at = workload.created_at;
+    OperationRecord {
+        id: OperationId::from_uuid(Uuid::now_v7()),
+        workload: workload.id,
+        project: workload.project,
+        kind: OperationKind::Deploy,
+        state: OperationState::Succeeded,
+        requested_by: "token/developer".to_owned(),
+        correlation: CorrelationId::from_uuid(Uuid::new_v4()),
+        targets: members.iter().map(|member| member.id).collect(),
+        generation: 1,
+        resumes: None,
+        cancel_requested: false,
+        fault: None,
+        created_at: at,
+        started_at: Some(at),
+        ended_at: Some(at.plus(Duration::from_secs(60))),
+    }
+}
+
+fn task_record(genuine: &TaskRecord, operation: &OperationRecord, member: &MemberRecord) -> TaskRecord {
+    TaskRecord {
+        id: TaskId::from_uuid(Uuid::now_v7()),
+        node: member.node,
+        project: Some(operation.project),
+        allocation: Some(member.allocation),
+        workload: Some(operation.workload),
+        operation: Some(operation.id),
+        ..genuine.clone()
+    }
+}
+
+fn event(operation: &OperationRecord) -> NewEvent {
+    NewEvent {
+        stream: StreamName::Project(operation.project),
+        kind: EventKind::OperationEnded,
+        subject_kind: "operation",
+        subject_id: operation.id.to_string(),
+        correlation: Some(operation.correlation),
+        data: json!({ "workload": operation.workload, "kind": operation.kind, "state": operation.state }),
+    }
+}
+
+fn audit(workload: &WorkloadRecord, operation: &OperationRecord) -> NewAudit {
+    NewAudit {
+        actor: operation.requested_by.clone(),
+        actor_type: ActorType::Principal,
+        by: None,
+        action: AuditAction::WorkloadDeploy,
+        target: format!("workload/{}", workload.name),
+        project: Some(workload.project),
+        result: AuditResult::Accepted,
+        correlation: Some(operation.correlation),
+        metadata: json!({ "operation": operation.id }),
+    }
+}
+
+fn name(text: String) -> anyhow::Result<Name> {
+    text.parse().with_context(|| text.clone())
+}
