@@ -14,6 +14,7 @@ mod correlation;
 mod document;
 mod downloads;
 mod etag;
+mod feeds;
 mod headers;
 mod idempotency;
 mod install;

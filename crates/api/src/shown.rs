@@ -3,7 +3,9 @@
 use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessKind, Fault, Member, Operation, Step, Workload};
 use gpuaas_engine::commands::access;
 use gpuaas_model::{Health, Lifecycle, MemberState, Name, OperationState, Recovery, StepState, Timestamp};
-use gpuaas_store::{AccessGrantRecord, MemberRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadRecord};
+use gpuaas_store::{
+    AccessGrantRecord, MemberRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadParts, WorkloadRecord,
+};
 
 /// Where lists show a workload. Whatever is under way or waits for a person comes first.
 pub(crate) const SECTIONS: [&str; 4] = ["needs_attention", "active", "stopped", "history"];
@@ -31,24 +33,43 @@ pub(crate) fn section(lifecycle: Lifecycle, health: Health, recovery: Option<Rec
     }
 }
 
+/// Workloads with what their lists show of members and open operations.
+pub(crate) async fn workloads(
+    reader: &mut Reader,
+    records: Vec<WorkloadRecord>,
+    now: Timestamp,
+) -> Result<Vec<Workload>, StoreError> {
+    let mut parts = reader.workload_parts(&records).await?;
+    let with_parts = records.into_iter().map(|record| {
+        let parts = parts.remove(&record.id).unwrap_or_default();
+        workload_with(record, &parts, now)
+    });
+    Ok(with_parts.collect())
+}
+
+/// One workload, in the same way.
 pub(crate) async fn workload(
     reader: &mut Reader,
     record: WorkloadRecord,
     now: Timestamp,
 ) -> Result<Workload, StoreError> {
-    let release = reader.release(&record.app, &record.version).await?;
-    let members = reader.members_of(record.id).await?;
-    let present: Vec<_> = members.iter().filter(|member| member.state != MemberState::Removed).collect();
-    let ready = present.iter().filter(|member| is_ready(member)).count();
-    Ok(Workload {
+    let records = [record];
+    let parts = reader.workload_parts(&records).await?.remove(&records[0].id).unwrap_or_default();
+    let [record] = records;
+    Ok(workload_with(record, &parts, now))
+}
+
+fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, now: Timestamp) -> Workload {
+    let ready = parts.members.iter().filter(|member| is_ready(member)).count();
+    Workload {
         id: record.id.to_string(),
         name: record.name.to_string(),
         project: record.project.to_string(),
         section: section(record.lifecycle, record.health, Some(record.recovery)).to_owned(),
-        waiting_for: waiting_for(reader, &record, now).await?,
+        waiting_for: waiting_for(parts, now),
         members_ready: u32::try_from(ready).unwrap_or(u32::MAX),
-        members_total: u32::try_from(present.len()).unwrap_or(u32::MAX),
-        stand_in: release.iter().any(|artifact| artifact.stand_in),
+        members_total: u32::try_from(parts.members.len()).unwrap_or(u32::MAX),
+        stand_in: parts.stand_in,
         app: record.app,
         version: record.version,
         lifecycle: record.lifecycle.to_string(),
@@ -62,7 +83,7 @@ pub(crate) async fn workload(
         generation: record.generation,
         observed_generation: record.observed_generation,
         created_at: record.created_at.to_string(),
-    })
+    }
 }
 
 fn is_ready(member: &MemberRecord) -> bool {
@@ -70,20 +91,13 @@ fn is_ready(member: &MemberRecord) -> bool {
 }
 
 /// What the open operation of a workload does or waits for, by its first step that is under way.
-async fn waiting_for(
-    reader: &mut Reader,
-    record: &WorkloadRecord,
-    now: Timestamp,
-) -> Result<Option<String>, StoreError> {
-    let newest = reader.newest_operation(record.id).await?;
-    let Some(open) = newest.filter(|operation| !operation.state.is_final()) else { return Ok(None) };
-    let steps = reader.steps_of(open.id).await?;
-    let under_way = steps.iter().find(|step| matches!(step.state, StepState::Running | StepState::Backoff));
-    Ok(match under_way {
+fn waiting_for(parts: &WorkloadParts, now: Timestamp) -> Option<String> {
+    let open = parts.open.as_ref()?;
+    match &parts.under_way {
         Some(step) => Some(waits(step, now)),
         None if open.state == OperationState::Queued => Some("its operation to begin".to_owned()),
         None => None,
-    })
+    }
 }
 
 fn waits(step: &StepRecord, now: Timestamp) -> String {

@@ -9,6 +9,7 @@ use crate::{
     body_budget::BodyBudgets,
     certificates_end::CertificatesEnd,
     downloads::DOWNLOADS_MAX,
+    feeds::Feeds,
     idempotency::UnderWay,
     install::Install,
     journals::Journals,
@@ -37,6 +38,7 @@ pub struct ApiState {
     pub(crate) bodies: BodyBudgets,
     pub(crate) refusals: Arc<RefusalFlood>,
     pub(crate) streams: Arc<Streams>,
+    pub(crate) feeds: Arc<Feeds>,
     /// Answers without a token that are under way.
     pub(crate) downloads: Shares,
     /// Whether the store answers and takes changes.
@@ -77,6 +79,7 @@ impl ApiState {
             bodies: BodyBudgets::new(),
             refusals,
             streams: Arc::default(),
+            feeds: Arc::default(),
             downloads: Shares::new(DOWNLOADS_MAX),
             ready,
             counted,

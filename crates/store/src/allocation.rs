@@ -1,12 +1,14 @@
 //! Allocations.
 
+use std::collections::BTreeMap;
+
 use gpuaas_model::{AllocationId, AllocationState, Name, NodeId, ProjectId, WorkloadId};
 
 use crate::{
     error::StoreError,
     page::Page,
-    query::{document, get_parsed, int, text, text_or_empty},
-    record::{AllocationRecord, WorkloadRecord},
+    query::{document, get_parsed, int, list_of, parsed, text, text_or_empty},
+    record::AllocationRecord,
     store::{Change, Reader, Tx},
 };
 
@@ -80,11 +82,10 @@ impl Reader {
 
     /// Those of the ids that exist.
     pub async fn allocations_of_ids(&mut self, ids: &[AllocationId]) -> Result<Vec<AllocationRecord>, StoreError> {
-        let mut found = Vec::new();
-        for id in ids {
-            found.extend(self.find("select doc from allocations where id = $1", vec![text(id)]).await?);
-        }
-        Ok(found)
+        let sql = "select doc from allocations where id in (select value from json_each($1))";
+        let rows = self.rows_with_lists(sql, vec![list_of(ids)]).await?;
+        let found = rows.iter().map(parsed::<AllocationRecord>).collect::<Result<Vec<_>, _>>()?;
+        Ok(ids.iter().filter_map(|id| found.iter().find(|allocation| allocation.id == *id).cloned()).collect())
     }
 
     /// Allocations, oldest first.
@@ -119,9 +120,19 @@ impl Reader {
 
     /// The workload with a member on the allocation.
     pub async fn allocation_user(&mut self, id: AllocationId) -> Result<Option<(WorkloadId, Name)>, StoreError> {
-        let sql = "select workload_id from members where allocation_id = $1 and state <> 'removed'";
-        let Some(row) = self.row(sql, vec![text(id)]).await? else { return Ok(None) };
-        let workload: WorkloadRecord = self.workload(get_parsed(&row, "workload_id")?).await?;
-        Ok(Some((workload.id, workload.name)))
+        Ok(self.allocation_users(&[id]).await?.remove(&id))
+    }
+
+    /// The workloads with members on these allocations.
+    pub async fn allocation_users(
+        &mut self,
+        ids: &[AllocationId],
+    ) -> Result<BTreeMap<AllocationId, (WorkloadId, Name)>, StoreError> {
+        let sql = "select members.allocation_id, workloads.id, workloads.name from members \
+                   join workloads on workloads.id = members.workload_id \
+                   where members.allocation_id in (select value from json_each($1)) and members.state <> 'removed'";
+        let rows = self.rows_with_lists(sql, vec![list_of(ids)]).await?;
+        let user = |row| Ok((get_parsed(row, "allocation_id")?, (get_parsed(row, "id")?, get_parsed(row, "name")?)));
+        rows.iter().map(user).collect()
     }
 }

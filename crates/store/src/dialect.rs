@@ -11,6 +11,9 @@ const IDLE_IN_CHANGE_MAX: Duration = Duration::from_secs(10);
 /// PostgreSQL 14 and newer; what the tests run against is 15.
 const POSTGRES_OLDEST: i64 = 14;
 
+/// Lists among the values of a statement at most: they are its first values.
+const LISTS_MAX: usize = 3;
+
 /// Which database it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -108,6 +111,16 @@ impl Dialect {
         match self {
             Self::Sqlite => Cow::Borrowed(portable),
             Self::Postgres => Cow::Owned(portable.replace(" blob ", " bytea ")),
+        }
+    }
+
+    /// A statement with lists among its values: a table `json_each($1)` has the items of the first value, a JSON array of texts, in its column `value`.
+    pub(crate) fn with_lists(self, portable: &'static str) -> Cow<'static, str> {
+        match self {
+            Self::Sqlite => Cow::Borrowed(portable),
+            Self::Postgres => Cow::Owned((1..=LISTS_MAX).fold(portable.to_owned(), |sql, place| {
+                sql.replace(&format!("json_each(${place})"), &format!("jsonb_array_elements_text(${place}::jsonb)"))
+            })),
         }
     }
 

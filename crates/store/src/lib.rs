@@ -48,6 +48,7 @@ mod store;
 mod task;
 mod token;
 mod workload;
+mod workload_parts;
 mod writer;
 
 pub use allocation::AllocationFilter;
@@ -76,3 +77,4 @@ pub use simulation::{Answers, Gate};
 pub use store::{Change, Reader, Store, StoreOptions, Tx};
 pub use task::TaskFilter;
 pub use workload::{WorkloadCounts, WorkloadFilter};
+pub use workload_parts::WorkloadParts;

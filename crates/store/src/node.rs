@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_model::{Connectivity, NodeId, NodeState};
+use gpuaas_model::{Connectivity, Name, NodeId, NodeState};
 
 use crate::{
     error::StoreError,
     page::Page,
-    query::{document, get_count, get_parsed, int, text, text_or_empty},
+    query::{document, get_count, get_parsed, int, list_of, parsed, text, text_or_empty},
     record::NodeRecord,
     store::{Change, Reader, Tx},
 };
@@ -69,6 +69,26 @@ impl Reader {
     pub async fn node(&mut self, id: NodeId) -> Result<NodeRecord, StoreError> {
         let found = self.find("select doc from nodes where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("node", id))
+    }
+
+    /// The nodes of these ids, in any order.
+    pub async fn nodes_of_ids(
+        &mut self,
+        ids: impl IntoIterator<Item = NodeId>,
+    ) -> Result<BTreeMap<NodeId, NodeRecord>, StoreError> {
+        let sql = "select doc from nodes where id in (select value from json_each($1))";
+        let rows = self.rows_with_lists(sql, vec![list_of(ids)]).await?;
+        rows.iter().map(|row| parsed::<NodeRecord>(row).map(|node| (node.id, node))).collect()
+    }
+
+    /// The names of the nodes of these ids.
+    pub async fn node_names(
+        &mut self,
+        ids: impl IntoIterator<Item = NodeId>,
+    ) -> Result<BTreeMap<NodeId, Name>, StoreError> {
+        let sql = "select id, name from nodes where id in (select value from json_each($1))";
+        let rows = self.rows_with_lists(sql, vec![list_of(ids)]).await?;
+        rows.iter().map(|row| Ok((get_parsed(row, "id")?, get_parsed(row, "name")?))).collect()
     }
 
     /// The node of that name, if there is one.

@@ -22,6 +22,12 @@ pub(crate) fn int(value: u64) -> Value {
     Value::Int(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
+/// A list of texts, for [`Reader::rows_with_lists`].
+pub(crate) fn list_of(items: impl IntoIterator<Item = impl std::fmt::Display>) -> Value {
+    let items = items.into_iter().map(|item| serde_json::Value::String(item.to_string()));
+    Value::Text(serde_json::Value::Array(items.collect()).to_string())
+}
+
 /// A record as JSON.
 pub(crate) fn document(record: &impl Serialize) -> Result<Value, StoreError> {
     Ok(Value::Text(serde_json::to_string(record)?))
@@ -40,6 +46,17 @@ impl Reader {
 
     /// All rows of a statement.
     pub(crate) async fn rows(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        let ran = self.connection()?.rows(sql, values, usize::MAX).await;
+        self.noted(ran)
+    }
+
+    /// All rows of a statement with lists among its values: `json_each($1)` is a table with the items of the first one in its column `value`.
+    pub(crate) async fn rows_with_lists(
+        &mut self,
+        sql: &'static str,
+        values: Vec<Value>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let sql = self.dialect.with_lists(sql);
         let ran = self.connection()?.rows(sql, values, usize::MAX).await;
         self.noted(ran)
     }
@@ -69,7 +86,8 @@ impl Reader {
     }
 }
 
-fn parsed<T: DeserializeOwned>(row: &Row) -> Result<T, StoreError> {
+/// The record in the row's `doc`.
+pub(crate) fn parsed<T: DeserializeOwned>(row: &Row) -> Result<T, StoreError> {
     Ok(serde_json::from_str(row.text("doc")?)?)
 }
 

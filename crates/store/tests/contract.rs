@@ -162,6 +162,8 @@ behaviours! {
         operations_are_filtered_and_the_open_ones_found,
         tasks_are_filtered_and_the_open_ones_found,
         the_audit_is_filtered_and_paged_by_its_number,
+        what_pages_show_of_other_rows_takes_one_statement_each,
+        a_workloads_parts_are_its_own_and_leave_out_what_is_over,
     }
     migrations {
         a_store_of_a_newer_version_is_refused,

@@ -61,7 +61,10 @@ async fn statements_that_look_at_every_row_are_few_and_known() {
         let Ok(mut plan) = store.prepare(&format!("explain query plan {statement}")) else { continue };
         let steps =
             plan.raw_query().mapped(|row| row.get::<_, String>("detail")).collect::<Result<Vec<_>, _>>().unwrap();
-        if steps.iter().any(|step| step.starts_with("SCAN ") && !step.contains(" USING ")) {
+        // A list among the values is no table.
+        let is_scan =
+            |step: &String| step.starts_with("SCAN ") && !step.contains(" USING ") && !step.contains("json_each");
+        if steps.iter().any(is_scan) {
             scans.insert(statement.as_str());
         }
     }

@@ -9,7 +9,7 @@ use axum::{
 use gpuaas_api_types::{Allocation, CreateAllocation, List};
 use gpuaas_engine::{CommandError, commands::allocation};
 use gpuaas_model::AllocationId;
-use gpuaas_store::{AllocationFilter, AllocationRecord, Reader};
+use gpuaas_store::{AllocationFilter, AllocationRecord, Reader, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -65,11 +65,12 @@ pub(crate) async fn list_allocations(
         AllocationFilter { project, state: parsed(params.state.as_deref(), "state")?, node: None, page: page.page() };
     let records = reader.allocations(&filter).await?;
     let next_cursor = page.next_cursor(&records, |record| record.id.to_string());
-    let mut items = Vec::new();
-    for record in records {
-        items.push(shown(&mut reader, record).await?);
-    }
-    Ok(Json(List::new(items, next_cursor)))
+    let names = reader.node_names(records.iter().map(|record| record.node)).await?;
+    let shown = records.into_iter().map(|record| match names.get(&record.node) {
+        Some(name) => Ok(convert::allocation(record, name)),
+        None => Err(StoreError::NotFound { what: "node", id: record.node.to_string() }),
+    });
+    Ok(Json(List::new(shown.collect::<Result<_, _>>()?, next_cursor)))
 }
 
 /// Gives a node to a project.

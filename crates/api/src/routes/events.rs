@@ -1,6 +1,6 @@
 //! Events: a list, or a stream that goes on where a client left off.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -15,21 +15,23 @@ use futures::{Stream, stream};
 use gpuaas_api_types::{Event, List};
 use gpuaas_engine::Caller;
 use gpuaas_model::{Code, StreamName};
-use gpuaas_store::{Change, EventRecord, Store};
+use gpuaas_store::{Change, Store};
 use serde::Deserialize;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use utoipa::IntoParams;
 
 use crate::{
     auth::Authenticated,
-    convert, lookup,
+    convert,
+    feeds::{Feed, Sent},
+    lookup,
     page::{Params, flag},
     problem::ApiProblem,
     state::ApiState,
     streams::lasting,
 };
 
-/// Events sent or listed at once.
+/// Events listed at once.
 const BATCH: u32 = 200;
 /// A comment goes out when nothing happened for this long, so that proxies keep the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -79,7 +81,7 @@ pub(crate) async fn list_events(
         } else {
             after
         };
-        let events = follow(state.engine.store().clone(), changes, stream, after);
+        let events = follow(&state, changes, stream, after);
         let events = lasting(&state, caller.principal.token, events)?;
         return Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response());
     }
@@ -115,38 +117,37 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiProblem> {
 }
 
 struct Following {
+    feed: Arc<Feed>,
     store: Store,
     changes: Receiver<Change>,
     stream: StreamName,
     after: u64,
-    batch: std::vec::IntoIter<EventRecord>,
+    batch: std::vec::IntoIter<Sent>,
 }
 
 /// Rows behind `after`, and then whatever is appended: woken by commits, read from rows.
 fn follow(
-    store: Store,
+    state: &ApiState,
     changes: Receiver<Change>,
     stream: StreamName,
     after: u64,
-) -> impl Stream<Item = Result<SseEvent, Infallible>> {
-    let following = Following { store, changes, stream, after, batch: Vec::new().into_iter() };
+) -> impl Stream<Item = Result<SseEvent, Infallible>> + use<> {
+    let (feed, store) = (state.feeds.of(stream), state.engine.store().clone());
+    let following = Following { feed, store, changes, stream, after, batch: Vec::new().into_iter() };
     stream::unfold(following, |mut following| async move {
         let event = following.next().await?;
-        let id = event.sequence.to_string();
-        let shown = serde_json::to_string(&convert::event(event)).unwrap_or_default();
-        Some((Ok(SseEvent::default().id(id).data(shown)), following))
+        Some((Ok(event), following))
     })
 }
 
 impl Following {
-    async fn next(&mut self) -> Option<EventRecord> {
+    async fn next(&mut self) -> Option<SseEvent> {
         loop {
-            if let Some(event) = self.batch.next() {
-                self.after = event.sequence;
-                return Some(event);
+            if let Some(sent) = self.batch.next() {
+                self.after = sent.sequence;
+                return Some(sent.event);
             }
-            let read = async { self.store.read().await?.events(self.stream, self.after, BATCH).await };
-            match read.await {
+            match self.feed.behind(&self.store, self.after).await {
                 Ok(batch) if batch.is_empty() => self.wait().await?,
                 Ok(batch) => self.batch = batch.into_iter(),
                 Err(error) => {

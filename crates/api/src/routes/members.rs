@@ -9,7 +9,7 @@ use axum::{
 use gpuaas_api_types::{AddMembers, List, Member, Started};
 use gpuaas_engine::commands::workload;
 use gpuaas_model::WorkloadId;
-use gpuaas_store::{MemberRecord, Reader};
+use gpuaas_store::{MemberRecord, Reader, StoreError};
 
 use super::workloads::{DryRunParams, find, preview, started};
 use crate::{
@@ -82,10 +82,10 @@ pub(super) async fn members(reader: &mut Reader, id: WorkloadId) -> Result<Vec<M
 
 /// Members with the names of their nodes.
 async fn named(reader: &mut Reader, records: Vec<MemberRecord>) -> Result<Vec<Member>, ApiProblem> {
-    let mut members = Vec::new();
-    for member in records {
-        let node = reader.node(member.node).await?;
-        members.push(shown::member(member, &node.name));
-    }
-    Ok(members)
+    let names = reader.node_names(records.iter().map(|member| member.node)).await?;
+    let shown = records.into_iter().map(|member| match names.get(&member.node) {
+        Some(name) => Ok(shown::member(member, name)),
+        None => Err(StoreError::NotFound { what: "node", id: member.node.to_string() }),
+    });
+    Ok(shown.collect::<Result<_, _>>()?)
 }

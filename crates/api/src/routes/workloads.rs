@@ -111,10 +111,7 @@ pub(crate) async fn list_workloads(
             (records, next_cursor)
         }
     };
-    let (now, mut items) = (state.engine.ports().clock.now(), Vec::new());
-    for record in records {
-        items.push(shown::workload(&mut reader, record, now).await?);
-    }
+    let items = shown::workloads(&mut reader, records, state.engine.ports().clock.now()).await?;
     Ok(Json(List::new(items, next_cursor).with_counts(counts(&mut reader, project).await?)))
 }
 

@@ -33,8 +33,8 @@ pub async fn options(
     let entry = engine.catalog().app(app).ok_or_else(|| CommandError::not_found("app", app))?;
     let mut reader = engine.store().read().await?;
     let mut options = Vec::new();
-    for allocation in reader.held_allocations(project, page).await? {
-        let (candidate, node) = candidate(&mut reader, &allocation).await?;
+    let allocations = reader.held_allocations(project, page).await?;
+    for (candidate, allocation, node) in candidates(&mut reader, allocations).await? {
         let reasons = unusable("allocation_id", &candidate, entry.app.manifest());
         options.push(PlacementOption { allocation, node, reasons });
     }
@@ -50,21 +50,35 @@ pub(crate) async fn place(
     existing: &[gpuaas_planner::MemberView],
 ) -> Result<Vec<Placed>, CommandError> {
     let named = app.named_allocations(intent);
-    let mut candidates = Vec::new();
-    for allocation in reader.allocations_of_ids(&named).await? {
-        // What belongs to another project looks absent.
-        if allocation.project == project {
-            candidates.push(candidate(reader, &allocation).await?.0);
-        }
-    }
+    let mut allocations = reader.allocations_of_ids(&named).await?;
+    // What belongs to another project looks absent.
+    allocations.retain(|allocation| allocation.project == project);
+    let candidates = candidates(reader, allocations).await?;
+    let candidates: Vec<Candidate> = candidates.into_iter().map(|(candidate, ..)| candidate).collect();
     app.place(intent, &candidates, existing)
         .map_err(|reasons| CommandError::because(Code::PlacementInvalid, "placement refused", reasons))
 }
 
-async fn candidate(reader: &mut Reader, allocation: &AllocationRecord) -> Result<(Candidate, NodeRecord), StoreError> {
-    let node = reader.node(allocation.node).await?;
-    let used_by = reader.allocation_user(allocation.id).await?;
-    let candidate = Candidate {
+/// The allocations as the planner sees them, each with its node.
+async fn candidates(
+    reader: &mut Reader,
+    allocations: Vec<AllocationRecord>,
+) -> Result<Vec<(Candidate, AllocationRecord, NodeRecord)>, StoreError> {
+    let ids: Vec<_> = allocations.iter().map(|allocation| allocation.id).collect();
+    let users = reader.allocation_users(&ids).await?;
+    let nodes = reader.nodes_of_ids(allocations.iter().map(|allocation| allocation.node)).await?;
+    let each = allocations.into_iter().map(|allocation| {
+        // Released allocations may have had the same node.
+        let node = nodes.get(&allocation.node).cloned();
+        let node = node.ok_or_else(|| StoreError::NotFound { what: "node", id: allocation.node.to_string() })?;
+        let used_by = users.get(&allocation.id).map(|(_, name)| name.to_string());
+        Ok((candidate(&allocation, &node, used_by), allocation, node))
+    });
+    each.collect()
+}
+
+fn candidate(allocation: &AllocationRecord, node: &NodeRecord, used_by: Option<String>) -> Candidate {
+    Candidate {
         allocation: allocation.id,
         project: allocation.project,
         state: allocation.state,
@@ -74,9 +88,8 @@ async fn candidate(reader: &mut Reader, allocation: &AllocationRecord) -> Result
         connectivity_since: node.connectivity_since,
         support: node.support.clone(),
         problem: node.agent_problem.as_ref().map(|problem| (problem.code, problem.detail.clone())),
-        used_by: used_by.map(|(_, name)| name.to_string()),
-    };
-    Ok((candidate, node))
+        used_by,
+    }
 }
 
 /// Member rows for what was placed.

@@ -19,12 +19,13 @@ use crate::{
     world::admin,
 };
 
-/// A removal of every member in the view: one task each.
+/// A removal of every member in the view: one task each, one after the other.
 fn removal(of: &WorkloadView) -> Vec<StepSpec> {
-    let step = |at: usize| StepSpec {
-        begins: Some(MemberEvent::Remove),
-        ends: Some(MemberEvent::Removed),
-        ..task(&format!("{}/remove", of.members[at].name), of, at)
+    let key = |at: usize| format!("{}/remove", of.members[at].name);
+    let step = |at: usize| {
+        let before = at.checked_sub(1).map(key);
+        let step = needs(task(&key(at), of, at), &before.iter().map(String::as_str).collect::<Vec<_>>());
+        StepSpec { begins: Some(MemberEvent::Remove), ends: Some(MemberEvent::Removed), ..step }
     };
     (0..of.members.len()).map(step).chain([milestone("removed")]).collect()
 }

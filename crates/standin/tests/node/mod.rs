@@ -233,13 +233,14 @@ fn archive(list: &serde_json::Value) -> Vec<u8> {
     tar.into_inner().unwrap().finish().unwrap()
 }
 
-/// A loopback address on which every port of a node is free; random, so that tests beside this one choose others.
+/// A loopback address on which every port of a node is free; random, so that tests beside this one choose others. Nothing listens there to find out: a
+/// program that another test is starting would hold such a listener until its own `execve`.
 fn free_address() -> String {
     loop {
         let mut random = [0; 3];
         getrandom::fill(&mut random).unwrap();
         let address = Ipv4Addr::new(127, 64 + random[0] % 64, random[1], 1 + random[2] % 250);
-        if PORTS.iter().all(|port| TcpListener::bind((address, *port)).is_ok()) {
+        if PORTS.iter().all(|port| TcpStream::connect((address, *port)).is_err()) {
             return address.to_string();
         }
     }

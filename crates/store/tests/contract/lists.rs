@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use gpuaas_model::{
-    AllocationState, AuditAction, Connectivity, Health, Lifecycle, NodeState, OperationState, ProjectId, TaskState,
+    AllocationState, ArtifactId, AuditAction, Connectivity, Health, Lifecycle, MemberState, NodeState, OperationState,
+    ProjectId, StepState, TaskState,
 };
 use gpuaas_store::*;
 
@@ -190,4 +191,96 @@ pub(crate) async fn the_audit_is_filtered_and_paged_by_its_number(world: World) 
         let found: Vec<_> = reader.audits(&filter).await.unwrap().iter().map(|record| record.sequence).collect();
         assert_eq!(found, expected, "{filter:?}");
     }
+}
+
+pub(crate) async fn what_pages_show_of_other_rows_takes_one_statement_each(world: World) {
+    let store = world.open().await;
+    let (project, _) = given::accepted(&store, "first").await;
+    let mut workloads = vec![given::workload(&project, "bare")];
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_workload(&workloads[0]).await.unwrap();
+    for called in ["gpu-0", "gpu-1", "gpu-2"] {
+        let node = given::node(called);
+        let allocation = given::allocation(&project, &node);
+        let workload = given::workload(&project, called);
+        let operation = given::operation(&workload);
+        let steps: Vec<_> = (0..3)
+            .map(|position| StepRecord {
+                state: if position == 0 { StepState::Succeeded } else { StepState::Backoff },
+                ..given::step(&operation, position)
+            })
+            .collect();
+        tx.insert_node(&node).await.unwrap();
+        tx.insert_allocation(&allocation).await.unwrap();
+        tx.insert_workload(&workload).await.unwrap();
+        tx.insert_members(&[given::member(&workload, &allocation)]).await.unwrap();
+        tx.insert_operation(&operation, &steps).await.unwrap();
+        workloads.push(workload);
+    }
+    tx.commit().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    let before = store.counts().statements;
+    let parts = reader.workload_parts(&workloads).await.unwrap();
+    assert_eq!(store.counts().statements - before, 1);
+    assert!(parts[&workloads[0].id].members.is_empty() && parts[&workloads[0].id].open.is_none());
+    let members: Vec<_> = workloads[1..].iter().map(|workload| parts[&workload.id].members[0].clone()).collect();
+    assert!(members.iter().zip(&workloads[1..]).all(|(member, workload)| member.workload == workload.id));
+    for workload in &workloads[1..] {
+        let parts = &parts[&workload.id];
+        assert_eq!(parts.open.as_ref().map(|open| open.workload), Some(workload.id));
+        assert_eq!(parts.under_way.as_ref().map(|step| step.position), Some(1), "the first that is under way");
+    }
+
+    let before = store.counts().statements;
+    let names = reader.node_names(members.iter().map(|member| member.node)).await.unwrap();
+    let nodes = reader.nodes_of_ids(members.iter().map(|member| member.node)).await.unwrap();
+    let allocations: Vec<_> = members.iter().map(|member| member.allocation).collect();
+    let users = reader.allocation_users(&allocations).await.unwrap();
+    assert_eq!(store.counts().statements - before, 3);
+    for (member, workload) in members.iter().zip(&workloads[1..]) {
+        assert_eq!((&names[&member.node], &nodes[&member.node].name), (&workload.name, &workload.name));
+        assert_eq!(users[&member.allocation], (workload.id, workload.name.clone()));
+    }
+    let backwards: Vec<_> = allocations.iter().rev().copied().collect();
+    let found = reader.allocations_of_ids(&backwards).await.unwrap();
+    assert_eq!(found.iter().map(|allocation| allocation.id).collect::<Vec<_>>(), backwards, "in the order asked for");
+}
+
+pub(crate) async fn a_workloads_parts_are_its_own_and_leave_out_what_is_over(world: World) {
+    let store = world.open().await;
+    let (project, _, allocation) = given::placed(&store, "gpu-0").await;
+    let (workload, other) = (given::workload(&project, "train"), given::workload(&project, "serve"));
+    let file = |version: &str, stand_in| ArtifactRecord {
+        id: ArtifactId::from_uuid(given::uuid()),
+        app: workload.app.clone(),
+        version: version.to_owned(),
+        name: "rke2.linux-amd64.tar.gz".to_owned(),
+        sha256: given::digest(),
+        size_bytes: 1,
+        source: "a test".to_owned(),
+        stand_in,
+        verified_by: None,
+        imported_at: NOW,
+    };
+    let (genuine, stand_in) = (file(&workload.version, false), file("2", true));
+    let newer = WorkloadRecord { version: "2".to_owned(), ..given::workload(&project, "newer") };
+    let mut tx = store.begin().await.unwrap();
+    for workload in [&workload, &other, &newer] {
+        tx.insert_workload(workload).await.unwrap();
+    }
+    tx.insert_artifacts(&[genuine, stand_in]).await.unwrap();
+    let member = given::member(&workload, &allocation);
+    tx.insert_members(&[member.clone()]).await.unwrap();
+    let removed = MemberRecord { state: MemberState::Removed, ..member.clone() };
+    tx.update_member(&removed, member.state.name()).await.unwrap();
+    let operation = given::operation(&workload);
+    tx.insert_operation(&operation, &[given::step(&operation, 0)]).await.unwrap();
+    let ended = OperationRecord { state: OperationState::Succeeded, ..operation.clone() };
+    tx.update_operation(&ended, operation.state).await.unwrap();
+    tx.commit().await.unwrap();
+    let all = [workload, other, newer];
+    let parts = store.read().await.unwrap().workload_parts(&all).await.unwrap();
+    assert_eq!(parts.len(), 3);
+    assert!(parts.values().all(|parts| parts.members.is_empty() && parts.open.is_none() && parts.under_way.is_none()));
+    assert_eq!(all.each_ref().map(|workload| parts[&workload.id].stand_in), [false, false, true]);
 }

@@ -1,0 +1,203 @@
+//! Event streams for many who follow the same one: what was appended is read and serialised once for all of them.
+//!
+//! Guarantees: everybody gets every event of the stream in order, none twice. Somebody who is further behind than what is kept here reads rows
+//! alone and catches up; memory is bounded by [`KEPT_MAX`] events of each stream that is followed.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex as StdMutex, PoisonError, Weak},
+};
+
+use axum::response::sse::Event as SseEvent;
+use gpuaas_model::StreamName;
+use gpuaas_store::{EventRecord, Store, StoreError};
+use tokio::sync::Mutex;
+
+use crate::convert;
+
+/// Events that are read at once.
+const BATCH: u32 = 200;
+/// Newest events of a stream that are kept for those who follow it.
+const KEPT_MAX: usize = 256;
+
+/// The streams that somebody follows.
+#[derive(Default)]
+pub(crate) struct Feeds(StdMutex<HashMap<StreamName, Weak<Feed>>>);
+
+/// One stream, as long as somebody follows it.
+pub(crate) struct Feed {
+    stream: StreamName,
+    newest: Mutex<Newest>,
+}
+
+/// An event as it is sent, with its number.
+#[derive(Clone)]
+pub(crate) struct Sent {
+    pub(crate) sequence: u64,
+    pub(crate) event: SseEvent,
+}
+
+/// The newest events, without gaps.
+#[derive(Default)]
+struct Newest(VecDeque<Sent>);
+
+impl Feeds {
+    /// The feed of a stream.
+    pub(crate) fn of(&self, stream: StreamName) -> Arc<Feed> {
+        let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(feed) = feeds.get(&stream).and_then(Weak::upgrade) {
+            return feed;
+        }
+        feeds.retain(|_, feed| feed.strong_count() > 0);
+        let feed = Arc::new(Feed { stream, newest: Mutex::default() });
+        feeds.insert(stream, Arc::downgrade(&feed));
+        feed
+    }
+}
+
+impl Feed {
+    /// Events behind number `after`, oldest first: some of them if there are any.
+    pub(crate) async fn behind(&self, store: &Store, after: u64) -> Result<Vec<Sent>, StoreError> {
+        let mut newest = self.newest.lock().await;
+        if let Some(kept) = newest.behind(after) {
+            return Ok(kept);
+        }
+        // Whoever is where the newest ends reads for all who are there too: they wait for the lock.
+        if newest.last().is_none_or(|last| last == after) {
+            let read = self.read(store, after).await?;
+            newest.add(read.clone());
+            return Ok(read);
+        }
+        drop(newest);
+        let read = self.read(store, after).await?;
+        if read.len() < BATCH as usize {
+            self.newest.lock().await.move_on(&read);
+        }
+        Ok(read)
+    }
+
+    async fn read(&self, store: &Store, after: u64) -> Result<Vec<Sent>, StoreError> {
+        let events = store.read().await?.events(self.stream, after, BATCH).await?;
+        Ok(events.into_iter().map(sent).collect())
+    }
+}
+
+impl Newest {
+    fn last(&self) -> Option<u64> {
+        self.0.back().map(|sent| sent.sequence)
+    }
+
+    /// All that is kept behind `after`; `None` if there is nothing, or not the very next event.
+    fn behind(&self, after: u64) -> Option<Vec<Sent>> {
+        let begin = self.0.partition_point(|sent| sent.sequence <= after);
+        let next = self.0.get(begin).filter(|next| next.sequence == after + 1);
+        next.map(|_| self.0.iter().skip(begin).cloned().collect())
+    }
+
+    /// Adds what follows the last.
+    fn add(&mut self, read: Vec<Sent>) {
+        self.0.extend(read);
+        let excess = self.0.len().saturating_sub(KEPT_MAX);
+        self.0.drain(..excess);
+    }
+
+    /// Keeps newer ones in the place of those that are kept, which they need not follow.
+    fn move_on(&mut self, read: &[Sent]) {
+        if read.last().is_some_and(|newest| self.last().is_none_or(|last| last < newest.sequence)) {
+            self.0 = read.iter().cloned().collect();
+        }
+    }
+}
+
+fn sent(event: EventRecord) -> Sent {
+    let sequence = event.sequence;
+    let shown = serde_json::to_string(&convert::event(event)).unwrap_or_default();
+    Sent { sequence, event: SseEvent::default().id(sequence.to_string()).data(shown) }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_model::{Clock, EventKind, Timestamp};
+    use gpuaas_store::{NewEvent, StoreOptions};
+
+    use super::*;
+
+    struct Noon;
+
+    impl Clock for Noon {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(1_790_000_000_000)
+        }
+    }
+
+    async fn store(folder: &tempfile::TempDir) -> Store {
+        let url = format!("sqlite://{}", folder.path().join("store.db").display());
+        Store::open(&StoreOptions { url }, Arc::new(Noon)).await.unwrap()
+    }
+
+    async fn append(store: &Store, count: u64) {
+        let mut tx = store.begin().await.unwrap();
+        for number in 0..count {
+            let event = NewEvent {
+                stream: StreamName::Platform,
+                kind: EventKind::NodeRegistered,
+                subject_kind: "node",
+                subject_id: number.to_string(),
+                correlation: None,
+                data: serde_json::json!({}),
+            };
+            tx.append_event(&event).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn all_who_wait_for_the_same_event_cause_one_reading() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder).await;
+        let feed = Feeds::default().of(StreamName::Platform);
+        for after in 0..3 {
+            append(&store, 1).await;
+            let before = store.counts().statements;
+            let read = futures::future::join_all((0..50).map(|_| feed.behind(&store, after))).await;
+            for read in read {
+                let numbers: Vec<u64> = read.unwrap().iter().map(|sent| sent.sequence).collect();
+                assert_eq!(numbers, [after + 1]);
+            }
+            assert_eq!(store.counts().statements - before, 1, "behind {after}");
+        }
+    }
+
+    #[tokio::test]
+    async fn followers_at_different_places_get_every_event_once_and_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder).await;
+        let feeds = Feeds::default();
+        let feed = feeds.of(StreamName::Platform);
+        append(&store, 700).await;
+        // One from the start, one from the middle, one from the end, each at a pace of its own.
+        let mut followers = [(0_u64, 1), (350, 3), (700, 7)];
+        for turn in 0..120_u64 {
+            append(&store, if turn % 40 == 0 { 300 } else { turn % 3 }).await;
+            for (after, pace) in followers.iter_mut().filter(|(_, pace)| turn % pace == 0) {
+                let _ = pace;
+                for sent in feed.behind(&store, *after).await.unwrap() {
+                    assert_eq!(sent.sequence, *after + 1);
+                    *after = sent.sequence;
+                }
+            }
+        }
+        let last = store.read().await.unwrap().last_sequence(StreamName::Platform).await.unwrap();
+        for (mut after, _) in followers {
+            while after < last {
+                let read = feed.behind(&store, after).await.unwrap();
+                assert_eq!(read.first().map(|sent| sent.sequence), Some(after + 1));
+                after = read.last().unwrap().sequence;
+            }
+        }
+        assert!(feed.newest.lock().await.0.len() <= KEPT_MAX);
+        drop(feed);
+        feeds.of(StreamName::Project(gpuaas_model::ProjectId::from_uuid(uuid::Uuid::from_u128(1))));
+        assert_eq!(feeds.0.lock().unwrap().len(), 1, "a stream that nobody follows is forgotten");
+    }
+}

@@ -1,0 +1,72 @@
+//! What lists show of workloads besides their own rows: read for a whole page with one statement.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gpuaas_model::WorkloadId;
+
+use crate::{
+    error::StoreError,
+    query::{get_parsed, get_text, list_of, parsed},
+    record::{ArtifactRecord, MemberRecord, OperationRecord, StepRecord, WorkloadRecord},
+    store::Reader,
+};
+
+/// Rows of a workload besides its own.
+#[derive(Clone, Debug, Default)]
+pub struct WorkloadParts {
+    /// Its members in the order of their placement, without removed ones.
+    pub members: Vec<MemberRecord>,
+    /// Its operation that has not ended.
+    pub open: Option<OperationRecord>,
+    /// The first step of that operation that runs or waits for its next attempt.
+    pub under_way: Option<StepRecord>,
+    /// Whether a file of its release is a stand-in for the genuine one.
+    pub stand_in: bool,
+}
+
+impl Reader {
+    /// The parts of each of these workloads.
+    pub async fn workload_parts(
+        &mut self,
+        workloads: &[WorkloadRecord],
+    ) -> Result<BTreeMap<WorkloadId, WorkloadParts>, StoreError> {
+        let sql = "select 'member' as kind, workload_id as owner, position as place, doc from members \
+                   where workload_id in (select value from json_each($1)) and state <> 'removed' \
+                   union all select 'operation', workload_id, 0, doc from operations \
+                   where workload_id in (select value from json_each($1)) and is_open = 1 \
+                   union all select 'step', operations.workload_id, steps.position, steps.doc from operations \
+                   join steps on steps.operation_id = operations.id \
+                   where operations.workload_id in (select value from json_each($1)) and operations.is_open = 1 \
+                   and steps.state in ('running', 'backoff') \
+                   union all select 'artifact', app, 0, doc from artifacts \
+                   where app in (select value from json_each($2)) and version in (select value from json_each($3)) \
+                   order by place";
+        let ids = list_of(workloads.iter().map(|workload| workload.id));
+        let apps = list_of(workloads.iter().map(|workload| &workload.app));
+        let versions = list_of(workloads.iter().map(|workload| &workload.version));
+        let mut parts: BTreeMap<WorkloadId, WorkloadParts> = BTreeMap::new();
+        let mut stand_ins = BTreeSet::new();
+        for row in self.rows_with_lists(sql, vec![ids, apps, versions]).await? {
+            let kind = get_text(&row, "kind")?;
+            if kind == "artifact" {
+                let file: ArtifactRecord = parsed(&row)?;
+                if file.stand_in {
+                    stand_ins.insert((file.app, file.version));
+                }
+                continue;
+            }
+            let of = parts.entry(get_parsed(&row, "owner")?).or_default();
+            match kind.as_str() {
+                "member" => of.members.push(parsed(&row)?),
+                "operation" => of.open = Some(parsed(&row)?),
+                _ if of.under_way.is_none() => of.under_way = Some(parsed(&row)?),
+                _ => {}
+            }
+        }
+        for workload in workloads {
+            let release = (workload.app.clone(), workload.version.clone());
+            parts.entry(workload.id).or_default().stand_in = stand_ins.contains(&release);
+        }
+        Ok(parts)
+    }
+}
