@@ -111,6 +111,14 @@ impl ArtifactStore {
         }
     }
 
+    /// Removes it, if it is here. Only for what nothing names.
+    pub async fn remove(&self, sha256: &str) -> Result<(), ArtifactError> {
+        match self.objects.delete(&key(sha256)?).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(of_backend(error)),
+        }
+    }
+
     /// Its length; `None` when it is not here.
     pub async fn size(&self, sha256: &str) -> Result<Option<u64>, ArtifactError> {
         match self.objects.head(&key(sha256)?).await {
@@ -230,6 +238,18 @@ mod tests {
         assert_eq!((text(&store, 0).await, text(&store, 3).await), ("hello".into(), "lo".into()));
         assert_eq!((text(&store, 5).await, text(&store, 99).await), (String::new(), String::new()));
         assert_eq!(store.verify(HELLO).await.unwrap(), 5);
+    }
+
+    #[tokio::test]
+    async fn removed_artifact_is_gone_and_may_be_removed_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
+        store.put_verified("a", HELLO, stream(&["hello"])).await.unwrap();
+        for _ in 0..2 {
+            store.remove(HELLO).await.unwrap();
+            assert!(!store.has(HELLO).await.unwrap());
+        }
+        assert_eq!(files(folder.path()), [""; 0]);
     }
 
     #[tokio::test]

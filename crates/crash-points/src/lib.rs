@@ -40,6 +40,36 @@ impl StepKind {
     }
 }
 
+/// How far a restore has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestoreStage {
+    /// The staging folder is there, and nothing in it.
+    Begun,
+    /// Everything is checked and staged, and nothing of it is in place.
+    Ready,
+    /// The artifacts are in place.
+    Artifacts,
+    /// So are keys and one-time token.
+    Keys,
+    /// So are the rows, and the staging folder is still there.
+    InPlace,
+}
+
+impl RestoreStage {
+    /// Every stage, in order.
+    pub const ALL: [Self; 5] = [Self::Begun, Self::Ready, Self::Artifacts, Self::Keys, Self::InPlace];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Begun => "begun",
+            Self::Ready => "ready",
+            Self::Artifacts => "artifacts",
+            Self::Keys => "keys",
+            Self::InPlace => "in-place",
+        }
+    }
+}
+
 /// A moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
@@ -57,6 +87,8 @@ pub enum Point {
     TaskDone(TaskType),
     /// Agent: the ledger says how the task ended, and nobody was told.
     TaskEnded(TaskType),
+    /// `gpuaas server restore`: it has come so far.
+    Restore(RestoreStage),
     /// Init: a unit's process is about to be started.
     UnitStarting,
     /// Init: a unit's process was started, and nobody was told.
@@ -73,6 +105,7 @@ impl fmt::Display for Point {
             Self::TaskInside(task) => write!(f, "task.inside.{task}"),
             Self::TaskDone(task) => write!(f, "task.done.{task}"),
             Self::TaskEnded(task) => write!(f, "task.ended.{task}"),
+            Self::Restore(stage) => write!(f, "restore.{}", stage.name()),
             Self::UnitStarting => f.write_str("unit.starting"),
             Self::UnitStarted => f.write_str("unit.started"),
         }
@@ -89,7 +122,8 @@ impl Point {
             let inside = task.changes_host().then_some(Self::TaskInside(*task));
             [Self::TaskBegun(*task), Self::TaskDone(*task), Self::TaskEnded(*task)].into_iter().chain(inside)
         });
-        steps.chain(tasks).chain([Self::UnitStarting, Self::UnitStarted]).collect()
+        let restores = RestoreStage::ALL.into_iter().map(Self::Restore);
+        steps.chain(tasks).chain(restores).chain([Self::UnitStarting, Self::UnitStarted]).collect()
     }
 }
 

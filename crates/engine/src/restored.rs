@@ -5,7 +5,7 @@ use gpuaas_model::{
     AllocationId, AuditAction, Connectivity, EventKind, KeyEvent, KeyState, NodeEvent, NodeState, ProjectId, Timestamp,
 };
 use gpuaas_store::{NodeRecord, RESTORED, Store, Tx, leapt};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What a restore revoked, and an operator has to create again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     /// Number of valid tokens that were revoked, including those of service accounts.
     pub tokens: u64,
@@ -27,7 +27,7 @@ pub struct Ended {
 }
 
 /// A node that has to be enrolled again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedNode {
     /// Its name.
     pub name: String,

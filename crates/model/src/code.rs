@@ -171,6 +171,10 @@ text_enum! {
         DatabaseUnverified = "database_unverified",
         /// A backup is not whole, or of another version's form.
         BackupInvalid = "backup_invalid",
+        /// A restore was interrupted, and the data directory holds a part of it.
+        RestoreUnfinished = "restore_unfinished",
+        /// The store could not be brought to this version's schema.
+        MigrationFailed = "migration_failed",
         /// A backup is restored into an empty store alone.
         StoreNotEmpty = "store_not_empty",
         /// Another process uses the data directory.
@@ -245,6 +249,7 @@ impl Code {
             | Self::SealingKeyNotEverywhere
             | Self::ClusterNotReady
             | Self::DataDirInUse
+            | Self::RestoreUnfinished
             | Self::AddressInUse => 409,
             Self::BootstrapSpent | Self::EnrollmentUsed | Self::EnrollmentExpired => 410,
             Self::PreconditionFailed => 412,
@@ -284,6 +289,7 @@ impl Code {
             Self::TaskInterrupted
             | Self::TaskCancelled
             | Self::StoreTooNew
+            | Self::MigrationFailed
             | Self::SealingKeyRequired
             | Self::SealingKeyMismatch
             | Self::BackupInvalid

@@ -70,12 +70,6 @@ impl DataDir {
             .map_err(|source| ServerError::DataDirNotWritable { path, source })
     }
 
-    /// Keeps a sealing key that came from a backup; another one that lies here already stays and is an error.
-    pub(crate) fn keep_key(&self, key: &[u8]) -> Result<(), ServerError> {
-        let files = KeyFiles::in_folder(&self.path);
-        if files.present()?.is_some_and(|kept| *kept == *key) { Ok(()) } else { files.keep_present(key) }
-    }
-
     /// The sealing keys: from the file that was named and the one beside it, else from the data directory, where the first is made once. They never
     /// enter the store that they seal.
     pub(crate) fn sealing_keys(

@@ -92,6 +92,12 @@ pub enum ServerError {
         /// Why it cannot be used.
         source: std::io::Error,
     },
+    /// A restore was interrupted, and what it left is no whole control plane.
+    #[error("a restore into the data directory {path} was interrupted")]
+    RestoreUnfinished {
+        /// The data directory.
+        path: PathBuf,
+    },
     /// A backup was not made or not restored.
     #[error(transparent)]
     Backup(#[from] BackupError),
@@ -105,6 +111,18 @@ pub enum ServerError {
     },
 }
 
+/// The code of a failure of the store, also of one that a backup or a restore met.
+fn of_store(error: &StoreError) -> Code {
+    match error {
+        StoreError::TooNew { .. } => Code::StoreTooNew,
+        StoreError::Migration { .. } => Code::MigrationFailed,
+        StoreError::Unreachable(_) | StoreError::Busy => Code::Unavailable,
+        StoreError::Full(_) => Code::DiskFull,
+        StoreError::Unverified { .. } => Code::DatabaseUnverified,
+        _ => Code::Internal,
+    }
+}
+
 impl Coded for ServerError {
     fn code(&self) -> Code {
         match self {
@@ -113,10 +131,10 @@ impl Coded for ServerError {
             Self::NextSealingKeyExists { .. } => Code::StateConflict,
             Self::SealingKeyMismatch { .. } => Code::SealingKeyMismatch,
             Self::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => Code::AddressInUse,
-            Self::Store(StoreError::TooNew { .. }) => Code::StoreTooNew,
-            Self::Store(StoreError::Unreachable(_) | StoreError::Busy) => Code::Unavailable,
-            Self::Store(StoreError::Full(_)) => Code::DiskFull,
-            Self::Store(StoreError::Unverified { .. }) => Code::DatabaseUnverified,
+            Self::Store(error) => of_store(error),
+            Self::RestoreUnfinished { .. } => Code::RestoreUnfinished,
+            Self::Backup(BackupError::OtherKey { .. }) => Code::StateConflict,
+            Self::Backup(BackupError::Rows(DumpError::Store(error))) => of_store(error),
             Self::Packages { .. } => Code::PackagesMissing,
             Self::ReimageHook { .. } => Code::ReimageHookMissing,
             Self::ImportDir { .. } => Code::ReleaseUnreachable,
@@ -126,14 +144,9 @@ impl Coded for ServerError {
             Self::Backup(BackupError::Rows(DumpError::Malformed { .. } | DumpError::Schema { .. })) => {
                 Code::BackupInvalid
             }
-            Self::Backup(
-                BackupError::Rows(DumpError::Store(_) | DumpError::Io(_))
-                | BackupError::File { .. }
-                | BackupError::Key(_),
-            )
+            Self::Backup(BackupError::Rows(DumpError::Io(_)) | BackupError::File { .. } | BackupError::Key(_))
             | Self::Key { .. }
             | Self::Listen { .. }
-            | Self::Store(_)
             | Self::Trust(_)
             | Self::Artifacts(_)
             | Self::Io { .. } => Code::Internal,
@@ -151,6 +164,19 @@ impl Coded for ServerError {
             }
             Self::Store(StoreError::TooNew { .. }) => {
                 "run a version at least as new as the one that wrote it".to_owned()
+            }
+            Self::Store(StoreError::Migration { .. }) => {
+                "start the version that ran before, or restore the backup from before the upgrade into an empty database; \
+                 docs/operating.md, \"A migration that fails\""
+                    .to_owned()
+            }
+            Self::RestoreUnfinished { .. } => {
+                "run the same restore again, with the same settings: it removes what the interrupted one left and starts \
+                 over, or finds it complete"
+                    .to_owned()
+            }
+            Self::Backup(BackupError::OtherKey { path }) => {
+                format!("move {} away, or restore into a fresh --data-dir", path.display())
             }
             Self::Key { .. } => "restore the file from a backup: without it sealed secrets cannot be opened".to_owned(),
             Self::NextSealingKeyExists { .. } => {

@@ -15,17 +15,17 @@ use gpuaas_engine::{Keys, commands::bootstrap, port::Ports};
 use gpuaas_model::{AuditAction, OwnActor, Role, Timestamp};
 use gpuaas_store::{AuditFilter, AuditRecord, Change, Store, StoreError, TokenRecord};
 use gpuaas_trust::SecretText;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
-    bootstrap::keys, data_dir::write_private_for, error::ServerError, options::ServerOptions, ports,
-    sealing_key::KeyFiles,
+    backup::refuse_unfinished, bootstrap::keys, data_dir::write_private_for, error::ServerError,
+    options::ServerOptions, ports, sealing_key::KeyFiles,
 };
 
 /// Where the text of a one-time token lies, in the data directory.
-const FILE: &str = "admin.token";
+pub(crate) const FILE: &str = "admin.token";
 /// The setting that says that this control plane has had its first administrator. Its value is the id of the token that was made for it.
 const DONE: &str = "bootstrap.done";
 
@@ -33,7 +33,7 @@ const DONE: &str = "bootstrap.done";
 const USER_BYTES_MAX: usize = 32;
 
 /// A one-time token that can be exchanged for a platform admin's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OneTimeAdmin {
     /// The file (0600) that holds it.
     pub token_file: PathBuf,
@@ -135,6 +135,7 @@ pub(crate) async fn remove_when_spent(store: Store, folder: PathBuf, ports: Port
 
 /// Makes a one-time token for whoever may read the data directory with its sealing key, also while the control plane runs.
 pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, ServerError> {
+    refuse_unfinished(&options.data_dir)?;
     let ports = ports::system();
     let sealing = KeyFiles::of(options)?.keys()?;
     let store = Store::open(&options.store(), ports.clock.clone()).await?;

@@ -81,6 +81,7 @@ pub struct ControlPlane {
 pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
     let ports = ports::system();
     let data = DataDir::open(&options.data_dir)?;
+    backup::refuse_unfinished(data.path())?;
     let api_listener = bind("the API", options.listen).await?;
     let url = options.public_url.clone().unwrap_or_else(|| format!("https://{}", shown(&api_listener, options.listen)));
     let sealing = data.sealing_keys(options, &*ports.entropy)?;

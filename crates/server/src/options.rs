@@ -13,7 +13,7 @@ use gpuaas_channel::ProxyProtocol;
 use gpuaas_store::StoreOptions;
 use gpuaas_trust::{OldestTls, SecretText};
 
-use crate::{data_dir, error::ServerError};
+use crate::{backup, data_dir, error::ServerError};
 
 /// Port of the API.
 pub(crate) const API_PORT: u16 = 7_443;
@@ -103,6 +103,7 @@ impl ServerOptions {
     pub fn problems(&self) -> Vec<ServerError> {
         let mut problems: Vec<ServerError> = Vec::new();
         problems.extend(data_dir::look_at(&self.data_dir).err());
+        problems.extend(backup::refuse_unfinished(&self.data_dir).err());
         problems.extend(data_dir::look_at_key(self).err());
         problems.extend(self.store().problem().map(ServerError::from));
         problems.extend(self.packages_dir.as_deref().and_then(packages_problem));
@@ -113,15 +114,25 @@ impl ServerOptions {
 
     /// Where the rows are.
     pub(crate) fn store(&self) -> StoreOptions {
-        let local = || format!("sqlite://{}", self.data_dir.join("gpuaas.db").display());
+        let local = || format!("sqlite://{}", self.database().display());
         StoreOptions { url: self.store_url.as_ref().map_or_else(local, |url| url.expose().to_owned()) }
+    }
+
+    /// The file of the rows, where they are in no shared store.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.data_dir.join("gpuaas.db")
+    }
+
+    /// The folder of the artifacts.
+    pub(crate) fn artifacts_folder(&self) -> PathBuf {
+        self.artifacts_dir.clone().unwrap_or_else(|| self.data_dir.join("artifacts"))
     }
 
     /// Where the artifacts are.
     pub(crate) fn artifacts(&self) -> Result<ArtifactStore, ServerError> {
-        let folder = self.artifacts_dir.clone().unwrap_or_else(|| self.data_dir.join("artifacts"));
         let users = if self.store_url.is_some() { Users::Several } else { Users::One };
-        ArtifactStore::in_folder(&folder, users).map_err(|error| ServerError::Artifacts(error.to_string()))
+        ArtifactStore::in_folder(&self.artifacts_folder(), users)
+            .map_err(|error| ServerError::Artifacts(error.to_string()))
     }
 
     /// Where releases may come from, and what makes one believed.

@@ -71,6 +71,11 @@ impl KeyFiles {
         Self { present: folder.join(PRESENT), next: folder.join(NEXT) }
     }
 
+    /// The files of the present and of the next key.
+    pub(crate) fn paths(&self) -> [PathBuf; 2] {
+        [self.present.clone(), self.next.clone()]
+    }
+
     /// The present key, if it is there.
     pub(crate) fn present(&self) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
         read(&self.present)

@@ -93,7 +93,7 @@ fn stored(record: &NewAudit) -> Result<Json, StoreError> {
     Ok(metadata)
 }
 
-fn audit(row: &Row) -> Result<AuditRecord, StoreError> {
+pub(crate) fn audit(row: &Row) -> Result<AuditRecord, StoreError> {
     let mut metadata: Json = serde_json::from_str(&get_text(row, "metadata")?)?;
     let by = metadata.as_object_mut().and_then(|fields| fields.remove(BY));
     Ok(AuditRecord {

@@ -106,6 +106,27 @@ impl Dialect {
         }
     }
 
+    /// Yields the names of all tables, as `name`, whoever made them.
+    pub(crate) const fn tables(self) -> &'static str {
+        match self {
+            Self::Sqlite => "select name from sqlite_master where type = 'table'",
+            Self::Postgres => {
+                "select cast(table_name as text) as name from information_schema.tables where table_schema = current_schema()"
+            }
+        }
+    }
+
+    /// Yields the columns of the table `$1`: `name`, and `type` as this database calls it.
+    pub(crate) const fn columns(self) -> &'static str {
+        match self {
+            Self::Sqlite => "select name, lower(type) as type from pragma_table_info($1)",
+            Self::Postgres => {
+                "select cast(column_name as text) as name, cast(data_type as text) as type \
+                 from information_schema.columns where table_schema = current_schema() and table_name = $1"
+            }
+        }
+    }
+
     /// A portable migration in this database's words.
     pub(crate) fn migration(self, portable: &'static str) -> Cow<'static, str> {
         match self {

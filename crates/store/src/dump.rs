@@ -4,21 +4,25 @@
 //! signed under a lower fence than they have seen, and they may have seen higher ones since the dump. What a dump brings back that has ended since is
 //! told apart by whoever restores it, with a key that the store does not hold.
 
-use std::io::{BufRead, Write};
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, Write},
+    sync::Arc,
+};
 
-use gpuaas_model::Timestamp;
+use gpuaas_model::{Clock, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     database::{self, Row},
     error::StoreError,
     migrate,
-    query::Value,
-    store::Store,
+    query::{Value, text},
+    store::{Store, StoreOptions, Tx, prepare},
 };
 
 /// Every table that is dumped, in an order in which each refers only to earlier ones.
-const TABLES: [&str; 22] = [
+pub(crate) const TABLES: [&str; 22] = [
     "settings",
     "authorities",
     "signing_keys",
@@ -49,6 +53,8 @@ const NOT_DUMPED: [&str; 4] = ["replicas", "sessions", "idempotency", "schema_ve
 const LEAP: u64 = 1_000_000;
 /// The setting that says that rows came out of a backup, and that what must not come back with them has not been ended yet.
 pub const RESTORED: &str = "restore.unfinished";
+/// The setting with the id of the restore that brought the rows: whoever was interrupted sees by it whether they are in.
+pub const RESTORE_ID: &str = "restore.id";
 /// Longest line that is read, in bytes; the largest record is a task with its envelope and evidence.
 const LINE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
 
@@ -128,33 +134,7 @@ impl Store {
     /// Reads a dump into a store without rows: all of it, marked as [`RESTORED`], or nothing. Returns how many.
     pub async fn restore(&self, from: &mut (dyn BufRead + Send)) -> Result<u64, DumpError> {
         let mut tx = self.begin().await?;
-        for table in TABLES {
-            let sql = format!("select count(*) as rows from {table}");
-            let counted = tx.connection()?.rows(sql, Vec::new(), 1).await?;
-            if counted.first().map_or(Ok(0), |row| row.int("rows"))? > 0 {
-                return Err(DumpError::NotEmpty(table));
-            }
-        }
-        let (mut rows, mut number, mut table) = (0, 0, None);
-        loop {
-            number += 1;
-            let malformed = |why: String| DumpError::Malformed { line: number, why };
-            match read(from, number)? {
-                Line::Schema(schema) if number == 1 && schema == migrate::NEWEST => {}
-                Line::Schema(found) if number == 1 => return Err(DumpError::Schema { found, known: migrate::NEWEST }),
-                Line::Table { name, columns } if number > 1 => table = Some((name, columns)),
-                Line::Row(cells) => {
-                    let into = table.as_ref().ok_or_else(|| malformed("a row without its table".to_owned()))?;
-                    let (sql, values) = insertion(&into.0, &into.1, cells).map_err(malformed)?;
-                    tx.execute(sql, values).await?;
-                    rows += 1;
-                }
-                Line::End { rows: told } if told == rows => break,
-                Line::Schema(_) | Line::Table { .. } | Line::End { .. } => {
-                    return Err(malformed("it does not follow from the lines before".to_owned()));
-                }
-            }
-        }
+        let rows = load(&mut tx, from).await?;
         let now = self.clock.now();
         let least = leapt(0, now);
         let sql = format!(
@@ -164,6 +144,31 @@ impl Store {
         tx.put_setting_if_absent(RESTORED, now.to_string().as_bytes()).await?;
         tx.commit().await?;
         Ok(rows)
+    }
+
+    /// Reads a dump into a database without rows, exactly as it is, and makes or completes the schema in the same change: all of it or nothing. For a
+    /// store that was restored elsewhere and moves here. Returns how many rows.
+    pub async fn fill(
+        options: &StoreOptions,
+        clock: Arc<dyn Clock>,
+        from: &mut (dyn BufRead + Send),
+    ) -> Result<u64, DumpError> {
+        let (store, _) = Self::connect(options, clock)?;
+        let filled = async {
+            let mut tx = store.begin().await?;
+            prepare(tx.connection()?, store.dialect).await?;
+            let rows = load(&mut tx, from).await?;
+            tx.commit().await?;
+            Ok(rows)
+        };
+        let filled = filled.await;
+        store.close().await;
+        filled
+    }
+
+    /// The schema version of this version's stores and dumps.
+    pub const fn newest_schema() -> i64 {
+        migrate::NEWEST
     }
 
     /// Every table of a fresh store and whether it is dumped: for the test that holds them together.
@@ -177,6 +182,52 @@ impl Store {
 pub fn leapt(known: u64, now: Timestamp) -> u64 {
     let seconds = u64::try_from(now.as_millis() / 1_000).unwrap_or(0);
     known.saturating_add(LEAP).max(seconds)
+}
+
+/// Inserts the rows of a dump, where none are yet. Returns how many.
+async fn load(tx: &mut Tx, from: &mut (dyn BufRead + Send)) -> Result<u64, DumpError> {
+    for table in TABLES {
+        let sql = format!("select count(*) as rows from {table}");
+        let counted = tx.connection()?.rows(sql, Vec::new(), 1).await?;
+        if counted.first().map_or(Ok(0), |row| row.int("rows"))? > 0 {
+            return Err(DumpError::NotEmpty(table));
+        }
+    }
+    let (mut rows, mut number, mut table) = (0, 0, None);
+    loop {
+        number += 1;
+        let malformed = |why: String| DumpError::Malformed { line: number, why };
+        match read(from, number)? {
+            Line::Schema(schema) if number == 1 && schema == migrate::NEWEST => {}
+            Line::Schema(found) if number == 1 => return Err(DumpError::Schema { found, known: migrate::NEWEST }),
+            Line::Table { name, columns } if number > 1 => {
+                let types = types(tx, &name).await?;
+                let columns = Columns::of(&name, columns, &types).map_err(malformed)?;
+                table = Some((name, columns));
+            }
+            Line::Row(cells) => {
+                let into = table.as_ref().ok_or_else(|| malformed("a row without its table".to_owned()))?;
+                let (sql, values) = insertion(&into.0, &into.1, cells).map_err(malformed)?;
+                tx.execute(sql, values).await.map_err(|error| match error {
+                    // A rule of the table: a name that is taken, an absent value, a row that refers to none.
+                    StoreError::Database(why) => malformed(why),
+                    error => error.into(),
+                })?;
+                rows += 1;
+            }
+            Line::End { rows: told } if told == rows => return Ok(rows),
+            Line::Schema(_) | Line::Table { .. } | Line::End { .. } => {
+                return Err(malformed("it does not follow from the lines before".to_owned()));
+            }
+        }
+    }
+}
+
+/// The columns of a table, each with its type as the database calls it.
+async fn types(tx: &mut Tx, table: &str) -> Result<BTreeMap<String, String>, StoreError> {
+    let sql = tx.dialect.columns();
+    let rows = tx.connection()?.rows(sql, vec![text(table)], usize::MAX).await?;
+    rows.iter().map(|row| Ok((row.text("name")?.to_owned(), row.text("type")?.to_owned()))).collect()
 }
 
 fn write(into: &mut (dyn Write + Send), line: &Line) -> Result<(), DumpError> {
@@ -213,30 +264,59 @@ fn cell(cell: database::Cell) -> Cell {
     }
 }
 
-fn value(cell: Cell) -> Result<Option<Value>, String> {
-    Ok(Some(match cell {
-        Cell::Null => return Ok(None),
-        Cell::Int(int) => Value::Int(int),
-        Cell::Text(text) => Value::Text(text),
-        Cell::Blob { hex } => Value::Blob(hex::decode(hex).map_err(|_| "bytes that are not hex".to_owned())?),
+/// What a column takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Int,
+    Text,
+    Blob,
+}
+
+/// The columns of a table, as a dump names them.
+struct Columns(Vec<(String, Kind)>);
+
+impl Columns {
+    fn of(table: &str, names: Vec<String>, types: &BTreeMap<String, String>) -> Result<Self, String> {
+        if !TABLES.contains(&table) {
+            return Err(format!("there is no table {table}"));
+        }
+        let kind = |name: String| {
+            let kind = match types.get(&name).map(String::as_str) {
+                Some("bigint") => Kind::Int,
+                Some("text") => Kind::Text,
+                Some("blob" | "bytea") => Kind::Blob,
+                _ => return Err(format!("table {table} has no column {name:?}")),
+            };
+            Ok((name, kind))
+        };
+        names.into_iter().map(kind).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// What a cell is to a column of that kind; `None` for a null. SQLite would take a value of another kind, and PostgreSQL no text with a zero.
+fn value(cell: Cell, kind: Kind) -> Result<Option<Value>, String> {
+    Ok(Some(match (cell, kind) {
+        (Cell::Null, _) => return Ok(None),
+        (Cell::Int(int), Kind::Int) => Value::Int(int),
+        (Cell::Text(text), Kind::Text) if !text.contains('\0') => Value::Text(text),
+        (Cell::Blob { hex }, Kind::Blob) => {
+            Value::Blob(hex::decode(hex).map_err(|_| "bytes that are not hex".to_owned())?)
+        }
+        (Cell::Int(_) | Cell::Text(_) | Cell::Blob { .. }, _) => {
+            return Err(format!("a value that is not of its column's type, {kind:?}"));
+        }
     }))
 }
 
 /// The statement that inserts a row, with its values, or why there is none. A null is what a column is that is left out: so no statement needs to
 /// know its type.
-fn insertion(table: &str, columns: &[String], cells: Vec<Cell>) -> Result<(String, Vec<Value>), String> {
-    let is_name = |name: &String| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-    };
-    if !TABLES.contains(&table) || !columns.iter().all(is_name) {
-        return Err(format!("there is no {table}"));
-    }
-    if cells.len() != columns.len() {
+fn insertion(table: &str, columns: &Columns, cells: Vec<Cell>) -> Result<(String, Vec<Value>), String> {
+    if cells.len() != columns.0.len() {
         return Err("a row with other columns than its table".to_owned());
     }
     let (mut names, mut values) = (Vec::new(), Vec::new());
-    for (name, cell) in columns.iter().zip(cells) {
-        if let Some(value) = value(cell)? {
+    for ((name, kind), cell) in columns.0.iter().zip(cells) {
+        if let Some(value) = value(cell, *kind)? {
             names.push(name.as_str());
             values.push(value);
         }

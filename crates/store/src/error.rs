@@ -72,6 +72,14 @@ pub enum StoreError {
         /// The newest that this version knows.
         known: i64,
     },
+    /// A migration failed, and the schema is as it was before.
+    #[error("the schema could not be brought to version {version}, and nothing was changed: {detail}")]
+    Migration {
+        /// The version that the migration leads to.
+        version: i64,
+        /// What the database says.
+        detail: String,
+    },
     /// Others hold the store for too long, or the change gave way to another. Nothing of it was done; trying again helps.
     #[error("the store is busy")]
     Busy,

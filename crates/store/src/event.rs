@@ -121,7 +121,7 @@ impl Reader {
     }
 }
 
-fn event(row: &Row) -> Result<EventRecord, StoreError> {
+pub(crate) fn event(row: &Row) -> Result<EventRecord, StoreError> {
     Ok(EventRecord {
         stream: get_parsed(row, "stream")?,
         sequence: get_count(row, "sequence")?,

@@ -36,10 +36,33 @@ pub(crate) async fn run(connection: &mut Connection, dialect: Dialect) -> Result
         match applied.iter().find(|(known, _)| known == version) {
             Some((_, kept)) if *kept == checksum => {}
             Some(_) => return Err(StoreError::Corrupt(format!("migration {version} is not the one that was applied"))),
-            None => apply(connection, dialect, *version, sql, checksum).await?,
+            None => {
+                let applied = apply(connection, dialect, *version, sql, checksum).await;
+                applied.map_err(|error| of_migration(*version, error))?;
+            }
         }
     }
     Ok(())
+}
+
+/// What a failed migration is told as. A database that is busy, full or gone is no fault of the migration.
+fn of_migration(version: i64, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Database(detail) => StoreError::Migration { version, detail },
+        other => other,
+    }
+}
+
+/// The newest version whose migration was applied, without changing anything; `None` where no version ever was.
+pub(crate) async fn newest_applied(connection: &mut Connection, tables: &[String]) -> Result<Option<i64>, StoreError> {
+    if !tables.iter().any(|table| table == "schema_versions") {
+        return Ok(None);
+    }
+    let found = applied(connection).await?.last().map(|(version, _)| *version);
+    match found {
+        Some(found) if found > NEWEST => Err(StoreError::TooNew { found, known: NEWEST }),
+        found => Ok(found),
+    }
 }
 
 async fn applied(connection: &mut Connection) -> Result<Vec<(i64, String)>, StoreError> {

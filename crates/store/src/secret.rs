@@ -43,6 +43,11 @@ impl Reader {
         row.as_ref().map(secret).transpose()?.ok_or_else(|| StoreError::not_found("secret", id))
     }
 
+    /// Every secret of every workload.
+    pub async fn every_secret(&mut self) -> Result<Vec<SecretRecord>, StoreError> {
+        self.rows("select * from secrets order by id", Vec::new()).await?.iter().map(secret).collect()
+    }
+
     /// A workload's secrets.
     pub async fn secrets_of(&mut self, workload: WorkloadId) -> Result<Vec<SecretRecord>, StoreError> {
         let rows = self.rows("select * from secrets where workload_id = $1 order by id", vec![text(workload)]).await?;
@@ -50,7 +55,7 @@ impl Reader {
     }
 }
 
-fn secret(row: &Row) -> Result<SecretRecord, StoreError> {
+pub(crate) fn secret(row: &Row) -> Result<SecretRecord, StoreError> {
     Ok(SecretRecord {
         id: get_parsed(row, "id")?,
         workload: get_optional(row, "workload_id")?,

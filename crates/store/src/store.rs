@@ -56,7 +56,7 @@ impl StoreOptions {
         self.check().err()
     }
 
-    fn check(&self) -> Result<Dialect, StoreError> {
+    pub(crate) fn check(&self) -> Result<Dialect, StoreError> {
         let dialect = Dialect::of(&self.url)
             .ok_or_else(|| StoreError::Database(format!("{}: is no database that is known", self.scheme())))?;
         address::check(dialect, &self.url)?;
@@ -142,6 +142,18 @@ pub struct Tx {
 impl Store {
     /// Opens the store, makes it if it is not there, and brings its schema up to this version's.
     pub async fn open(options: &StoreOptions, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let (mut store, origin) = Self::connect(options, clock)?;
+        let mut turn = store.writer.turn().await?;
+        prepare(turn.connection()?, store.dialect).await?;
+        turn.commit(Vec::new()).await?;
+        if store.dialect.is_shared() {
+            store.listener = Some(hint::listen(options.url.clone(), origin, store.changes.clone()).await?);
+        }
+        Ok(store)
+    }
+
+    /// The store as nobody has opened it yet: without its schema, and without hints of other processes, to which it is the returned one.
+    pub(crate) fn connect(options: &StoreOptions, clock: Arc<dyn Clock>) -> Result<(Self, Uuid), StoreError> {
         let dialect = options.check()?;
         if let Some(file) = dialect.file(&options.url) {
             make_private(&file).map_err(|error| StoreError::Database(format!("{}: {error}", file.display())))?;
@@ -158,28 +170,21 @@ impl Store {
             dialect,
             options.url.clone(),
         );
-        let mut turn = writer.turn().await?;
-        refuse_old_server(turn.connection()?, dialect).await?;
-        migrate::run(turn.connection()?, dialect).await?;
-        turn.commit(Vec::new()).await?;
-        let listener = match dialect.is_shared() {
-            true => Some(hint::listen(options.url.clone(), origin, changes.clone()).await?),
-            false => None,
-        };
-        Ok(Self {
+        let store = Self {
             writer,
             readers: Readers::new(dialect, options.url.clone()),
             dialect,
             clock,
             changes,
-            listener,
+            listener: None,
             room,
             genuine: Genuine::default(),
             counters,
             simulated: Simulated::default(),
             #[cfg(feature = "simulation")]
             gate: None,
-        })
+        };
+        Ok((store, origin))
     }
 
     /// Begins a change. Others wait until it is committed or dropped: never hold one across anything but other statements.
@@ -263,6 +268,12 @@ impl std::ops::DerefMut for Tx {
     fn deref_mut(&mut self) -> &mut Reader {
         &mut self.reader
     }
+}
+
+/// Brings the schema up to this version's, in the transaction that is open.
+pub(crate) async fn prepare(connection: &mut Connection, dialect: Dialect) -> Result<(), StoreError> {
+    refuse_old_server(connection, dialect).await?;
+    migrate::run(connection, dialect).await
 }
 
 async fn refuse_old_server(connection: &mut Connection, dialect: Dialect) -> Result<(), StoreError> {

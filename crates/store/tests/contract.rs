@@ -8,6 +8,7 @@
 
 mod contract {
     pub(crate) mod claims;
+    pub(crate) mod columns;
     pub(crate) mod conflicts;
     pub(crate) mod counts;
     pub(crate) mod crash;
@@ -30,6 +31,7 @@ mod contract {
     pub(crate) mod sealing;
     pub(crate) mod swap;
     pub(crate) mod trail;
+    pub(crate) mod versions;
     pub(crate) mod world;
 }
 
@@ -78,6 +80,12 @@ behaviours! {
         of_many_that_allocate_a_node_at_once_one_succeeds,
         of_many_that_start_an_operation_at_once_one_succeeds,
         members_keep_the_order_of_their_placement,
+    }
+    columns {
+        every_column_of_every_table_comes_back_full_and_null_from_both_databases,
+        a_value_of_another_type_than_its_column_is_refused,
+        a_database_is_looked_at_without_being_changed,
+        a_fill_that_fails_leaves_no_schema_and_one_that_does_not_changes_no_row,
     }
     counts {
         committed_changes_are_counted_and_dropped_ones_only_by_their_statements,
@@ -172,6 +180,8 @@ behaviours! {
         rows_of_before_say_in_columns_what_their_documents_do,
         migration_removes_service_accounts_without_codes_and_their_tokens,
         store_of_before_has_had_its_first_administrator_and_a_fresh_one_has_not,
+        failed_migration_is_named_and_changes_nothing,
+        objects_that_no_version_made_are_left_alone_unless_a_migration_meets_them,
         many_may_open_a_fresh_store_at_once,
         an_unknown_database_is_refused_without_its_password,
     }
@@ -222,5 +232,8 @@ behaviours! {
         the_database_refuses_to_change_or_remove_an_audit_record,
         an_audit_record_reads_back_as_it_was_written,
         an_audit_record_keeps_which_token_acted_beside_its_metadata,
+    }
+    versions {
+        database_of_every_earlier_version_becomes_a_fresh_ones_equal_and_keeps_its_rows,
     }
 }

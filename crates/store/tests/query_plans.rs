@@ -17,6 +17,8 @@ const SCANS: &[(&str, &str)] = &[
     ("select lifecycle, health, count(*)", "counted for metrics and for an overview"),
     ("select id, node_id, sha256, doc, code from enrollments", "another sealing key"),
     ("select id, state, version, sealed_key, doc, code from authorities", "a few, ever"),
+    ("select name from sqlite_master", "what a store holds, before it is opened"),
+    ("select name, lower(type) as type from pragma_table_info", "the columns of a table, for a backup"),
     ("select token_id || '/' || key as id, doc from idempotency", "another sealing key"),
 ];
 

@@ -51,6 +51,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "gpuaas-server",
         &[
             "gpuaas-model",
+            "gpuaas-crash-points",
             "gpuaas-wire",
             "gpuaas-planner",
             "gpuaas-trust",

@@ -14,7 +14,7 @@ use crate::{
     world::{eventually, import_of, release},
 };
 
-fn refused(output: &Output, code: &str) {
+pub(crate) fn refused(output: &Output, code: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains(code), "{said}");
 }
@@ -45,7 +45,7 @@ const ALTERATIONS: [(&str, Alteration); 4] = [
     ("fewer artifacts", |name, bytes| (!name.starts_with("artifacts/")).then(|| (name.to_owned(), bytes))),
 ];
 
-fn altered_tar(whole: &[u8], change: Alteration) -> Vec<u8> {
+pub(crate) fn altered_tar(whole: &[u8], mut change: impl FnMut(&str, Vec<u8>) -> Option<(String, Vec<u8>)>) -> Vec<u8> {
     let mut altered = tar::Builder::new(Vec::new());
     for member in tar::Archive::new(whole).entries().expect("a tar") {
         let mut member = member.expect("a member");

@@ -199,6 +199,26 @@ impl Fleet {
         command.envs(self.environment.iter().map(|(name, value)| (name, value))).output().expect("gpuaas runs")
     }
 
+    /// The same, ended with SIGKILL where it comes to that point.
+    pub(crate) fn kill_server_verb(&self, verb: &[&str], point: &str) {
+        let reached = self.crash_points(None).join(format!("{point}.reached"));
+        let _ = std::fs::remove_file(&reached);
+        self.arm(None, point);
+        let mut command = Command::new(GPUAAS);
+        command.arg("server").args(["--data-dir".as_ref(), self.data_dir().as_os_str()]).args(verb);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.env(gpuaas_crash_points::FOLDER, self.crash_points(None)).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("gpuaas runs");
+        let began = Instant::now();
+        while !reached.exists() {
+            assert!(began.elapsed() < PATIENCE, "{verb:?} does not come to {point}");
+            assert!(child.try_wait().expect("a child").is_none(), "{verb:?} ended before {point}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    }
+
     /// Another store for the first replica, from its next start on.
     pub(crate) fn move_to(&mut self, store_url: String) {
         self.environment = shared_environment(self.folder.path(), store_url);

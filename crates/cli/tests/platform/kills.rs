@@ -28,7 +28,7 @@ enum Victim {
 /// Whose point it is: of the control plane, or of the node.
 const fn node_of(point: Point) -> Option<u8> {
     match point {
-        Point::StepBegun(_) | Point::StepAnswered(_) | Point::StepSettled(_) => None,
+        Point::StepBegun(_) | Point::StepAnswered(_) | Point::StepSettled(_) | Point::Restore(_) => None,
         Point::TaskBegun(_)
         | Point::TaskInside(_)
         | Point::TaskDone(_)

@@ -34,6 +34,7 @@ mod refusals;
 mod reimage;
 mod replicas;
 mod restarts;
+mod restores;
 mod roles;
 mod sealing;
 mod service_accounts;

@@ -59,6 +59,8 @@ fn simulation_of_a_deployment_ends_well_whatever_goes_wrong() {
     let played = play_all(&(0..seeds).collect::<Vec<_>>(), play);
     let failed: Vec<String> = played.iter().filter(|played| !played.violations.is_empty()).map(failure).collect();
     show(&format!("simulation: {:?}", injected(&played)));
+    let backups = injected(&played).get("backups restored").copied().unwrap_or_default();
+    assert!(backups > 0 || seeds < SEEDS, "no backup was taken");
     assert!(failed.is_empty(), "{} of {} seeds failed\n{}", failed.len(), played.len(), failed.join("\n"));
     let hashes: Vec<&str> = played.iter().map(|played| played.hash.as_str()).collect();
     show(&format!("simulation: {seeds} seeds, hash {}", gpuaas_trust::sha256_hex(hashes.concat().as_bytes())));

@@ -71,6 +71,11 @@ fn keys() -> Keys {
     Keys::new(CONTROL_PLANE.to_owned(), authority, sealing, TokenKey::new(&[7; 32]))
 }
 
+/// What proves the records of every control plane.
+pub(crate) fn proof() -> Arc<dyn gpuaas_store::RecordProof> {
+    keys().proof()
+}
+
 /// Starts one, as the server does: it buries its predecessor, joins, and goes on with what is open.
 pub(crate) fn start(world: &Arc<World>, slot: usize, predecessor: Option<ReplicaId>) {
     let process = world.scheduler.process();

@@ -85,6 +85,9 @@ async fn play_here((scenario, seed): (Scenario, u64), mut chance: Chance, faults
         };
         *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
     });
+    if answers == Answers::AtOnce {
+        oracles::backups::take(&world, seed);
+    }
     let is_over = || {
         world.bury();
         deployed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
@@ -112,7 +115,7 @@ async fn play_here((scenario, seed): (Scenario, u64), mut chance: Chance, faults
 }
 
 /// In memory where there is a file system for that: a seed makes thousands of changes, each of them durable.
-fn folder() -> tempfile::TempDir {
+pub(crate) fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     made.or_else(|_| tempfile::tempdir()).expect("a folder is made")

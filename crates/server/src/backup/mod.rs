@@ -1,15 +1,17 @@
 //! Backup and restore: rows, artifacts and, where the data directory holds it, the sealing key, in one tar file of mode 0600.
 //!
 //! Guarantees: a backup is the rows of one moment with every artifact that they name, and appears whole or not at all; a restore into an
-//! empty store is checked by digest before the first row is written, and is all of the rows or none. A backup of SQLite restores into
-//! PostgreSQL and the other way round.
+//! empty store checks everything before it writes anything, and leaves nothing when it fails. One that was interrupted is run again, and no control plane
+//! serves before. A backup of SQLite restores into PostgreSQL and the other way round.
 //!
 //! What was withdrawn since the backup was made is good again among its rows. So a restore ends every token, signing key and node identity that it
 //! brings back, makes a one-time admin token, and says what a person has to make anew.
 //!
 //! Deliberately absent: the text of a one-time admin token, and who was alive.
 
+mod archive;
 mod restore;
+mod staging;
 mod write;
 
 use std::path::PathBuf;
@@ -20,6 +22,7 @@ use gpuaas_store::{DumpError, NewAudit, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 pub use restore::{Restored, restore};
+pub(crate) use staging::refuse_unfinished;
 pub use write::backup;
 
 /// The form of a backup.
@@ -72,6 +75,12 @@ pub enum BackupError {
     /// A sealing key cannot be read or kept.
     #[error("{0}")]
     Key(String),
+    /// Another sealing key lies where that of the backup belongs.
+    #[error("another sealing key than the backup's lies in {path}")]
+    OtherKey {
+        /// Its file.
+        path: PathBuf,
+    },
     /// Nothing would open the secrets.
     #[error("the backup holds no sealing key, and none was named")]
     KeyRequired,

@@ -1,24 +1,32 @@
 //! Restores a backup into an empty store.
+//!
+//! First everything is read, checked and made ready in a folder of its own ([`Staging`]): the rows in a database that is thrown away or becomes the
+//! store, with all that a restore changes in them. Then it is put in place: artifacts, keys, the one-time token, and the rows last, in one step.
 
 use std::{
-    fs::File,
-    io::{self, BufReader, Read},
-    path::Path,
+    fs::{self, File},
+    io::{BufReader, ErrorKind},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use gpuaas_artifacts::ArtifactStore;
+use gpuaas_crash_points::{Point, RestoreStage, reach};
 use gpuaas_engine::{Ended, Keys, port::Ports};
-use gpuaas_model::AuditAction;
-use gpuaas_store::Store;
-use gpuaas_trust::Sha256Writer;
-use serde::Serialize;
-use tokio_util::io::ReaderStream;
-use zeroize::Zeroizing;
+use gpuaas_model::{AuditAction, ReplicaId};
+use gpuaas_store::{DumpError, RESTORE_ID, Store, StoreError, StoreOptions};
+use gpuaas_trust::SealingKeys;
+use serde::{Deserialize, Serialize};
 
-use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, NEXT_SEALING_KEY, ROWS, SEALING_KEY, audit};
+use super::{
+    BackupError, Manifest,
+    archive::Archive,
+    audit,
+    staging::{Journal, Staging},
+};
 use crate::{
     bootstrap,
-    data_dir::DataDir,
+    data_dir::{DataDir, fresh_private, write_private_for},
     error::ServerError,
     first_admin::{self, Occasion, OneTimeAdmin},
     options::ServerOptions,
@@ -26,19 +34,12 @@ use crate::{
     sealing_key::KeyFiles,
 };
 
-/// Longest member beside rows and artifacts, in bytes.
-const SMALL_BYTES_MAX: u64 = 64 * 1_024;
-
-/// What came out of the file, checked.
-struct Unpacked {
-    manifest: Manifest,
-    rows: File,
-    sealing_key: Option<Zeroizing<Vec<u8>>>,
-    next_sealing_key: Option<Zeroizing<Vec<u8>>>,
-}
+/// The rows in the staging folder: as a database, and as what goes into a shared one.
+const DATABASE: &str = "rows.db";
+const ROWS: &str = "rows.jsonl";
 
 /// What a restore did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restored {
     /// The backup.
     pub backup: Manifest,
@@ -49,30 +50,217 @@ pub struct Restored {
 }
 
 /// Reads `from` into the empty store that `options` name, and ends the rights and identities that come with it. No process may use the data
-/// directory.
+/// directory. A restore that fails leaves nothing; one that was interrupted is run again.
 pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Restored, ServerError> {
-    let ports = ports::system();
+    // First of all: nothing could open a shared store without a key that was named.
+    KeyFiles::of(options)?;
     let data = DataDir::open(&options.data_dir)?;
-    let store = Store::open(&options.store(), ports.clock.clone()).await?;
-    let artifacts = options.artifacts()?;
-    let restored = restored(options, &data, &store, &artifacts, from).await;
-    let opened = match restored {
-        Ok(manifest) => {
-            // The key is tried at once: a wrong one would be found when the control plane is needed.
-            let sealing = data.sealing_keys(options, &*ports.entropy)?;
-            let opened = async {
-                let keys = bootstrap::keys(&store, sealing, &ports).await?;
-                let ended = ended(&store, &keys, &ports).await?;
-                let occasion = Occasion::Restore;
-                let admin = first_admin::one_time_admin(&store, &keys, data.path(), &ports, occasion).await?;
-                Ok(Restored { backup: manifest, ended, admin })
-            };
-            opened.await
+    let staging = Staging::in_folder(data.path());
+    if let Some(restored) = staging.settle(options).await?
+        && Archive::read(from)?.manifest == restored.backup
+    {
+        return Ok(restored);
+    }
+    let ports = ports::system();
+    let restored = Restore { options, data: &data, staging: &staging, ports: &ports }.run(from).await;
+    let Err(error) = restored else { return restored };
+    match staging.settle(options).await {
+        // The database went away while it took the rows, and has taken them.
+        Ok(Some(restored)) => Ok(restored),
+        Ok(None) => Err(error),
+        Err(unsettled) => {
+            tracing::error!(%unsettled, "what the restore has put in place could not be taken away: run it again");
+            Err(error)
         }
-        Err(error) => Err(error.into()),
+    }
+}
+
+/// A restore that is under way.
+struct Restore<'a> {
+    options: &'a ServerOptions,
+    data: &'a DataDir,
+    staging: &'a Staging,
+    ports: &'a Ports,
+}
+
+impl Restore<'_> {
+    async fn run(&self, from: &Path) -> Result<Restored, ServerError> {
+        let archive = Archive::read(from)?;
+        if archive.sealing_key.is_none() && self.options.sealing_key_file.is_none() {
+            return Err(BackupError::KeyRequired.into());
+        }
+        if let Some(table) = Store::look(&self.options.store()).await?.rows_in {
+            return Err(BackupError::Rows(DumpError::NotEmpty(table)).into());
+        }
+        self.staging.begin()?;
+        reach(Point::Restore(RestoreStage::Begun));
+        let journal = self.made_ready(&archive).await?;
+        self.staging.write(&journal)?;
+        reach(Point::Restore(RestoreStage::Ready));
+        self.put_in_place(&archive, &journal).await?;
+        reach(Point::Restore(RestoreStage::InPlace));
+        self.staging.remove()?;
+        Ok(journal.restored)
+    }
+
+    /// Checks everything, and makes ready in the staging folder what is put in place afterwards. Returns what that will be.
+    async fn made_ready(&self, archive: &Archive) -> Result<Journal, ServerError> {
+        let (sealing, brings_key, brings_next_key) = self.keys(archive)?;
+        let mut artifacts = Vec::new();
+        if self.options.artifacts_folder().is_dir() {
+            let present = self.options.artifacts()?;
+            for sha256 in archive.artifacts() {
+                if !present.has(sha256).await.map_err(BackupError::from)? {
+                    artifacts.push(sha256.to_owned());
+                }
+            }
+        } else {
+            artifacts.extend(archive.artifacts().map(str::to_owned));
+        }
+        let id = ReplicaId::generate(&*self.ports.clock, &*self.ports.entropy).to_string();
+        let url = format!("sqlite://{}", self.staging.join(DATABASE).display());
+        let store = Store::open(&StoreOptions { url }, self.ports.clock.clone()).await?;
+        let restored = self.fill(&store, archive, sealing, &id).await;
+        store.close().await;
+        Ok(Journal {
+            id,
+            restored: restored?,
+            is_shared: self.options.store_url.is_some(),
+            artifacts_dir: self.options.artifacts_dir.clone(),
+            artifacts,
+            brings_key,
+            brings_next_key,
+        })
+    }
+
+    /// The keys that open the rows, from copies in the staging folder where the backup brings them, and whether it brings the present and the next
+    /// one. Another key that lies in the data directory is in the way.
+    fn keys(&self, archive: &Archive) -> Result<(SealingKeys, bool, bool), ServerError> {
+        let (Some(key), None) = (&archive.sealing_key, &self.options.sealing_key_file) else {
+            return Ok((KeyFiles::of(self.options)?.keys()?, false, false));
+        };
+        let (kept, staged) = (KeyFiles::in_folder(self.data.path()), KeyFiles::in_folder(self.staging.path()));
+        let [present_file, next_file] = kept.paths();
+        let (present, next) = (kept.present()?, kept.next()?);
+        if present.as_ref().is_some_and(|kept| kept != key) {
+            return Err(BackupError::OtherKey { path: present_file }.into());
+        }
+        if next.is_some() && next != archive.next_sealing_key {
+            return Err(BackupError::OtherKey { path: next_file }.into());
+        }
+        staged.keep_present(key)?;
+        if let Some(key) = &archive.next_sealing_key {
+            staged.keep_next(key)?;
+        }
+        Ok((staged.keys()?, present.is_none(), next.is_none() && archive.next_sealing_key.is_some()))
+    }
+
+    /// Brings the rows into the staged store and does there all that a restore does with them.
+    async fn fill(
+        &self,
+        store: &Store,
+        archive: &Archive,
+        sealing: SealingKeys,
+        id: &str,
+    ) -> Result<Restored, ServerError> {
+        store.restore(&mut archive.rows()?).await.map_err(BackupError::from)?;
+        self.check_rows(store, archive).await?;
+        audit(store, AuditAction::ServerRestore, &archive.manifest).await?;
+        let keys = bootstrap::keys(store, sealing, self.ports).await?;
+        bootstrap::api_key(store, &keys).await?;
+        check_secrets(store, &keys, archive).await?;
+        let ended = ended(store, &keys, self.ports).await?;
+        let folder = self.staging.path();
+        let mut admin = first_admin::one_time_admin(store, &keys, folder, self.ports, Occasion::Restore).await?;
+        admin.token_file = self.data.join(first_admin::FILE);
+        let mut tx = store.begin().await?;
+        tx.remove_setting(RESTORE_ID).await?;
+        tx.put_setting_if_absent(RESTORE_ID, id.as_bytes()).await?;
+        tx.commit().await?;
+        if self.options.store_url.is_some() {
+            let path = self.staging.join(ROWS);
+            let mut rows = fresh_private(&path).map_err(|source| BackupError::File { path, source })?;
+            store.dump(&mut rows).await.map_err(BackupError::from)?;
+        }
+        Ok(Restored { backup: archive.manifest.clone(), ended, admin })
+    }
+
+    async fn check_rows(&self, store: &Store, archive: &Archive) -> Result<(), ServerError> {
+        store.read_every_row().await.map_err(|error| match error {
+            StoreError::Corrupt(why) => ServerError::from(archive.broken(why)),
+            error => error.into(),
+        })?;
+        for artifact in store.read().await?.artifacts(None, None).await? {
+            if !archive.artifacts().any(|held| held == artifact.sha256) {
+                return Err(archive.broken(format!("it lacks the artifact {}", artifact.sha256)).into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn put_in_place(&self, archive: &Archive, journal: &Journal) -> Result<(), ServerError> {
+        let artifacts = self.options.artifacts()?;
+        for sha256 in archive.artifacts() {
+            let bytes = archive.artifact(sha256).await?;
+            artifacts.put_verified(sha256, sha256, bytes).await.map_err(BackupError::from)?;
+        }
+        reach(Point::Restore(RestoreStage::Artifacts));
+        let (staged, kept) = (KeyFiles::in_folder(self.staging.path()), KeyFiles::in_folder(self.data.path()));
+        if let Some(key) = staged.present()?.filter(|_| journal.brings_key) {
+            kept.keep_present(&key)?;
+        }
+        if let Some(key) = staged.next()?.filter(|_| journal.brings_next_key) {
+            kept.keep_next(&key)?;
+        }
+        self.put_token()?;
+        reach(Point::Restore(RestoreStage::Keys));
+        self.put_rows().await
+    }
+
+    /// Puts the one-time token where its owner looks for it.
+    fn put_token(&self) -> Result<(), BackupError> {
+        let (from, to) = (self.staging.join(first_admin::FILE), self.data.join(first_admin::FILE));
+        let put = || {
+            let owner = fs::metadata(self.data.path())?;
+            write_private_for((owner.uid(), owner.gid()), &to, &fs::read(&from)?)
+        };
+        put().map_err(|source| BackupError::File { path: to.clone(), source })
+    }
+
+    /// Puts the rows in place, all at once.
+    async fn put_rows(&self) -> Result<(), ServerError> {
+        if self.options.store_url.is_some() {
+            let path = self.staging.join(ROWS);
+            let rows = File::open(&path).map_err(|source| BackupError::File { path, source })?;
+            let clock = Arc::clone(&self.ports.clock);
+            Store::fill(&self.options.store(), clock, &mut BufReader::new(rows)).await.map_err(BackupError::from)?;
+            return Ok(());
+        }
+        let (from, to) = (self.staging.join(DATABASE), self.options.database());
+        Ok(replace_database(&from, &to).map_err(|source| BackupError::File { path: to, source })?)
+    }
+}
+
+/// Puts a closed database in the place of one without rows, or of none.
+fn replace_database(from: &Path, to: &Path) -> std::io::Result<()> {
+    let beside = |file: &Path, suffix: &str| {
+        let mut name = file.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
     };
-    store.close().await;
-    opened
+    if beside(from, "-wal").exists() {
+        return Err(std::io::Error::other("the rows are not whole in their file"));
+    }
+    // A log that is left would be taken for the new one's.
+    for left in [beside(to, "-wal"), beside(to, "-shm")] {
+        match fs::remove_file(left) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    File::open(from)?.sync_all()?;
+    fs::rename(from, to)?;
+    File::open(to.parent().unwrap_or(to))?.sync_all()
 }
 
 async fn ended(store: &Store, keys: &Keys, ports: &Ports) -> Result<Ended, ServerError> {
@@ -80,79 +268,47 @@ async fn ended(store: &Store, keys: &Keys, ports: &Ports) -> Result<Ended, Serve
     ended.ok_or_else(|| ServerError::Trust("the restored rows do not say that they were restored".to_owned()))
 }
 
-async fn restored(
-    options: &ServerOptions,
-    data: &DataDir,
-    store: &Store,
-    artifacts: &ArtifactStore,
-    from: &Path,
-) -> Result<Manifest, BackupError> {
-    let unpacked = unpack(artifacts, from).await?;
-    match (&unpacked.sealing_key, &options.sealing_key_file) {
-        (Some(key), None) => {
-            let failed = |error: ServerError| BackupError::Key(error.to_string());
-            data.keep_key(key).map_err(failed)?;
-            if let Some(next) = &unpacked.next_sealing_key {
-                KeyFiles::in_folder(data.path()).keep_next(next).map_err(failed)?;
-            }
-        }
-        (None, None) => return Err(BackupError::KeyRequired),
-        (_, Some(_)) => {}
-    }
-    store.restore(&mut BufReader::new(unpacked.rows)).await?;
-    audit(store, AuditAction::ServerRestore, &unpacked.manifest).await?;
-    Ok(unpacked.manifest)
-}
-
-async fn unpack(artifacts: &ArtifactStore, from: &Path) -> Result<Unpacked, BackupError> {
-    let file = |source| BackupError::File { path: from.to_owned(), source };
-    let broken = |why: String| BackupError::NotWhole { path: from.to_owned(), why };
-    let mut tar = tar::Archive::new(BufReader::new(File::open(from).map_err(file)?));
-    let (mut rows, mut sealing_key, mut next_sealing_key, mut manifest, mut count) = (None, None, None, None, 0);
-    for member in tar.entries().map_err(file)? {
-        let mut member = member.map_err(|error| broken(error.to_string()))?;
-        let name = String::from_utf8_lossy(&member.path_bytes()).into_owned();
-        match name.as_str() {
-            ROWS => rows = Some(spooled(&mut member).map_err(|error| broken(error.to_string()))?),
-            SEALING_KEY => sealing_key = Some(small(&mut member).map_err(|error| broken(error.to_string()))?),
-            NEXT_SEALING_KEY => {
-                next_sealing_key = Some(small(&mut member).map_err(|error| broken(error.to_string()))?);
-            }
-            MANIFEST => manifest = Some(small(&mut member).map_err(|error| broken(error.to_string()))?),
-            artifact => {
-                let sha256 = artifact.strip_prefix(ARTIFACTS).ok_or_else(|| broken(format!("it holds {name:?}")))?;
-                let (bytes, _) = spooled(&mut member).map_err(|error| broken(error.to_string()))?;
-                artifacts.put_verified(sha256, sha256, ReaderStream::new(tokio::fs::File::from_std(bytes))).await?;
-                count += 1;
-            }
+/// Whether the keys open every secret.
+async fn check_secrets(store: &Store, keys: &Keys, archive: &Archive) -> Result<(), ServerError> {
+    for secret in store.read().await?.every_secret().await? {
+        if keys.unseal(secret.id, &secret.sealed).is_err() {
+            return Err(archive.broken(format!("no sealing key opens the secret {}", secret.id)).into());
         }
     }
-    let manifest = manifest.ok_or_else(|| broken("it breaks off".to_owned()))?;
-    let manifest: Manifest = serde_json::from_slice(&manifest).map_err(|error| broken(error.to_string()))?;
-    let (rows, sha256) = rows.ok_or_else(|| broken("it holds no rows".to_owned()))?;
-    if manifest.format != FORMAT {
-        return Err(broken(format!("its form is {}, and this version reads {FORMAT}", manifest.format)));
-    }
-    if (sha256.as_str(), count) != (manifest.rows_sha256.as_str(), manifest.artifacts) {
-        return Err(broken("rows or artifacts are not those that it names".to_owned()));
-    }
-    Ok(Unpacked { manifest, rows, sealing_key, next_sealing_key })
+    Ok(())
 }
 
-/// The member in a file without a name, from its start, with its digest.
-fn spooled(member: &mut impl Read) -> io::Result<(File, String)> {
-    let mut spool = Sha256Writer::new(tempfile::tempfile()?);
-    io::copy(member, &mut spool)?;
-    let (mut file, sha256) = spool.finish();
-    io::Seek::rewind(&mut file)?;
-    Ok((file, sha256))
-}
+#[cfg(test)]
+mod tests {
+    use gpuaas_trust::SecretText;
 
-fn small(member: &mut impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
-    let mut bytes = Zeroizing::new(Vec::new());
-    member.take(SMALL_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > SMALL_BYTES_MAX {
-        return Err(io::Error::other("a member is too long"));
+    use super::*;
+
+    #[tokio::test]
+    async fn shared_store_without_a_named_key_is_refused_before_anything_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let data_dir = folder.path().join("data");
+        let url = SecretText::new("postgres://localhost/nowhere".to_owned());
+        let options = ServerOptions { store_url: Some(url), ..ServerOptions::local(data_dir.clone()) };
+        let refused = restore(&options, &folder.path().join("backup.tar")).await.unwrap_err();
+        assert!(matches!(refused, ServerError::SealingKeyRequired), "{refused}");
+        assert!(!data_dir.exists());
     }
-    Ok(bytes)
+
+    #[test]
+    fn database_takes_the_place_of_another_with_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
+        write("new.db", "new");
+        write("new.db-wal", "not in its file yet");
+        write("old.db", "old");
+        write("old.db-wal", "old log");
+        assert!(replace_database(&path("new.db"), &path("old.db")).is_err(), "its log would be lost");
+        assert_eq!(fs::read(path("old.db-wal")).unwrap(), b"old log");
+        fs::remove_file(path("new.db-wal")).unwrap();
+        replace_database(&path("new.db"), &path("old.db")).unwrap();
+        assert_eq!(fs::read(path("old.db")).unwrap(), b"new");
+        assert!(!path("old.db-wal").exists() && !path("new.db").exists());
+    }
 }

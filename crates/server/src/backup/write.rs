@@ -20,6 +20,7 @@ use crate::{data_dir::fresh_private, error::ServerError, options::ServerOptions,
 
 /// Writes what `options` name into `to`, which appears when it is whole.
 pub async fn backup(options: &ServerOptions, to: &Path) -> Result<Manifest, ServerError> {
+    super::refuse_unfinished(&options.data_dir)?;
     let ports = ports::system();
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
     let artifacts = options.artifacts()?;

@@ -31,6 +31,54 @@ pub(crate) async fn an_edited_migration_is_noticed(world: World) {
     }
 }
 
+pub(crate) async fn failed_migration_is_named_and_changes_nothing(world: World) {
+    world.open().await.close().await;
+    // As a version that was interrupted half-way, or a hand, could have left it: the ninth never ran, and the eighth in part.
+    for undo in [
+        "delete from schema_versions where version >= 8",
+        "drop index operations_workload",
+        "drop index workloads_called",
+        "drop index idempotency_age",
+    ] {
+        world.sql(undo).await.unwrap();
+    }
+    world.sql("insert into settings (name, value) values ('kept', '')").await.unwrap();
+    let tables = world.number(world.tables()).await;
+    for _ in 0..2 {
+        match world.try_open().await.err() {
+            Some(StoreError::Migration { version: 8, detail }) => assert!(detail.contains("code"), "{detail}"),
+            other => panic!("a half-applied migration came to {other:?}"),
+        }
+        assert_eq!(world.number("select max(version) from schema_versions").await, 7);
+        assert_eq!(world.number(world.tables()).await, tables);
+        assert_eq!(world.number("select count(*) from settings where name = 'kept'").await, 1);
+    }
+    world.sql("drop table node_keys").await.unwrap();
+    world.sql("delete from schema_versions where version >= 5").await.unwrap();
+    let tables = world.number(world.tables()).await;
+    // The fifth makes a table and drops another before it fails: none of it stays.
+    match world.try_open().await.err() {
+        Some(StoreError::Migration { version: 5, .. }) => {}
+        other => panic!("a half-applied migration came to {other:?}"),
+    }
+    assert_eq!(world.number("select max(version) from schema_versions").await, 4);
+    assert_eq!(world.number(world.tables()).await, tables, "a part of it stayed");
+}
+
+pub(crate) async fn objects_that_no_version_made_are_left_alone_unless_a_migration_meets_them(world: World) {
+    world.sql("create table notes (id text primary key)").await.unwrap();
+    world.sql("insert into notes (id) values ('mine')").await.unwrap();
+    world.sql("create table workloads (id text primary key)").await.unwrap();
+    match world.try_open().await.err() {
+        Some(StoreError::Migration { version: 1, detail }) => assert!(detail.contains("workloads"), "{detail}"),
+        other => panic!("a table that was in the way came to {other:?}"),
+    }
+    assert_eq!(world.number(world.tables()).await, 2, "a part of the schema stayed");
+    world.sql("drop table workloads").await.unwrap();
+    world.open().await.close().await;
+    assert_eq!(world.number("select count(*) from notes").await, 1);
+}
+
 pub(crate) async fn opening_again_keeps_rows_and_migrates_nothing(world: World) {
     let store = world.open().await;
     let (project, _, allocation) = given::placed(&store, "gpu-1").await;

@@ -152,6 +152,25 @@ impl World {
         row.and_then(|row| row.try_get(0)).unwrap_or_else(|error| panic!("{statement}: {error}"))
     }
 
+    /// The texts that a statement yields in its only column.
+    pub(crate) async fn texts(&self, statement: &str) -> Vec<String> {
+        if let Some(file) = self.file() {
+            let connection = rusqlite::Connection::open(file).expect("the file opens");
+            let mut prepared = connection.prepare(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+            let texts = prepared.query_map([], |row| row.get(0)).expect("it runs");
+            return texts.map(|text| text.unwrap_or_else(|error| panic!("{statement}: {error}"))).collect();
+        }
+        let mut connection = self.connect().await;
+        let rows = sqlx::query(AssertSqlSafe(statement.to_owned())).fetch_all(&mut connection).await;
+        let rows = rows.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        rows.iter().map(|row| row.try_get(0).unwrap_or_else(|error| panic!("{statement}: {error}"))).collect()
+    }
+
+    /// Its clock.
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
     /// A statement that counts the tables.
     pub(crate) fn tables(&self) -> &'static str {
         if self.is_shared {

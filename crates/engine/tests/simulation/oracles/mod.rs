@@ -1,5 +1,6 @@
 //! What must hold at the end of every seed, whatever went wrong in it.
 
+pub(crate) mod backups;
 mod effects;
 mod ending;
 mod records;

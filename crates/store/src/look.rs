@@ -1,0 +1,47 @@
+//! What lies in a database, looked at before anything is written to it.
+
+use crate::{
+    database::Connection,
+    dump::{RESTORE_ID, TABLES},
+    error::StoreError,
+    migrate,
+    query::text,
+    store::{Store, StoreOptions},
+};
+
+/// What lies in a database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The first table that has rows; `None` where a backup can be restored.
+    pub rows_in: Option<&'static str>,
+    /// The id of the restore that brought its rows, if one did.
+    pub restore: Option<String>,
+}
+
+impl Store {
+    /// Looks at a database without changing anything: no file, no schema and no row is made. Refuses a store of a newer version.
+    pub async fn look(options: &StoreOptions) -> Result<Found, StoreError> {
+        let dialect = options.check()?;
+        if dialect.file(&options.url).is_some_and(|file| !file.exists()) {
+            return Ok(Found::default());
+        }
+        let mut connection = Connection::open(dialect, &options.url).await?;
+        let names = connection.rows(dialect.tables(), Vec::new(), usize::MAX).await?;
+        let names = names.iter().map(|row| Ok(row.text("name")?.to_owned())).collect::<Result<Vec<_>, StoreError>>()?;
+        migrate::newest_applied(&mut connection, &names).await?;
+        let mut found = Found::default();
+        for table in TABLES.into_iter().filter(|table| names.iter().any(|name| name == table)) {
+            let rows = connection.rows(format!("select 1 as one from {table} limit 1"), Vec::new(), 1).await?;
+            if !rows.is_empty() {
+                found.rows_in.get_or_insert(table);
+            }
+            if table == "settings" {
+                let sql = "select value from settings where name = $1";
+                let id = connection.rows(sql, vec![text(RESTORE_ID)], 1).await?.pop();
+                let id = id.map(|row| row.blob("value").map(|id| String::from_utf8_lossy(id).into_owned()));
+                found.restore = id.transpose()?;
+            }
+        }
+        Ok(found)
+    }
+}

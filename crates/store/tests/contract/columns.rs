@@ -1,0 +1,194 @@
+//! Rows made from the schema itself: whatever a column holds, or does not, is dumped and comes back.
+
+use gpuaas_store::Store;
+
+use super::world::World;
+
+/// Columns that may be null, one of each type: a test adds them to every table, whether a migration has made some there or not.
+const NULLABLE: [(&str, &str); 3] = [("more_text", "text"), ("more_int", "bigint"), ("more_blob", "blob")];
+/// More than a floating-point number tells apart.
+const LARGE: i64 = (1 << 53) + 1;
+
+struct Column {
+    name: String,
+    kind: String,
+    is_nullable: bool,
+}
+
+fn tables() -> impl Iterator<Item = &'static str> {
+    Store::dumped_tables().filter_map(|(table, is_dumped)| is_dumped.then_some(table))
+}
+
+async fn columns(world: &World, table: &str) -> Vec<Column> {
+    let sql = match world.is_shared() {
+        true => format!(
+            "select column_name || ' ' || data_type || ' ' || is_nullable from information_schema.columns \
+             where table_schema = 'public' and table_name = '{table}' order by ordinal_position"
+        ),
+        // A primary key of SQLite's may be null as far as its schema says, and is none of ours.
+        false => format!(
+            "select name || ' ' || lower(type) || ' ' || case when \"notnull\" = 0 and pk = 0 then 'YES' else 'NO' end \
+             from pragma_table_info('{table}')"
+        ),
+    };
+    let found = world.texts(&sql).await;
+    let parts = found.iter().map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    parts
+        .map(|parts| Column { name: parts[0].clone(), kind: parts[1].clone(), is_nullable: parts[2] == "YES" })
+        .collect()
+}
+
+/// The store with columns that may be null in every table.
+async fn widened(world: &World) -> Store {
+    world.open().await.close().await;
+    for table in tables() {
+        for (name, kind) in NULLABLE {
+            let kind = if world.is_shared() { kind.replace("blob", "bytea") } else { kind.to_owned() };
+            world.sql(&format!("alter table {table} add column {name} {kind}")).await.unwrap();
+        }
+    }
+    world.open().await
+}
+
+/// A value of a column, as SQL. Every text of a row is the same, so that a row refers to its like in other tables.
+fn literal(world: &World, column: &Column, is_full: bool) -> String {
+    match (column.kind.as_str(), is_full) {
+        (_, false) if column.is_nullable => "null".to_owned(),
+        ("bigint", true) => LARGE.to_string(),
+        ("bigint", false) => "-1".to_owned(),
+        ("text", true) => "'a \"''\\ \u{1d11e}\ne\u{301}'".to_owned(),
+        ("text", false) => "''".to_owned(),
+        (_, is_full) => {
+            let bytes = if is_full { "00ff0a22" } else { "" };
+            if world.is_shared() { format!("'\\x{bytes}'") } else { format!("x'{bytes}'") }
+        }
+    }
+}
+
+/// All rows of a table as texts, but for what a restore changes.
+async fn rows(world: &World, table: &str) -> Vec<String> {
+    let changed = |name: &str| table == "leases" && matches!(name, "fence" | "expires_at");
+    let columns = columns(world, table).await;
+    let texts = columns.iter().filter(|column| !changed(&column.name)).map(|Column { name, kind, .. }| {
+        let text = match kind.as_str() {
+            "text" => name.clone(),
+            "bigint" => format!("cast({name} as text)"),
+            "blob" => format!("lower(hex({name}))"),
+            "bytea" => format!("encode({name}, 'hex')"),
+            other => panic!("{table}.{name} is of type {other}, which no dump knows"),
+        };
+        format!("case when {name} is null then '<null>' else '{name}=' || {text} end")
+    });
+    let texts = texts.collect::<Vec<_>>().join(" || '|' || ");
+    let of_restore = if table == "settings" { " where name <> 'restore.unfinished'" } else { "" };
+    let mut rows = world.texts(&format!("select {texts} from {table}{of_restore}")).await;
+    rows.sort();
+    rows
+}
+
+async fn all_rows(world: &World) -> Vec<(&'static str, Vec<String>)> {
+    let mut all = Vec::new();
+    for table in tables() {
+        all.push((table, rows(world, table).await));
+    }
+    all
+}
+
+async fn restored(rows: &[u8], into: &World) -> Vec<u8> {
+    let store = widened(into).await;
+    store.restore(&mut &rows[..]).await.unwrap();
+    let mut again = Vec::new();
+    store.dump(&mut again).await.unwrap();
+    store.close().await;
+    again
+}
+
+pub(crate) async fn every_column_of_every_table_comes_back_full_and_null_from_both_databases(world: World) {
+    let store = widened(&world).await;
+    for table in tables() {
+        let columns = columns(&world, table).await;
+        assert!(columns.iter().filter(|column| column.is_nullable).count() >= NULLABLE.len(), "{table}");
+        let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        for is_full in [true, false] {
+            let values: Vec<String> = columns.iter().map(|column| literal(&world, column, is_full)).collect();
+            let sql = format!("insert into {table} ({}) values ({})", names.join(", "), values.join(", "));
+            world.sql(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        }
+    }
+    let expected = all_rows(&world).await;
+    assert!(expected.iter().all(|(_, rows)| rows.len() == 2 && rows.concat().contains("<null>")), "{expected:#?}");
+    let mut dumped = Vec::new();
+    store.dump(&mut dumped).await.unwrap();
+    store.close().await;
+    for other in [World::sqlite().await, World::postgres().await] {
+        let again = restored(&dumped, &other).await;
+        assert_eq!(all_rows(&other).await, expected);
+        let back = if world.is_shared() { World::postgres().await } else { World::sqlite().await };
+        // The mark of the first restore is a row of its own by now, and a second would find it taken.
+        let again = String::from_utf8(again).unwrap();
+        let (lines, mark): (Vec<_>, Vec<_>) = again.lines().partition(|line| !line.contains("restore.unfinished"));
+        assert_eq!(mark.len(), 1, "{mark:?}");
+        let count = |count: usize| format!("{{\"end\":{{\"rows\":{count}}}}}");
+        let total = 2 * tables().count();
+        let again = lines.join("\n").replace(&count(total + 1), &count(total)) + "\n";
+        restored(again.as_bytes(), &back).await;
+        assert_eq!(all_rows(&back).await, expected, "and back");
+    }
+}
+
+pub(crate) async fn a_value_of_another_type_than_its_column_is_refused(world: World) {
+    let store = world.open().await;
+    let dump = |row: &str| {
+        let newest = Store::newest_schema();
+        format!(
+            "{{\"schema\":{newest}}}\n{{\"table\":{{\"name\":\"streams\",\"columns\":[\"stream\",\"last_sequence\"]}}}}\n\
+             {{\"row\":{row}}}\n{{\"end\":{{\"rows\":1}}}}\n"
+        )
+    };
+    for bad in [
+        "[\"platform\",\"1\"]",
+        "[1,1]",
+        "[{\"hex\":\"00\"},1]",
+        "[\"plat\\u0000form\",1]",
+        "[\"platform\",null]",
+        "[\"platform\"]",
+    ] {
+        let refused = store.restore(&mut dump(bad).as_bytes()).await.expect_err(bad);
+        assert!(matches!(refused, gpuaas_store::DumpError::Malformed { line: 3, .. }), "{bad}: {refused}");
+    }
+    store.restore(&mut dump("[\"platform\",1]").as_bytes()).await.expect("nothing of the others stayed");
+}
+
+pub(crate) async fn a_database_is_looked_at_without_being_changed(world: World) {
+    let options = gpuaas_store::StoreOptions { url: world.url.clone() };
+    let look = async || Store::look(&options).await.unwrap();
+    let is_there = || world.is_shared() || std::path::Path::new(world.url.trim_start_matches("sqlite://")).exists();
+    assert_eq!(look().await, gpuaas_store::Found::default());
+    assert!(world.is_shared() || !is_there(), "a look made the file");
+    if world.is_shared() {
+        assert_eq!(world.number(world.tables()).await, 0, "a look made the schema");
+    }
+    let store = world.open().await;
+    assert_eq!(look().await, gpuaas_store::Found::default(), "a schema is no row");
+    let mut tx = store.begin().await.unwrap();
+    tx.put_setting_if_absent(gpuaas_store::RESTORE_ID, b"this one").await.unwrap();
+    tx.commit().await.unwrap();
+    let found = look().await;
+    assert_eq!((found.rows_in, found.restore.as_deref()), (Some("settings"), Some("this one")));
+}
+
+pub(crate) async fn a_fill_that_fails_leaves_no_schema_and_one_that_does_not_changes_no_row(world: World) {
+    let source = World::sqlite().await;
+    let store = source.open().await;
+    super::given::placed(&store, "gpu-1").await;
+    let mut dumped = Vec::new();
+    store.dump(&mut dumped).await.unwrap();
+    store.close().await;
+    let (options, clock) = (gpuaas_store::StoreOptions { url: world.url.clone() }, world.clock());
+    let torn = &dumped[..dumped.len() - 20];
+    Store::fill(&options, clock.clone(), &mut &torn[..]).await.expect_err("it breaks off");
+    assert_eq!(world.number(world.tables()).await, 0, "a part of it stayed");
+    Store::fill(&options, clock, &mut &dumped[..]).await.unwrap();
+    assert_eq!(all_rows(&world).await, all_rows(&source).await);
+    assert_eq!(world.number("select count(*) from settings where name = 'restore.unfinished'").await, 0);
+}

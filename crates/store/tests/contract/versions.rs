@@ -1,0 +1,158 @@
+//! A database of every version of the schema, kept as text under `tests/versions`, becomes what a fresh one is and keeps its rows.
+
+use std::path::PathBuf;
+
+use gpuaas_model::{
+    AllocationId, AuditAction, MemberState, NodeId, OperationId, ProjectId, StreamName, TaskId, WorkloadId,
+};
+use gpuaas_store::{AuditFilter, Page, Store};
+
+use super::world::World;
+
+/// The ids in the kept databases differ in their last two digits.
+fn id<T: std::str::FromStr>(last: &str) -> T {
+    format!("0198c0de-7a3b-7c11-9b54-0242ac1200{last}").parse().ok().expect("a UUID")
+}
+
+fn file(version: i64) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/versions/{version:04}.sql"))
+}
+
+/// The kept database of a version, in this database's words.
+fn kept(version: i64, is_shared: bool) -> String {
+    let path = file(version);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| {
+        panic!(
+            "{}: {error}. Keep a database of schema version {version}: copy the file of the version before, add what the \
+             migration adds to its schema, its line in schema_versions, and a row in every table that is new",
+            path.display()
+        )
+    });
+    let here = if is_shared { "-- for postgres" } else { "-- for sqlite" };
+    let mut is_meant = true;
+    let lines = text.lines().filter(|line| {
+        let is_mark = line.starts_with("-- for ");
+        if is_mark {
+            is_meant = *line == "-- for both" || *line == here;
+        }
+        is_meant && !is_mark
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    if is_shared { text.replace(" blob ", " bytea ").replace(" x'", " '\\x") } else { text }
+}
+
+/// Everything that the schema says, one line each, without regard for the order in which it was made.
+async fn schema(world: &World) -> Vec<String> {
+    let sqlite = ["select type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') from sqlite_master"];
+    let postgres = [
+        "select table_name || '.' || column_name || ' ' || ordinal_position || ' ' || data_type || ' ' || is_nullable || ' ' || \
+         coalesce(column_default, '') from information_schema.columns where table_schema = 'public'",
+        "select indexdef from pg_indexes where schemaname = 'public'",
+        "select conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid) from pg_constraint \
+         where connamespace = 'public'::regnamespace",
+        "select pg_get_triggerdef(oid) from pg_trigger where not tgisinternal",
+        "select pg_get_functiondef(oid) from pg_proc where pronamespace = 'public'::regnamespace",
+    ];
+    let statements = if world.is_shared() { &postgres[..] } else { &sqlite[..] };
+    let mut lines = Vec::new();
+    for statement in statements {
+        let found = world.texts(statement).await;
+        lines.extend(found.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")));
+    }
+    lines.sort();
+    lines
+}
+
+async fn fresh(is_shared: bool) -> World {
+    if is_shared { World::postgres().await } else { World::sqlite().await }
+}
+
+/// How many rows each table has, of those that are there.
+async fn counts(world: &World) -> Vec<(&'static str, i64)> {
+    let mut counts = Vec::new();
+    for (table, _) in Store::dumped_tables() {
+        let is_there = match world.is_shared() {
+            true => format!("select count(*) from information_schema.tables where table_name = '{table}'"),
+            false => format!("select count(*) from sqlite_master where type = 'table' and name = '{table}'"),
+        };
+        if world.number(&is_there).await > 0 && table != "schema_versions" {
+            counts.push((table, world.number(&format!("select count(*) from {table}")).await));
+        }
+    }
+    counts
+}
+
+/// How many rows of a table an upgrade from that version takes away, or adds.
+fn changed(version: i64, table: &str) -> i64 {
+    match table {
+        // Without codes they would not be believed.
+        "enrollments" if version < 5 => -2,
+        "service_accounts" if (3..8).contains(&version) => -1,
+        "tokens" if (3..8).contains(&version) => -1,
+        // That the control plane has had its first administrator.
+        "settings" if version < 6 => 1,
+        _ => 0,
+    }
+}
+
+async fn newest(world: &World) -> i64 {
+    world.open().await.close().await;
+    world.number("select max(version) from schema_versions").await
+}
+
+async fn reads_its_rows(store: &Store) {
+    store.read_every_row().await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.project(id::<ProjectId>("01")).await.unwrap().name.as_str(), "lab");
+    let node = reader.node(id::<NodeId>("04")).await.unwrap();
+    assert_eq!((node.address(), node.labels["rack"].as_str(), node.epoch), ("10.0.0.7", "r'7", 2));
+    assert_eq!(reader.allocation(id::<AllocationId>("06")).await.unwrap().generation, 3);
+    let artifacts = reader.artifacts(None, None).await.unwrap();
+    assert_eq!(artifacts[0].size_bytes, 9_007_199_254_740_993);
+    let workload = reader.workload(id::<WorkloadId>("08")).await.unwrap();
+    assert_eq!(workload.config["label"], "ä\"'\\ 𝄞");
+    let members = reader.members_of(workload.id).await.unwrap();
+    assert!(matches!(members[0].state, MemberState::Ready { .. }));
+    let steps = reader.steps_of(id::<OperationId>("0a")).await.unwrap();
+    assert_eq!(steps[0].task, Some(id::<TaskId>("0c")));
+    assert_eq!(reader.task(id::<TaskId>("0c")).await.unwrap().fence, 4);
+    assert_eq!(reader.secrets_of(workload.id).await.unwrap()[0].sealed, [0, 255, 10, 34]);
+    assert_eq!(reader.events(StreamName::Platform, 0, Page::LIMIT_MAX).await.unwrap().len(), 1);
+    let audits = reader.audits(&AuditFilter::default()).await.unwrap();
+    assert_eq!((audits.len(), audits[0].action), (1, AuditAction::NodeRegister));
+    assert_eq!(reader.setting("control-plane.id").await.unwrap(), Some(b"cp-1".to_vec()));
+}
+
+pub(crate) async fn database_of_every_earlier_version_becomes_a_fresh_ones_equal_and_keeps_its_rows(world: World) {
+    let is_shared = world.is_shared();
+    let newest = newest(&world).await;
+    let expected = schema(&world).await;
+    let versions: Vec<i64> = (1..=newest).filter(|version| *version < newest || file(newest).exists()).collect();
+    assert!(versions.len() >= 9, "{versions:?}");
+    for version in versions {
+        let old = fresh(is_shared).await;
+        old.sql(&kept(version, is_shared)).await.unwrap_or_else(|error| panic!("version {version}: {error}"));
+        assert_eq!(old.number("select max(version) from schema_versions").await, version);
+        let before = counts(&old).await;
+        assert!(
+            before.iter().all(|(_, rows)| *rows > 0),
+            "version {version} is kept with a row in every table: {before:?}"
+        );
+        let store = old.try_open().await.unwrap_or_else(|error| panic!("version {version}: {error}"));
+        assert_eq!(schema(&old).await, expected, "version {version}");
+        let after = counts(&old).await;
+        for (table, rows) in before {
+            let found = after.iter().find(|(name, _)| *name == table).expect("no table is dropped");
+            assert_eq!(found.1, rows + changed(version, table), "{table} of version {version}");
+        }
+        reads_its_rows(&store).await;
+        let mut dumped = Vec::new();
+        store.dump(&mut dumped).await.unwrap();
+        store.close().await;
+        let other = fresh(!is_shared).await;
+        let restored = other.open().await;
+        restored.restore(&mut &dumped[..]).await.unwrap_or_else(|error| panic!("version {version}: {error}"));
+        reads_its_rows(&restored).await;
+        restored.close().await;
+    }
+}
