@@ -27,6 +27,7 @@ const OPERATIONS: &str = "gpuaas_operations_open";
 const CERTIFICATES: &str = "gpuaas_certificates_end_timestamp_seconds";
 const FORGED: &str = "gpuaas_forged_rows_refused_total";
 const STATEMENTS: &str = "gpuaas_store_statements_total";
+const DAMAGED: &str = "gpuaas_store_damaged";
 const CHANGES: &str = "gpuaas_store_changes_total";
 const COMMITS: &str = "gpuaas_store_commits_total";
 /// Upper bounds of the duration histogram, in seconds, around the 0.5 s that an answer may take.
@@ -57,6 +58,10 @@ impl Metrics {
             metrics::describe_counter!(
                 FORGED,
                 "Rows that were refused because nothing proves that the platform wrote them."
+            );
+            metrics::describe_gauge!(
+                DAMAGED,
+                "1 once the database has said that its own files are damaged, until a restart."
             );
             metrics::describe_counter!(STATEMENTS, "SQL statements without begin, commit and rollback.");
             metrics::describe_counter!(CHANGES, "Changes of rows that were committed.");
@@ -113,7 +118,8 @@ pub(crate) async fn expose(
     let is_counted = state.counted.get(async {
         counted(&state).await.inspect_err(|error| tracing::warn!(%error, "rows could not be counted")).is_ok()
     });
-    if !is_counted.await {
+    // What was counted last, and that the database is damaged, is worth more than no answer.
+    if !is_counted.await && state.engine.store().damage().is_none() {
         return Err(ApiProblem::new(Code::Unavailable, "the store does not answer").then("try again"));
     }
     count_store(&state);
@@ -146,6 +152,8 @@ async fn counted(state: &ApiState) -> Result<(), StoreError> {
 fn count_store(state: &ApiState) {
     let counts = state.engine.store().counts();
     with_local_recorder(&*state.metrics.recorder, || {
+        let is_damaged = state.engine.store().damage().is_some();
+        gauge!(DAMAGED).set(f64::from(u8::from(is_damaged)));
         counter!(STATEMENTS).absolute(counts.statements);
         counter!(CHANGES).absolute(counts.changes);
         counter!(COMMITS).absolute(counts.commits);

@@ -64,6 +64,12 @@ impl ArtifactStore {
         Ok(Self { objects: Arc::new(objects.with_fsync(true)) })
     }
 
+    /// The same for somebody who only reads: nothing is made, and nothing removed.
+    pub fn to_read(folder: &Path) -> Result<Self, ArtifactError> {
+        let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| ArtifactError::disk(folder, error))?;
+        Ok(Self { objects: Arc::new(objects) })
+    }
+
     /// Takes `bytes` under `sha256` if that is what they are; returns their length.
     ///
     /// What is here already, and whole, is not taken again, and `bytes` is not read; what rotted on the disk is replaced.

@@ -294,6 +294,10 @@ pub(crate) struct Server {
     /// How long a KubeNode may take from there until it is Ready
     #[arg(long, env = "GPUAAS_RKE2_NODE_READY_DEADLINE", hide_env_values = true, value_name = "DURATION", default_value = "5m", value_parser = crate::duration::parse)]
     pub(crate) rke2_node_ready_deadline: Duration,
+    /// Begin anew where the store of this data directory is missing; what is left of the earlier control plane is moved into a folder of the data
+    /// directory
+    #[arg(long)]
+    pub(crate) begin_anew: bool,
     /// Written when it serves: url, ca_file
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
@@ -331,6 +335,8 @@ pub(crate) enum ServerVerb {
     },
     /// Make a one-time admin token on this machine, also while the control plane runs; gpuaas bootstrap exchanges it
     RecoverAdmin,
+    /// Read every row, sealed value and artifact and say what is wrong, also while the control plane runs; nothing is changed
+    Verify,
     /// Read a backup into an empty store; then start the control plane as before
     Restore {
         /// The file

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::cli::Cli;
 
 /// Flags that are about one start and not about the control plane.
-const NOT_SETTINGS: [&str; 4] = ["config", "ready_file", "lifeline", "help"];
+const NOT_SETTINGS: [&str; 5] = ["config", "begin_anew", "ready_file", "lifeline", "help"];
 
 /// A setting as it counts now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -40,6 +40,40 @@ impl StepKind {
     }
 }
 
+/// How far a start of the control plane has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartStage {
+    /// The sealing key is there, and no store.
+    KeyKept,
+    /// The store has its tables.
+    StoreOpened,
+    /// The first rows are durable, and nothing beside the store says so.
+    RowsKept,
+    /// The data directory says that it was used.
+    UseKept,
+    /// The one-time admin token is there.
+    AdminKept,
+    /// The authorities are there for clients; nobody listens yet.
+    CaKept,
+}
+
+impl StartStage {
+    /// Every stage, in order.
+    pub const ALL: [Self; 6] =
+        [Self::KeyKept, Self::StoreOpened, Self::RowsKept, Self::UseKept, Self::AdminKept, Self::CaKept];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::KeyKept => "key-kept",
+            Self::StoreOpened => "store-opened",
+            Self::RowsKept => "rows-kept",
+            Self::UseKept => "use-kept",
+            Self::AdminKept => "admin-kept",
+            Self::CaKept => "ca-kept",
+        }
+    }
+}
+
 /// How far a restore has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreStage {
@@ -73,6 +107,8 @@ impl RestoreStage {
 /// A moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
+    /// Control plane: it starts.
+    Start(StartStage),
     /// Control plane: the attempt is in rows, and nothing of it was done.
     StepBegun(StepKind),
     /// Control plane: the attempt ended, and no row says so.
@@ -98,6 +134,7 @@ pub enum Point {
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Start(stage) => write!(f, "start.{}", stage.name()),
             Self::StepBegun(kind) => write!(f, "step.begun.{}", kind.name()),
             Self::StepAnswered(kind) => write!(f, "step.answered.{}", kind.name()),
             Self::StepSettled(kind) => write!(f, "step.settled.{}", kind.name()),
@@ -123,7 +160,14 @@ impl Point {
             [Self::TaskBegun(*task), Self::TaskDone(*task), Self::TaskEnded(*task)].into_iter().chain(inside)
         });
         let restores = RestoreStage::ALL.into_iter().map(Self::Restore);
-        steps.chain(tasks).chain(restores).chain([Self::UnitStarting, Self::UnitStarted]).collect()
+        StartStage::ALL
+            .map(Self::Start)
+            .into_iter()
+            .chain(steps)
+            .chain(tasks)
+            .chain(restores)
+            .chain([Self::UnitStarting, Self::UnitStarted])
+            .collect()
     }
 }
 

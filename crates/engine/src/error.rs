@@ -124,6 +124,16 @@ impl From<StoreError> for CommandError {
                 )
                 .then("make room on the disk of the database, then try again")
             }
+            StoreError::Damaged { place, detail } => {
+                tracing::error!(place, detail, "the database is damaged");
+                Self::new(Code::StoreDamaged, "the control plane's database is damaged")
+                    .then("have an operator stop the control plane, keep a copy of its files, and restore a backup")
+            }
+            StoreError::Corrupt(bad) => {
+                tracing::error!(%bad, "a row cannot be read");
+                Self::new(Code::RowUnreadable, "a row of the control plane's store cannot be read")
+                    .then("have an operator run gpuaas server verify, which names it")
+            }
             StoreError::Unsettled(_) => {
                 Self::new(Code::Unavailable, "the database went away while this was written: it may have happened")
                     .then("look before you ask again, or ask under an idempotency key")

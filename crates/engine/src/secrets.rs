@@ -13,6 +13,7 @@ use crate::{
     effects::Secrets,
     engine::Engine,
     ownership::{self, AccessError},
+    settle::unsealed,
 };
 
 /// The secrets of one workload, opened with the engine's keys.
@@ -69,8 +70,8 @@ impl Engine {
         let task = task_for(&mut tx, node, ("secret", secret), may).await?;
         let record = tx.secret(secret).await?;
         of_same_workload(&record, &task)?;
-        let plain =
-            self.keys().unseal(secret, &record.sealed).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let plain = self.keys().unseal(secret, &record.sealed);
+        let plain = plain.map_err(|error| StoreError::corrupt("secrets", secret, "sealed", error))?;
         let node = tx.node(node.node).await?;
         tx.append_audit(&NewAudit {
             actor: OwnActor::of_node(&node.name),
@@ -103,7 +104,7 @@ impl Engine {
         let task = task_for(&mut tx, node, ("secret", secret), may).await?;
         let mut record = tx.secret(secret).await?;
         of_same_workload(&record, &task)?;
-        record.sealed = self.keys().seal(secret, plain).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        record.sealed = self.keys().seal(secret, plain).map_err(unsealed)?;
         record.sha256 = gpuaas_trust::sha256_hex(plain);
         tx.put_secret(&record).await?;
         tx.commit().await

@@ -262,7 +262,7 @@ impl Driver {
                         .ok_or_else(|| StoreError::NotFound { what: "secret", id: of.clone() })?;
                     let record = tx.secret(view.id).await?;
                     let opened = self.engine.keys().unseal(view.id, &record.sealed);
-                    let opened = opened.map_err(|error| StoreError::Corrupt(error.to_string()))?;
+                    let opened = opened.map_err(|error| StoreError::corrupt("secrets", view.id, "sealed", error))?;
                     plain.extend_from_slice(&opened);
                 }
             }
@@ -308,6 +308,11 @@ fn task_end(end: &AttemptEnd) -> TaskEnd {
     }
 }
 
+/// A secret that could not be sealed: a defect, and no row's.
+pub(crate) fn unsealed(error: gpuaas_trust::SealError) -> StoreError {
+    StoreError::Database(error.to_string())
+}
+
 /// A secret of a workload, sealed under an id of its own.
 pub(crate) fn sealed(
     engine: &crate::engine::Engine,
@@ -316,7 +321,7 @@ pub(crate) fn sealed(
     plain: &[u8],
 ) -> Result<SecretRecord, StoreError> {
     let id = SecretId::generate(&*engine.ports().clock, &*engine.ports().entropy);
-    let bytes = engine.keys().seal(id, plain).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    let bytes = engine.keys().seal(id, plain).map_err(unsealed)?;
     Ok(SecretRecord {
         id,
         workload: Some(workload),

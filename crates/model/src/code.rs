@@ -159,6 +159,16 @@ text_enum! {
         ClusterNotReady = "cluster_not_ready",
         /// No kubeconfig of that kind is offered.
         AccessKindUnknown = "access_kind_unknown",
+        /// The data directory was in use before, and the store holds no platform.
+        StoreMissing = "store_missing",
+        /// The database's own files are damaged.
+        StoreDamaged = "store_damaged",
+        /// A row of the store cannot be read.
+        RowUnreadable = "row_unreadable",
+        /// The sealing key is not where it must be.
+        SealingKeyMissing = "sealing_key_missing",
+        /// The file of a sealing key holds none.
+        SealingKeyInvalid = "sealing_key_invalid",
         /// The store's file was written by a newer version.
         StoreTooNew = "store_too_new",
         /// A shared store holds sealed secrets, and no key to them was given.
@@ -289,6 +299,11 @@ impl Code {
             Self::TaskInterrupted
             | Self::TaskCancelled
             | Self::StoreTooNew
+            | Self::StoreMissing
+            | Self::StoreDamaged
+            | Self::RowUnreadable
+            | Self::SealingKeyMissing
+            | Self::SealingKeyInvalid
             | Self::MigrationFailed
             | Self::SealingKeyRequired
             | Self::SealingKeyMismatch

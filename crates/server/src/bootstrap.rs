@@ -5,10 +5,11 @@ use std::sync::Arc;
 use gpuaas_app_rke2::{Deadlines, Rke2};
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::{
-    AppEntry, Catalog, Ended, Keys, end_what_came_back, open_authority, port::Ports, record_proof, stored_authority,
+    AppEntry, Catalog, Ended, Keys, KeysError, end_what_came_back, open_authority, port::Ports, record_proof,
+    stored_authority,
 };
 use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState, OwnActor, Timestamp};
-use gpuaas_store::{NewAudit, SealingRecord, Store, Tx, leapt};
+use gpuaas_store::{NewAudit, PLATFORM, SealingRecord, Store, StoreError, StoreOptions, Tx, leapt};
 use gpuaas_trust::{Authority, SealingKeys, ServerKey, TaskSigner, TokenKey};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -29,6 +30,9 @@ const API_KEY: &str = "api.key";
 /// Where the key of tokens lies, sealed.
 const TOKEN_KEY: &str = "token.key";
 
+/// The settings that are sealed.
+pub(crate) const SEALED_SETTINGS: [&str; 4] = [FIRST_KEY, FIRST_AUTHORITY_KEY, API_KEY, TOKEN_KEY];
+
 /// The apps of this control plane.
 pub(crate) fn catalog(rke2: Deadlines) -> Catalog {
     Catalog::default()
@@ -45,9 +49,9 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
     if let Some(named) = &named {
         use_key(&sealing, named)?;
     }
-    let is_new = tx.setting("control-plane.id").await?.is_none();
-    let id = tx.put_setting_if_absent("control-plane.id", fresh_id.as_bytes()).await?;
-    let id = String::from_utf8(id).map_err(|error| trust(&error))?;
+    let is_new = tx.setting(PLATFORM).await?.is_none();
+    let id = tx.put_setting_if_absent(PLATFORM, fresh_id.as_bytes()).await?;
+    let id = String::from_utf8(id).map_err(|error| StoreError::corrupt("settings", PLATFORM, "value", error))?;
     let version = first_version(is_new, ports.clock.now());
     let sealing = Arc::new(sealing);
     store.prove_with(record_proof(sealing.clone()));
@@ -77,7 +81,7 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
         tx.append_audit(&of_ourselves(AuditAction::KeyActivate, target, json!({ "version": version }))).await?;
     }
     // The other authorities, where one is following another.
-    keys.ring(&mut tx).await.map_err(|error| trust(&error))?;
+    keys.ring(&mut tx).await.map_err(of_keys)?;
     tx.commit().await?;
     Ok(keys)
 }
@@ -116,11 +120,14 @@ async fn authority(
     let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
     let kept = tx.authorities().await?.into_iter().find(|stored| stored.authority.state == KeyState::Active);
     if let Some(kept) = kept {
-        return open_authority(sealing, &kept).map_err(|error| trust(&error));
+        let opened = open_authority(sealing, &kept);
+        let named = |error| StoreError::corrupt("authorities", &kept.authority.id, "sealed_key", error);
+        return Ok(opened.map_err(named)?);
     }
-    if !tx.authority_ids().await?.is_empty() {
-        let detail = "no row of an active authority verifies with this sealing key: it is another control plane's, or the rows were changed";
-        return Err(ServerError::Trust(detail.to_owned()));
+    let ids = tx.authority_ids().await?;
+    if !ids.is_empty() {
+        let why = "no active authority verifies with this sealing key: the key is another control plane's, or the rows were changed";
+        return Err(StoreError::corrupt("authorities", ids.join(", "), "code", why).into());
     }
     let now = ports.clock.now();
     let made = match tx.setting(FIRST_AUTHORITY).await? {
@@ -131,8 +138,8 @@ async fn authority(
         None => match new {
             Some(control_plane) => Authority::generate(control_plane, now),
             None => {
-                let detail = "the store has lost its certificate authority, which every node trusts: restore a backup";
-                return Err(ServerError::Trust(detail.to_owned()));
+                let why = "the certificate authority is missing, which every node trusts: restore a backup";
+                return Err(StoreError::corrupt("authorities", "*", "id", why).into());
             }
         },
     };
@@ -148,7 +155,14 @@ async fn authority(
 
 /// Completes a restore that was interrupted before it had revoked the credentials in the backup.
 pub(crate) async fn finish_restore(store: &Store, keys: &Keys, ports: &Ports) -> Result<Option<Ended>, ServerError> {
-    end_what_came_back(store, keys, ports).await.map_err(|error| ServerError::Trust(error.to_string()))
+    end_what_came_back(store, keys, ports).await.map_err(of_keys)
+}
+
+fn of_keys(error: KeysError) -> ServerError {
+    match error {
+        KeysError::Store(error) => error.into(),
+        other => ServerError::Trust(other.to_string()),
+    }
 }
 
 /// The key of the API's listener: kept, and one for all replicas, because what an operator runs on a machine pins it.
@@ -171,19 +185,26 @@ pub(crate) async fn api_key(store: &Store, keys: &Keys) -> Result<ServerKey, Ser
 
 /// Uses the key that the rows name. During a rotation the one before is needed too: some rows are under it alone.
 fn use_key(sealing: &SealingKeys, named: &SealingRecord) -> Result<(), ServerError> {
-    for id in std::iter::once(&named.current).chain(&named.previous) {
-        if !sealing.holds(id) {
-            let held: Vec<String> = std::iter::once(sealing.active()).chain(sealing.next()).collect();
-            return Err(ServerError::SealingKeyMismatch { needed: id.clone(), held: held.join(", ") });
-        }
-    }
+    must_hold(sealing, named)?;
     sealing.activate(&named.current);
     Ok(())
 }
 
+/// Refuses keys that are not those of the rows. Before a store is opened: that writes the log of a database into its file.
+pub(crate) async fn check_keys(options: &StoreOptions, sealing: &SealingKeys) -> Result<(), ServerError> {
+    options.sealing().await?.map_or(Ok(()), |named| must_hold(sealing, &named))
+}
+
+fn must_hold(sealing: &SealingKeys, named: &SealingRecord) -> Result<(), ServerError> {
+    let Some(lacking) = named.ids().find(|id| !sealing.holds(id)) else { return Ok(()) };
+    let held: Vec<String> = std::iter::once(sealing.active()).chain(sealing.next()).collect();
+    Err(ServerError::SealingKeyMismatch { needed: lacking.clone(), held: held.join(", ") })
+}
+
 fn open(sealing: &SealingKeys, sealed: Option<Vec<u8>>, name: &str) -> Result<Zeroizing<Vec<u8>>, ServerError> {
-    let sealed = sealed.ok_or_else(|| ServerError::Trust(format!("the store lacks {name}")))?;
-    sealing.open(name.as_bytes(), &sealed).map_err(|error| ServerError::Trust(format!("{name}: {error}")))
+    let corrupt = |why: &dyn std::fmt::Display| StoreError::corrupt("settings", name, "value", why);
+    let sealed = sealed.ok_or_else(|| corrupt(&"the row is missing"))?;
+    Ok(sealing.open(name.as_bytes(), &sealed).map_err(|error| corrupt(&error))?)
 }
 
 /// The record of what no caller asked for.

@@ -8,19 +8,14 @@ use std::{
 };
 
 use fs4::fs_std::FileExt;
-use gpuaas_model::{Entropy, ReplicaId};
-use gpuaas_trust::SealingKeys;
+use gpuaas_model::ReplicaId;
 
-use crate::{
-    error::ServerError,
-    options::ServerOptions,
-    sealing_key::{self, KeyFiles},
-};
+use crate::{error::ServerError, options::ServerOptions, sealing_key::KeyFiles};
 
 /// Holds the certificates of the authorities, for clients on this machine.
 pub const CA_FILE: &str = "ca.pem";
 /// Names the process that uses the directory.
-const REPLICA: &str = "replica.id";
+pub(crate) const REPLICA: &str = "replica.id";
 
 /// A locked data directory. The lock lasts as long as this value, and ends with the process however that dies.
 #[derive(Debug)]
@@ -68,20 +63,6 @@ impl DataDir {
         let path = self.join(REPLICA);
         write_private(&path, replica.to_string().as_bytes())
             .map_err(|source| ServerError::DataDirNotWritable { path, source })
-    }
-
-    /// The sealing keys: from the file that was named and the one beside it, else from the data directory, where the first is made once. They never
-    /// enter the store that they seal.
-    pub(crate) fn sealing_keys(
-        &self,
-        options: &ServerOptions,
-        entropy: &dyn Entropy,
-    ) -> Result<SealingKeys, ServerError> {
-        let files = KeyFiles::of(options)?;
-        if options.sealing_key_file.is_none() && files.present()?.is_none() {
-            files.keep_present(&sealing_key::fresh(entropy))?;
-        }
-        files.keys()
     }
 }
 
@@ -142,7 +123,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::ports::SystemEntropy;
+    use crate::{ports::SystemEntropy, prior_use::Beginning};
 
     #[test]
     fn a_second_process_is_told_that_the_directory_is_in_use() {
@@ -186,11 +167,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::open(folder.path()).unwrap();
         let options = ServerOptions::local(folder.path().to_owned());
-        let key = data.sealing_keys(&options, &SystemEntropy).unwrap();
-        assert_eq!(key.active(), data.sealing_keys(&options, &SystemEntropy).unwrap().active());
+        let keys = || Beginning::First.sealing_keys(&data, &options, &SystemEntropy);
+        assert_eq!(keys().unwrap().active(), keys().unwrap().active());
         let mode = std::fs::metadata(data.join("sealing.key")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         std::fs::write(data.join("sealing.key"), "short").unwrap();
-        assert!(matches!(data.sealing_keys(&options, &SystemEntropy), Err(ServerError::Key { .. })));
+        assert!(matches!(keys(), Err(ServerError::Key { .. })));
     }
 }

@@ -1,6 +1,10 @@
 //! Why a control plane does not start, or ends.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{
+    io::ErrorKind,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use gpuaas_model::{Code, Coded};
 use gpuaas_store::{DumpError, StoreError};
@@ -31,6 +35,30 @@ pub enum ServerError {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// There is no file of the sealing key, and none was made.
+    #[error("the sealing key is missing: there is no file {path}")]
+    SealingKeyMissing {
+        /// Where it must be.
+        path: PathBuf,
+    },
+    /// The data directory was used, and the store holds no platform. Nothing was made or changed.
+    #[error("the store {place} {lack}{}", was_used(data_dir, left))]
+    StoreMissing {
+        /// Where it must be.
+        place: String,
+        /// What is wrong with it, as a phrase.
+        lack: &'static str,
+        /// The data directory.
+        data_dir: PathBuf,
+        /// What lies there of a platform.
+        left: String,
+    },
+    /// It was told to begin anew, and the store holds a platform.
+    #[error("--begin-anew was given, and {place} holds a control plane")]
+    NothingToBeginAnew {
+        /// The store.
+        place: String,
     },
     /// A key that is to follow lies there already.
     #[error("a next sealing key lies in {path} already")]
@@ -111,6 +139,14 @@ pub enum ServerError {
     },
 }
 
+/// How it is known that there was a platform.
+fn was_used(data_dir: &Path, left: &str) -> String {
+    match left {
+        "" => String::new(),
+        left => format!(", and {} was in use before: it has {left}", data_dir.display()),
+    }
+}
+
 /// The code of a failure of the store, also of one that a backup or a restore met.
 fn of_store(error: &StoreError) -> Code {
     match error {
@@ -119,6 +155,9 @@ fn of_store(error: &StoreError) -> Code {
         StoreError::Unreachable(_) | StoreError::Busy => Code::Unavailable,
         StoreError::Full(_) => Code::DiskFull,
         StoreError::Unverified { .. } => Code::DatabaseUnverified,
+        StoreError::Damaged { .. } => Code::StoreDamaged,
+        StoreError::Corrupt(_) => Code::RowUnreadable,
+        StoreError::SealingKeyMissing { .. } => Code::SealingKeyMismatch,
         _ => Code::Internal,
     }
 }
@@ -128,7 +167,10 @@ impl Coded for ServerError {
         match self {
             Self::DataDirNotWritable { .. } => Code::DataDirNotWritable,
             Self::DataDirInUse { .. } => Code::DataDirInUse,
-            Self::NextSealingKeyExists { .. } => Code::StateConflict,
+            Self::NextSealingKeyExists { .. } | Self::NothingToBeginAnew { .. } => Code::StateConflict,
+            Self::StoreMissing { .. } => Code::StoreMissing,
+            Self::SealingKeyMissing { .. } => Code::SealingKeyMissing,
+            Self::Key { source, .. } if source.kind() == ErrorKind::InvalidData => Code::SealingKeyInvalid,
             Self::SealingKeyMismatch { .. } => Code::SealingKeyMismatch,
             Self::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => Code::AddressInUse,
             Self::Store(error) => of_store(error),
@@ -164,6 +206,27 @@ impl Coded for ServerError {
             }
             Self::Store(StoreError::TooNew { .. }) => {
                 "run a version at least as new as the one that wrote it".to_owned()
+            }
+            Self::StoreMissing { data_dir, .. } => format!(
+                "bring it back, or restore a backup (gpuaas server restore FILE); to give up all that it held: gpuaas server --begin-anew, \
+                 which moves what is left in {} into a folder there",
+                data_dir.display()
+            ),
+            Self::NothingToBeginAnew { .. } => {
+                "leave the flag out; for another control plane name another --data-dir and store".to_owned()
+            }
+            Self::SealingKeyMissing { .. } => {
+                "put the key back, from a backup of the data directory or from another replica: no other opens what the store keeps sealed"
+                    .to_owned()
+            }
+            Self::Store(StoreError::Damaged { .. }) => {
+                "end whatever uses it, keep a copy of its files, and restore a backup into a fresh --data-dir or database \
+                 (gpuaas server restore FILE); gpuaas server verify lists what is damaged"
+                    .to_owned()
+            }
+            Self::Store(StoreError::Corrupt(_)) => {
+                "gpuaas server verify lists every row that cannot be read; bring the row back from a backup, or restore the whole backup"
+                    .to_owned()
             }
             Self::Store(StoreError::Migration { .. }) => {
                 "start the version that ran before, or restore the backup from before the upgrade into an empty database; \

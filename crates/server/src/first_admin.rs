@@ -21,7 +21,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
     backup::refuse_unfinished, bootstrap::keys, data_dir::write_private_for, error::ServerError,
-    options::ServerOptions, ports, sealing_key::KeyFiles,
+    options::ServerOptions, ports, prior_use, sealing_key::KeyFiles,
 };
 
 /// Where the text of a one-time token lies, in the data directory.
@@ -138,6 +138,7 @@ pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, Serv
     refuse_unfinished(&options.data_dir)?;
     let ports = ports::system();
     let sealing = KeyFiles::of(options)?.keys()?;
+    prior_use::require_platform(options).await?;
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
     let made = async {
         // The key opens what the store keeps secret, or this is somebody else's store.

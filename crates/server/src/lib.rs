@@ -14,6 +14,7 @@ mod https;
 mod journals;
 mod options;
 pub mod ports;
+mod prior_use;
 mod progress;
 mod reach;
 mod recording;
@@ -21,6 +22,7 @@ mod reimage;
 mod replicas;
 mod sealing_key;
 mod sockets;
+mod verify;
 
 pub use backup::{BackupError, Manifest, Restored, backup, restore};
 pub use data_dir::{CA_FILE, write_private};
@@ -30,8 +32,10 @@ pub use gpuaas_api::{Paces, SUMS_FILE};
 pub use gpuaas_app_rke2::Deadlines;
 pub use gpuaas_artifacts::{Network, TrustedKey};
 pub use gpuaas_engine::{Ended, EndedNode};
+pub use gpuaas_store::{Finding, FindingKind};
 pub use options::ServerOptions;
 pub use sealing_key::{NextSealingKey, next_sealing_key};
+pub use verify::{Verified, verify};
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -39,6 +43,7 @@ use futures::FutureExt;
 use gpuaas_api::{ApiOptions, ApiState, Install};
 use gpuaas_artifacts::Importer;
 use gpuaas_channel::{Channel, ChannelOptions};
+use gpuaas_crash_points::{Point, StartStage, reach};
 use gpuaas_engine::{Endpoints, Engine, EngineParts};
 use gpuaas_model::ReplicaId;
 use gpuaas_store::{Burial, Store};
@@ -84,15 +89,28 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     backup::refuse_unfinished(data.path())?;
     let api_listener = bind("the API", options.listen).await?;
     let url = options.public_url.clone().unwrap_or_else(|| format!("https://{}", shown(&api_listener, options.listen)));
-    let sealing = data.sealing_keys(options, &*ports.entropy)?;
+    if options.store_url.is_some() || options.sealing_key_file.is_some() {
+        // A key that was named, or must be, is looked at before a database is asked.
+        KeyFiles::of(options)?.keys()?;
+    }
+    let beginning = prior_use::settle(&data, options, &*ports.clock).await?;
+    let sealing = beginning.sealing_keys(&data, options, &*ports.entropy)?;
+    reach(Point::Start(StartStage::KeyKept));
+    bootstrap::check_keys(&options.store(), &sealing).await?;
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
+    reach(Point::Start(StartStage::StoreOpened));
+    // First of all: with another sealing key nothing is written.
+    let keys = bootstrap::keys(&store, sealing, &ports).await?;
+    reach(Point::Start(StartStage::RowsKept));
+    // What says that the data directory was used is written from here on.
+    prior_use::first_start_is_over(&data)?;
     let replica = ReplicaId::generate(&*ports.clock, &*ports.entropy);
     // The data directory's lock says that whoever used it before is dead, and its leases with it.
     if let Some(predecessor) = data.predecessor() {
         store.bury_replica(predecessor, Burial::Known).await?;
     }
     data.succeed(replica)?;
-    let keys = bootstrap::keys(&store, sealing, &ports).await?;
+    reach(Point::Start(StartStage::UseKept));
     if let Some(ended) = bootstrap::finish_restore(&store, &keys, &ports).await? {
         tracing::warn!(
             ?ended,
@@ -100,6 +118,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
         );
     }
     let one_time_admin = first_admin::at_start(&store, &keys, data.path(), &ports).await?;
+    reach(Point::Start(StartStage::AdminKept));
     let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
     let identity = ReplicaIdentity { control_plane: keys.control_plane().to_owned(), replica };
     let api_key = bootstrap::api_key(&store, &keys).await?;
@@ -114,6 +133,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let channel_tls = Arc::new(channel_tls.map_err(|error| trust(&error))?);
     let ca_file = data.join(CA_FILE);
     certificates::keep_ca(ca_file.clone(), authorities.pem()).await?;
+    reach(Point::Start(StartStage::CaKept));
 
     let late = Arc::new(LateChannel::default());
     let channel_listener = bind("the node channel", options.channel_listen).await?;
@@ -138,6 +158,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
         reimage_hook: options.reimage_hook.clone().map(|program| Arc::new(HookProgram(program)) as Arc<_>),
     });
     let artifacts = options.artifacts()?;
+    verify::name_missing_artifacts(&store, &artifacts).await?;
     let downloads = data.join("downloads");
     let backend = Arc::new(Backend { engine: engine.clone(), artifacts: artifacts.clone() });
     let channel_options = ChannelOptions {

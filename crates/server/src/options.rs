@@ -15,6 +15,8 @@ use gpuaas_trust::{OldestTls, SecretText};
 
 use crate::{backup, data_dir, error::ServerError};
 
+/// SQLite's file in the data directory.
+pub(crate) const LOCAL_STORE: &str = "gpuaas.db";
 /// Port of the API.
 pub(crate) const API_PORT: u16 = 7_443;
 /// Port of the node channel.
@@ -68,6 +70,8 @@ pub struct ServerOptions {
     pub metrics_over_loopback: bool,
     /// How long steps of RKE2 may take.
     pub rke2_deadlines: Deadlines,
+    /// Whether a start makes another platform where the store of a data directory that was used is missing.
+    pub begin_anew: bool,
 }
 
 impl ServerOptions {
@@ -96,6 +100,7 @@ impl ServerOptions {
             paces: Paces::USUAL,
             metrics_over_loopback: false,
             rke2_deadlines: Deadlines::default(),
+            begin_anew: false,
         }
     }
 
@@ -120,7 +125,7 @@ impl ServerOptions {
 
     /// The file of the rows, where they are in no shared store.
     pub(crate) fn database(&self) -> PathBuf {
-        self.data_dir.join("gpuaas.db")
+        self.data_dir.join(LOCAL_STORE)
     }
 
     /// The folder of the artifacts.
@@ -133,6 +138,12 @@ impl ServerOptions {
         let users = if self.store_url.is_some() { Users::Several } else { Users::One };
         ArtifactStore::in_folder(&self.artifacts_folder(), users)
             .map_err(|error| ServerError::Artifacts(error.to_string()))
+    }
+
+    /// The same for somebody who only reads.
+    pub(crate) fn artifacts_to_read(&self) -> Result<ArtifactStore, ServerError> {
+        let kept = ArtifactStore::to_read(&self.artifacts_folder());
+        kept.map_err(|error| ServerError::Artifacts(error.to_string()))
     }
 
     /// Where releases may come from, and what makes one believed.

@@ -88,7 +88,7 @@ impl KeyFiles {
 
     /// The keys, of which the present one must be there.
     pub(crate) fn keys(&self) -> Result<SealingKeys, ServerError> {
-        let missing = || key_error(&self.present, ErrorKind::NotFound.into());
+        let missing = || ServerError::SealingKeyMissing { path: self.present.clone() };
         // In this order: the next key may take the place of the present one in between, and is then read twice, and not passed by.
         let next = self.next()?;
         let keys = SealingKeys::from(self.usable(&self.present()?.ok_or_else(missing)?)?);

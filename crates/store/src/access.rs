@@ -29,12 +29,12 @@ impl Tx {
 impl Reader {
     /// The grant of that id.
     pub async fn access_grant(&mut self, id: AccessGrantId) -> Result<AccessGrantRecord, StoreError> {
-        let found = self.find("select doc from access_grants where id = $1", vec![text(id)]).await?;
+        let found = self.find("select id, doc from access_grants where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("access grant", id))
     }
 
     /// A workload's grants, withdrawn ones too, oldest first.
     pub async fn access_grants(&mut self, workload: WorkloadId) -> Result<Vec<AccessGrantRecord>, StoreError> {
-        self.list("select doc from access_grants where workload_id = $1 order by id", vec![text(workload)]).await
+        self.list("select id, doc from access_grants where workload_id = $1 order by id", vec![text(workload)]).await
     }
 }

@@ -7,7 +7,7 @@ use gpuaas_model::{AllocationId, AllocationState, Name, NodeId, ProjectId, Workl
 use crate::{
     error::StoreError,
     page::Page,
-    query::{document, get_parsed, int, list_of, parsed, text, text_or_empty},
+    query::{document, get_parsed, int, list_of, text, text_or_empty},
     record::AllocationRecord,
     store::{Change, Reader, Tx},
 };
@@ -70,27 +70,27 @@ impl Tx {
 impl Reader {
     /// The allocation of that id.
     pub async fn allocation(&mut self, id: AllocationId) -> Result<AllocationRecord, StoreError> {
-        let found = self.find("select doc from allocations where id = $1", vec![text(id)]).await?;
+        let found = self.find("select id, doc from allocations where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("allocation", id))
     }
 
     /// The one allocation that holds the node, if any does.
     pub async fn open_allocation_of(&mut self, node: NodeId) -> Result<Option<AllocationRecord>, StoreError> {
-        let sql = "select doc from allocations where node_id = $1 and state not in ('released', 'failed')";
+        let sql = "select id, doc from allocations where node_id = $1 and state not in ('released', 'failed')";
         self.find(sql, vec![text(node)]).await
     }
 
     /// Those of the ids that exist.
     pub async fn allocations_of_ids(&mut self, ids: &[AllocationId]) -> Result<Vec<AllocationRecord>, StoreError> {
-        let sql = "select doc from allocations where id in (select value from json_each($1))";
+        let sql = "select id, doc from allocations where id in (select value from json_each($1))";
         let rows = self.rows_with_lists(sql, vec![list_of(ids)]).await?;
-        let found = rows.iter().map(parsed::<AllocationRecord>).collect::<Result<Vec<_>, _>>()?;
+        let found = rows.iter().map(|row| row.record::<AllocationRecord>("doc")).collect::<Result<Vec<_>, _>>()?;
         Ok(ids.iter().filter_map(|id| found.iter().find(|allocation| allocation.id == *id).cloned()).collect())
     }
 
     /// Allocations, oldest first.
     pub async fn allocations(&mut self, filter: &AllocationFilter) -> Result<Vec<AllocationRecord>, StoreError> {
-        let sql = "select doc from allocations where ($1 = '' or project_id = $1) and ($2 = '' or state = $2) \
+        let sql = "select id, doc from allocations where ($1 = '' or project_id = $1) and ($2 = '' or state = $2) \
                    and ($3 = '' or node_id = $3) and id > $4 order by id limit $5";
         let values = vec![
             text_or_empty(filter.project),
@@ -104,7 +104,7 @@ impl Reader {
 
     /// Every allocation in that state, however many there are, oldest first.
     pub async fn every_allocation_in(&mut self, state: AllocationState) -> Result<Vec<AllocationRecord>, StoreError> {
-        self.list("select doc from allocations where state = $1 order by id", vec![text(state)]).await
+        self.list("select id, doc from allocations where state = $1 order by id", vec![text(state)]).await
     }
 
     /// Allocations by which a project holds nodes, oldest first.
@@ -113,7 +113,7 @@ impl Reader {
         project: ProjectId,
         page: &Page,
     ) -> Result<Vec<AllocationRecord>, StoreError> {
-        let sql = "select doc from allocations where project_id = $1 and state not in ('released', 'failed') and id > $2 \
+        let sql = "select id, doc from allocations where project_id = $1 and state not in ('released', 'failed') and id > $2 \
                    order by id limit $3";
         self.list(sql, vec![text(project), page.after(), page.limit()]).await
     }

@@ -67,13 +67,13 @@ impl Reader {
         app: Option<&str>,
         version: Option<&str>,
     ) -> Result<Vec<ArtifactRecord>, StoreError> {
-        let sql = "select doc from artifacts where ($1 = '' or app = $1) and ($2 = '' or version = $2) order by id";
+        let sql = "select id, doc from artifacts where ($1 = '' or app = $1) and ($2 = '' or version = $2) order by id";
         self.list(sql, vec![text_or_empty(app), text_or_empty(version)]).await
     }
 
     /// Imported files, a page of all, oldest first.
     pub async fn artifact_page(&mut self, page: &Page) -> Result<Vec<ArtifactRecord>, StoreError> {
-        let sql = "select doc from artifacts where id > $1 order by id limit $2";
+        let sql = "select id, doc from artifacts where id > $1 order by id limit $2";
         self.list(sql, vec![page.after(), page.limit()]).await
     }
 

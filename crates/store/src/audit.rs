@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Where the audit's last number is kept, beside those of the event streams; no stream has this name.
-const SEQUENCE: &str = "audit";
+pub(crate) const SEQUENCE: &str = "audit";
 
 /// The key of the stored metadata that holds the id of the token that acted. No action's own metadata has that name, and no reader gets it. It is no
 /// column: audit rows are never changed, so earlier ones could not be filled in.
@@ -86,22 +86,22 @@ fn stored(record: &NewAudit) -> Result<Json, StoreError> {
     let mut metadata = record.metadata.clone();
     if let Some(by) = record.by {
         let fields = metadata.as_object_mut();
-        let fields =
-            fields.ok_or_else(|| StoreError::Corrupt("the metadata of an audit record is no object".into()))?;
-        fields.insert(BY.to_owned(), serde_json::to_value(by)?);
+        let none = || StoreError::Database("the metadata of an audit record is no object".to_owned());
+        let fields = fields.ok_or_else(none)?;
+        fields.insert(BY.to_owned(), serde_json::to_value(by).map_err(StoreError::unwritable)?);
     }
     Ok(metadata)
 }
 
 pub(crate) fn audit(row: &Row) -> Result<AuditRecord, StoreError> {
-    let mut metadata: Json = serde_json::from_str(&get_text(row, "metadata")?)?;
+    let mut metadata: Json = row.record("metadata")?;
     let by = metadata.as_object_mut().and_then(|fields| fields.remove(BY));
     Ok(AuditRecord {
         sequence: get_count(row, "sequence")?,
         at: Timestamp::from_millis(get_int(row, "at")?),
         actor: get_text(row, "actor")?,
         actor_type: get_parsed(row, "actor_type")?,
-        by: by.map(serde_json::from_value).transpose()?,
+        by: by.map(serde_json::from_value).transpose().map_err(|error| row.corrupt("metadata", error))?,
         action: get_parsed(row, "action")?,
         target: get_text(row, "target")?,
         project: get_optional(row, "project_id")?,

@@ -9,7 +9,7 @@ mod sqlite;
 
 pub(crate) use row::{Cell, Row, Value};
 
-use std::borrow::Cow;
+use std::{borrow::Cow, path::Path};
 
 use crate::{dialect::Dialect, error::StoreError};
 use postgres::Postgres;
@@ -29,6 +29,11 @@ impl Connection {
             Dialect::Sqlite => Self::Sqlite(Sqlite::open(url, &setup)?),
             Dialect::Postgres => Self::Postgres(Box::new(Box::pin(Postgres::open(url, setup)).await?)),
         })
+    }
+
+    /// Opens SQLite's file, which must be there, and never changes it.
+    pub(crate) fn open_file_to_read(file: &Path) -> Result<Self, StoreError> {
+        Sqlite::open_to_read(file).map(Self::Sqlite)
     }
 
     /// Runs statements that take no values and yield nothing.

@@ -48,6 +48,11 @@ pub(crate) const TABLES: [&str; 22] = [
 ];
 /// Tables that are not: who is alive now, what was answered lately, and the schema itself.
 const NOT_DUMPED: [&str; 4] = ["replicas", "sessions", "idempotency", "schema_versions"];
+/// Every table of the schema.
+pub(crate) fn every_table() -> impl Iterator<Item = &'static str> {
+    TABLES.into_iter().chain(NOT_DUMPED)
+}
+
 /// By how much numbers that only grow leap over what a dump knows of them: fences, the version of the key set, a node's epoch. Each grows by one with
 /// a change.
 const LEAP: u64 = 1_000_000;
@@ -252,7 +257,7 @@ fn write_row(into: &mut (dyn Write + Send), table: &str, row: Row, begun: &mut b
         write(into, &Line::Table { name: table.to_owned(), columns: row.columns().to_vec() })?;
         *begun = true;
     }
-    write(into, &Line::Row(row.into_cells().into_iter().map(cell).collect()))
+    write(into, &Line::Row(row.into_cells()?.into_iter().map(cell).collect()))
 }
 
 fn cell(cell: database::Cell) -> Cell {

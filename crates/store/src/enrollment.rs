@@ -113,7 +113,7 @@ impl Reader {
 }
 
 /// Whether the columns that queries filter by agree with the record.
-fn is_in_its_row(enrollment: &EnrollmentRecord, row: &Row) -> Result<bool, StoreError> {
+pub(crate) fn is_in_its_row(enrollment: &EnrollmentRecord, row: &Row) -> Result<bool, StoreError> {
     Ok(get_text(row, "id")? == enrollment.id.to_string()
         && get_text(row, "node_id")? == enrollment.node.to_string()
         && get_text(row, "sha256")? == enrollment.sha256)

@@ -1,6 +1,10 @@
 //! Why the store refused or failed.
 
+use std::path::Path;
+
 use gpuaas_model::{AllocationId, OperationId, OperationKind};
+
+use crate::bad_row::BadRow;
 
 /// Why the store refused or failed. Refusals leave everything as it was.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -100,9 +104,17 @@ pub enum StoreError {
     /// The database has no room for the change. Nothing of it was done; trying again helps once somebody has made room.
     #[error("the database's disk is full: {0}")]
     Full(String),
-    /// A row does not say what it must.
-    #[error("the store holds something that this version cannot read: {0}")]
-    Corrupt(String),
+    /// A row does not hold what it must. Made by [`StoreError::corrupt`] alone.
+    #[error("the store has a row that cannot be read: {0}")]
+    Corrupt(Box<BadRow>),
+    /// The database's own files are damaged. It stays so until somebody restores them.
+    #[error("{place} is damaged: {detail}")]
+    Damaged {
+        /// The file, or the database.
+        place: String,
+        /// What the database found first.
+        detail: String,
+    },
     /// The database failed.
     #[error("the database failed: {0}")]
     Database(String),
@@ -126,6 +138,22 @@ pub enum EnrollmentRefusal {
 }
 
 impl StoreError {
+    /// A row that cannot be read: its table, its key, the column, and what is wrong there.
+    pub fn corrupt(
+        table: impl Into<String>,
+        row: impl std::fmt::Display,
+        column: impl Into<String>,
+        why: impl std::fmt::Display,
+    ) -> Self {
+        Self::Corrupt(Box::new(BadRow::new(table, row, column, why)))
+    }
+
+    /// A record that cannot be written as JSON: a defect, as records are plain data.
+    #[allow(clippy::needless_pass_by_value, reason = "a function of `map_err`")]
+    pub(crate) fn unwritable(error: serde_json::Error) -> Self {
+        Self::Database(format!("a record cannot be written as JSON: {error}"))
+    }
+
     pub(crate) fn not_found(what: &'static str, id: impl std::fmt::Display) -> Self {
         Self::NotFound { what, id: id.to_string() }
     }
@@ -152,17 +180,22 @@ impl From<sqlx::Error> for StoreError {
             _ if is_full(&code) => Self::Full(error.to_string()),
             _ if is_busy(&code) => Self::Busy,
             _ if is_gone(&code) => Self::Unreachable(error.to_string()),
+            _ if is_damaged(&code) => {
+                Self::Damaged { place: "the PostgreSQL database".to_owned(), detail: error.to_string() }
+            }
             _ => Self::Database(error.to_string()),
         }
     }
 }
 
-impl From<rusqlite::Error> for StoreError {
-    fn from(error: rusqlite::Error) -> Self {
+impl StoreError {
+    /// A failure of SQLite with the database in that file.
+    pub(crate) fn of_sqlite(error: &rusqlite::Error, file: &Path) -> Self {
         let code = error.sqlite_error().map(|error| error.extended_code.to_string()).unwrap_or_default();
         match code.as_str() {
             code if is_full(code) => Self::Full(error.to_string()),
             code if is_busy(code) => Self::Busy,
+            code if is_damaged(code) => Self::Damaged { place: file.display().to_string(), detail: error.to_string() },
             // A commit whose write failed may be found in the log at the next start.
             _ if error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure) => {
                 Self::Unreachable(error.to_string())
@@ -188,8 +221,7 @@ fn is_gone(code: &str) -> bool {
     code.starts_with("08") || matches!(code, "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25P03")
 }
 
-impl From<serde_json::Error> for StoreError {
-    fn from(error: serde_json::Error) -> Self {
-        Self::Corrupt(error.to_string())
-    }
+/// SQLite's SQLITE_CORRUPT with its extended forms, and SQLITE_NOTADB; PostgreSQL's damaged data and damaged index.
+fn is_damaged(code: &str) -> bool {
+    matches!(code, "11" | "267" | "523" | "779" | "26" | "XX001" | "XX002")
 }

@@ -88,7 +88,7 @@ impl Tx {
         sequence: Value,
         values: Vec<Value>,
     ) -> Result<u64, StoreError> {
-        let none = || StoreError::Corrupt("a counter gave no number".to_owned());
+        let none = || StoreError::Database("a counter gave no number".to_owned());
         match self.dialect {
             Dialect::Postgres => {
                 let values = [vec![sequence], values].concat();
@@ -116,7 +116,7 @@ impl Reader {
 
     /// The number of a stream's last event; 0 when it has none.
     pub async fn last_sequence(&mut self, stream: StreamName) -> Result<u64, StoreError> {
-        let row = self.row("select last_sequence from streams where stream = $1", vec![text(stream)]).await?;
+        let row = self.row("select stream, last_sequence from streams where stream = $1", vec![text(stream)]).await?;
         row.map_or(Ok(0), |row| get_count(&row, "last_sequence"))
     }
 }
@@ -130,6 +130,6 @@ pub(crate) fn event(row: &Row) -> Result<EventRecord, StoreError> {
         subject_kind: get_text(row, "subject_kind")?,
         subject_id: get_text(row, "subject_id")?,
         correlation: get_optional(row, "correlation")?,
-        data: serde_json::from_str(&get_text(row, "data")?)?,
+        data: row.record("data")?,
     })
 }

@@ -98,7 +98,7 @@ impl Genuine {
         more: &[u8],
     ) -> Result<Option<T>, StoreError> {
         match self.proven_by(table, row, more)? {
-            Some(_) => Ok(Some(serde_json::from_str(&get_text(row, "doc")?)?)),
+            Some(_) => row.record("doc").map(Some),
             None => Ok(None),
         }
     }
@@ -170,7 +170,7 @@ impl Tx {
         record: &impl Serialize,
         more: &[u8],
     ) -> Result<[Value; 2], StoreError> {
-        let doc = serde_json::to_string(record)?;
+        let doc = serde_json::to_string(record).map_err(StoreError::unwritable)?;
         let key = self.sealing_key_id().await?;
         let code = self.genuine.code(key.as_deref(), table, &doc, more)?;
         Ok([Value::Text(doc), code])

@@ -42,6 +42,10 @@ impl Tx {
 impl Reader {
     /// The answer under that key, if it is remembered.
     pub async fn idempotency(&mut self, token: TokenId, key: &str) -> Result<Option<IdempotencyRecord>, StoreError> {
-        self.find("select doc from idempotency where token_id = $1 and key = $2", vec![text(token), text(key)]).await
+        self.find(
+            "select token_id, key, doc from idempotency where token_id = $1 and key = $2",
+            vec![text(token), text(key)],
+        )
+        .await
     }
 }

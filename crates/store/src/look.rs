@@ -1,9 +1,9 @@
 //! What lies in a database, looked at before anything is written to it.
 
 use crate::{
-    database::Connection,
     dump::{RESTORE_ID, TABLES},
     error::StoreError,
+    inspect::tables,
     migrate,
     query::text,
     store::{Store, StoreOptions},
@@ -22,12 +22,8 @@ impl Store {
     /// Looks at a database without changing anything: no file, no schema and no row is made. Refuses a store of a newer version.
     pub async fn look(options: &StoreOptions) -> Result<Found, StoreError> {
         let dialect = options.check()?;
-        if dialect.file(&options.url).is_some_and(|file| !file.exists()) {
-            return Ok(Found::default());
-        }
-        let mut connection = Connection::open(dialect, &options.url).await?;
-        let names = connection.rows(dialect.tables(), Vec::new(), usize::MAX).await?;
-        let names = names.iter().map(|row| Ok(row.text("name")?.to_owned())).collect::<Result<Vec<_>, StoreError>>()?;
+        let Some(mut connection) = options.open_to_read().await? else { return Ok(Found::default()) };
+        let names = tables(&mut connection, dialect).await?;
         migrate::newest_applied(&mut connection, &names).await?;
         let mut found = Found::default();
         for table in TABLES.into_iter().filter(|table| names.iter().any(|name| name == table)) {

@@ -61,18 +61,18 @@ impl Tx {
 impl Reader {
     /// The member of that id.
     pub async fn member(&mut self, id: MemberId) -> Result<MemberRecord, StoreError> {
-        let found = self.find("select doc from members where id = $1", vec![text(id)]).await?;
+        let found = self.find("select id, doc from members where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("member", id))
     }
 
     /// A workload's members in the order of their placement, removed ones too.
     pub async fn members_of(&mut self, workload: WorkloadId) -> Result<Vec<MemberRecord>, StoreError> {
-        self.list("select doc from members where workload_id = $1 order by position", vec![text(workload)]).await
+        self.list("select id, doc from members where workload_id = $1 order by position", vec![text(workload)]).await
     }
 
     /// Members on a node that are not removed.
     pub async fn members_on(&mut self, node: NodeId) -> Result<Vec<MemberRecord>, StoreError> {
-        self.list("select doc from members where node_id = $1 and state <> 'removed' order by id", vec![text(node)])
+        self.list("select id, doc from members where node_id = $1 and state <> 'removed' order by id", vec![text(node)])
             .await
     }
 }

@@ -35,7 +35,7 @@ pub(crate) async fn run(connection: &mut Connection, dialect: Dialect) -> Result
         let checksum = checksum(sql, dialect.extra_migration(*version));
         match applied.iter().find(|(known, _)| known == version) {
             Some((_, kept)) if *kept == checksum => {}
-            Some(_) => return Err(StoreError::Corrupt(format!("migration {version} is not the one that was applied"))),
+            Some(_) => return Err(edited(*version)),
             None => {
                 let applied = apply(connection, dialect, *version, sql, checksum).await;
                 applied.map_err(|error| of_migration(*version, error))?;
@@ -43,6 +43,29 @@ pub(crate) async fn run(connection: &mut Connection, dialect: Dialect) -> Result
         }
     }
     Ok(())
+}
+
+/// Refuses a store whose migrations are not those of this version. Changes nothing.
+pub(crate) async fn check(connection: &mut Connection) -> Result<(), StoreError> {
+    let dialect = match connection {
+        Connection::Sqlite(_) => Dialect::Sqlite,
+        Connection::Postgres(_) => Dialect::Postgres,
+    };
+    let applied = applied(connection).await?;
+    for (version, sql) in MIGRATIONS {
+        let checksum = checksum(sql, dialect.extra_migration(*version));
+        if let Some((_, kept)) = applied.iter().find(|(known, _)| known == version)
+            && *kept != checksum
+        {
+            return Err(edited(*version));
+        }
+    }
+    Ok(())
+}
+
+fn edited(version: i64) -> StoreError {
+    let why = format!("migration {version} is not the one that was applied");
+    StoreError::corrupt("schema_versions", version, "checksum", why)
 }
 
 /// What a failed migration is told as. A database that is busy, full or gone is no fault of the migration.

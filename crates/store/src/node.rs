@@ -7,7 +7,7 @@ use gpuaas_model::{Connectivity, Name, NodeId, NodeState};
 use crate::{
     error::StoreError,
     page::Page,
-    query::{document, get_count, get_parsed, int, list_of, parsed, text, text_or_empty},
+    query::{document, get_count, get_parsed, int, list_of, text, text_or_empty},
     record::NodeRecord,
     store::{Change, Reader, Tx},
 };
@@ -67,7 +67,7 @@ impl Tx {
 impl Reader {
     /// The node of that id.
     pub async fn node(&mut self, id: NodeId) -> Result<NodeRecord, StoreError> {
-        let found = self.find("select doc from nodes where id = $1", vec![text(id)]).await?;
+        let found = self.find("select id, doc from nodes where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("node", id))
     }
 
@@ -76,9 +76,9 @@ impl Reader {
         &mut self,
         ids: impl IntoIterator<Item = NodeId>,
     ) -> Result<BTreeMap<NodeId, NodeRecord>, StoreError> {
-        let sql = "select doc from nodes where id in (select value from json_each($1))";
+        let sql = "select id, doc from nodes where id in (select value from json_each($1))";
         let rows = self.rows_with_lists(sql, vec![list_of(ids)]).await?;
-        rows.iter().map(|row| parsed::<NodeRecord>(row).map(|node| (node.id, node))).collect()
+        rows.iter().map(|row| row.record("doc").map(|node: NodeRecord| (node.id, node))).collect()
     }
 
     /// The names of the nodes of these ids.
@@ -93,12 +93,12 @@ impl Reader {
 
     /// The node of that name, if there is one.
     pub async fn node_by_name(&mut self, name: &str) -> Result<Option<NodeRecord>, StoreError> {
-        self.find("select doc from nodes where name = $1", vec![text(name)]).await
+        self.find("select id, doc from nodes where name = $1", vec![text(name)]).await
     }
 
     /// Nodes, oldest first.
     pub async fn nodes(&mut self, filter: &NodeFilter) -> Result<Vec<NodeRecord>, StoreError> {
-        let sql = "select doc from nodes where ($1 = '' or state = $1) and ($2 = '' or connectivity = $2) and id > $3 \
+        let sql = "select id, doc from nodes where ($1 = '' or state = $1) and ($2 = '' or connectivity = $2) and id > $3 \
                    order by id limit $4";
         let values = vec![
             text_or_empty(filter.state),

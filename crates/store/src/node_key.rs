@@ -29,7 +29,8 @@ impl Tx {
     }
 
     async fn forget_old_keys(&mut self, node: NodeId) -> Result<(), StoreError> {
-        let sql = "select created_at from node_keys where node_id = $1 order by created_at desc limit 1 offset $2";
+        let sql =
+            "select sha256, created_at from node_keys where node_id = $1 order by created_at desc limit 1 offset $2";
         let Some(row) = self.row(sql, vec![text(node), Value::Int(KEPT_PER_NODE - 1)]).await? else { return Ok(()) };
         let oldest = get_int(&row, "created_at")?;
         let values = vec![text(node), Value::Int(oldest)];

@@ -34,7 +34,7 @@ impl Tx {
         operation: &OperationRecord,
         steps: &[StepRecord],
     ) -> Result<(), StoreError> {
-        let sql = "select doc from operations where workload_id = $1 and is_open = 1";
+        let sql = "select id, doc from operations where workload_id = $1 and is_open = 1";
         if let Some(open) = self.find::<OperationRecord>(sql, vec![text(operation.workload)]).await? {
             return Err(StoreError::OperationInProgress { operation: open.id, kind: open.kind });
         }
@@ -84,19 +84,19 @@ impl Tx {
 impl Reader {
     /// The operation of that id.
     pub async fn operation(&mut self, id: OperationId) -> Result<OperationRecord, StoreError> {
-        let found = self.find("select doc from operations where id = $1", vec![text(id)]).await?;
+        let found = self.find("select id, doc from operations where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("operation", id))
     }
 
     /// The newest operation of a workload.
     pub async fn newest_operation(&mut self, workload: WorkloadId) -> Result<Option<OperationRecord>, StoreError> {
-        let sql = "select doc from operations where workload_id = $1 order by id desc limit 1";
+        let sql = "select id, doc from operations where workload_id = $1 order by id desc limit 1";
         self.find(sql, vec![text(workload)]).await
     }
 
     /// Operations that have not ended, oldest first.
     pub async fn open_operations(&mut self) -> Result<Vec<OperationRecord>, StoreError> {
-        self.list("select doc from operations where is_open = 1 order by id", Vec::new()).await
+        self.list("select id, doc from operations where is_open = 1 order by id", Vec::new()).await
     }
 
     /// How many operations have not ended.
@@ -107,7 +107,7 @@ impl Reader {
 
     /// Operations, oldest first.
     pub async fn operations(&mut self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {
-        let sql = "select doc from operations where ($1 = '' or project_id = $1) and ($2 = '' or workload_id = $2) \
+        let sql = "select id, doc from operations where ($1 = '' or project_id = $1) and ($2 = '' or workload_id = $2) \
                    and ($3 = '' or state = $3) and id > $4 order by id limit $5";
         let values = vec![
             text_or_empty(filter.project),

@@ -25,18 +25,18 @@ impl Tx {
 impl Reader {
     /// The project of that id.
     pub async fn project(&mut self, id: ProjectId) -> Result<ProjectRecord, StoreError> {
-        let found = self.find("select doc from projects where id = $1", vec![text(id)]).await?;
+        let found = self.find("select id, doc from projects where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("project", id))
     }
 
     /// The project of that name, if there is one.
     pub async fn project_by_name(&mut self, name: &str) -> Result<Option<ProjectRecord>, StoreError> {
-        self.find("select doc from projects where name = $1", vec![text(name)]).await
+        self.find("select id, doc from projects where name = $1", vec![text(name)]).await
     }
 
     /// Projects, or the one of that id, oldest first.
     pub async fn projects(&mut self, id: Option<ProjectId>, page: &Page) -> Result<Vec<ProjectRecord>, StoreError> {
-        let sql = "select doc from projects where ($1 = '' or id = $1) and id > $2 order by id limit $3";
+        let sql = "select id, doc from projects where ($1 = '' or id = $1) and id > $2 order by id limit $3";
         self.list(sql, vec![text_or_empty(id), page.after(), page.limit()]).await
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn list_of(items: impl IntoIterator<Item = impl std::fmt::Display>) -
 
 /// A record as JSON.
 pub(crate) fn document(record: &impl Serialize) -> Result<Value, StoreError> {
-    Ok(Value::Text(serde_json::to_string(record)?))
+    serde_json::to_string(record).map(Value::Text).map_err(StoreError::unwritable)
 }
 
 impl Reader {
@@ -67,28 +67,23 @@ impl Reader {
         Ok(self.noted(ran)?.pop())
     }
 
-    /// The record in the first row's `doc`.
+    /// The record in the first row's `doc`. The statement yields the row's key too, by which one that cannot be read is named.
     pub(crate) async fn find<T: DeserializeOwned>(
         &mut self,
         sql: &'static str,
         values: Vec<Value>,
     ) -> Result<Option<T>, StoreError> {
-        self.row(sql, values).await?.map(|row| parsed(&row)).transpose()
+        self.row(sql, values).await?.map(|row| row.record("doc")).transpose()
     }
 
-    /// The records in every row's `doc`.
+    /// The records in every row's `doc`, of a statement that yields the rows' keys too.
     pub(crate) async fn list<T: DeserializeOwned>(
         &mut self,
         sql: &'static str,
         values: Vec<Value>,
     ) -> Result<Vec<T>, StoreError> {
-        self.rows(sql, values).await?.iter().map(parsed).collect()
+        self.rows(sql, values).await?.iter().map(|row| row.record("doc")).collect()
     }
-}
-
-/// The record in the row's `doc`.
-pub(crate) fn parsed<T: DeserializeOwned>(row: &Row) -> Result<T, StoreError> {
-    Ok(serde_json::from_str(row.text("doc")?)?)
 }
 
 /// A text column.
@@ -103,7 +98,7 @@ pub(crate) fn get_int(row: &Row, column: &'static str) -> Result<i64, StoreError
 
 /// An integer column that is never negative.
 pub(crate) fn get_count(row: &Row, column: &'static str) -> Result<u64, StoreError> {
-    u64::try_from(get_int(row, column)?).map_err(|_| StoreError::Corrupt(format!("{column} is negative")))
+    u64::try_from(get_int(row, column)?).map_err(|_| row.corrupt(column, "it is negative"))
 }
 
 /// A column of bytes.
@@ -114,7 +109,7 @@ pub(crate) fn get_blob(row: &Row, column: &'static str) -> Result<Vec<u8>, Store
 /// A text column as what it stands for.
 pub(crate) fn get_parsed<T: std::str::FromStr>(row: &Row, column: &'static str) -> Result<T, StoreError> {
     let text = row.text(column)?;
-    text.parse().map_err(|_| StoreError::Corrupt(format!("{column} holds {text:?}")))
+    text.parse().map_err(|_| row.corrupt(column, format_args!("it holds {text:?}")))
 }
 
 /// The same, absent when empty.

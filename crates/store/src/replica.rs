@@ -118,7 +118,7 @@ impl Tx {
 impl Reader {
     /// Every replica that was not buried, oldest first.
     pub async fn replicas(&mut self) -> Result<Vec<ReplicaLife>, StoreError> {
-        let known: Vec<ReplicaRecord> = self.list("select doc from replicas order by id", Vec::new()).await?;
+        let known: Vec<ReplicaRecord> = self.list("select id, doc from replicas order by id", Vec::new()).await?;
         let mut lives = Vec::with_capacity(known.len());
         for replica in known {
             lives.push(ReplicaLife { left: self.time_left(replica.id).await?, replica });
@@ -128,12 +128,12 @@ impl Reader {
 
     /// The connection that carries a node's channel.
     pub async fn session(&mut self, node: NodeId) -> Result<Option<SessionRecord>, StoreError> {
-        self.find("select doc from sessions where node_id = $1", vec![text(node)]).await
+        self.find("select node_id, doc from sessions where node_id = $1", vec![text(node)]).await
     }
 
     /// The connections that a replica holds.
     pub async fn sessions_of(&mut self, replica: ReplicaId) -> Result<Vec<SessionRecord>, StoreError> {
-        self.list("select doc from sessions where replica_id = $1 order by node_id", vec![text(replica)]).await
+        self.list("select node_id, doc from sessions where replica_id = $1 order by node_id", vec![text(replica)]).await
     }
 
     /// The operations whose leases a replica holds.

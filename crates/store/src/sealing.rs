@@ -22,9 +22,6 @@ use crate::{
     token,
 };
 
-/// The setting that says which key is in use.
-const SETTING: &str = "sealing.current";
-
 /// Which sealing key is in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealingRecord {
@@ -41,9 +38,17 @@ pub struct SealingRecord {
 }
 
 impl SealingRecord {
+    /// The setting that says which key is in use.
+    pub(crate) const SETTING: &str = "sealing.current";
+
     /// That key, with no other before it.
     pub fn settled(current: String, since: Timestamp) -> Self {
         Self { current, previous: None, reached: None, since, correlation: None }
+    }
+
+    /// The ids of the keys that rows may be under.
+    pub fn ids(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.current).chain(&self.previous)
     }
 }
 
@@ -129,8 +134,12 @@ impl Reader {
         if let Some(known) = &self.sealing {
             return Ok((**known).clone());
         }
-        let value = self.setting(SETTING).await?;
-        let record: Option<SealingRecord> = value.map(|value| serde_json::from_slice(&value)).transpose()?;
+        let value = self.setting(SealingRecord::SETTING).await?;
+        let read = |value: Vec<u8>| {
+            serde_json::from_slice(&value)
+                .map_err(|error| StoreError::corrupt("settings", SealingRecord::SETTING, "value", error))
+        };
+        let record: Option<SealingRecord> = value.map(read).transpose()?;
         self.sealing = Some(Box::new(record.clone()));
         Ok(record)
     }
@@ -150,9 +159,9 @@ impl Reader {
 impl Tx {
     /// Says which sealing key is in use. What this change writes from here on is under it.
     pub async fn put_sealing(&mut self, record: &SealingRecord) -> Result<(), StoreError> {
-        let value = Value::Blob(serde_json::to_vec(record)?);
+        let value = Value::Blob(serde_json::to_vec(record).map_err(StoreError::unwritable)?);
         let sql = "insert into settings (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value";
-        self.execute(sql, vec![text(SETTING), value]).await?;
+        self.execute(sql, vec![text(SealingRecord::SETTING), value]).await?;
         self.sealing = Some(Box::new(Some(record.clone())));
         self.hints.push(Change::Sealing);
         Ok(())
@@ -270,10 +279,10 @@ impl Tx {
     }
 
     async fn reseal_answer(&mut self, row: &Row) -> Result<(), StoreError> {
-        let before: IdempotencyRecord = serde_json::from_str(&get_text(row, "doc")?)?;
+        let before: IdempotencyRecord = row.record("doc")?;
         let after = self.answer_sealed_now(&before).await?;
         if after != before {
-            let doc = serde_json::to_string(&after)?;
+            let doc = serde_json::to_string(&after).map_err(StoreError::unwritable)?;
             let sql = "update idempotency set doc = $3 where token_id = $1 and key = $2";
             self.execute(sql, vec![text(after.token), text(&after.key), Value::Text(doc)]).await?;
         }

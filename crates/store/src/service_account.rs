@@ -96,7 +96,7 @@ fn deleted_at(account: &ServiceAccountRecord) -> i64 {
 }
 
 /// Whether the columns that queries filter and sort by agree with the record.
-fn is_in_its_row(account: &ServiceAccountRecord, row: &Row) -> Result<bool, StoreError> {
+pub(crate) fn is_in_its_row(account: &ServiceAccountRecord, row: &Row) -> Result<bool, StoreError> {
     Ok(get_text(row, "id")? == account.id.to_string()
         && get_text(row, "project_id")? == account.project.to_string()
         && get_text(row, "name")? == account.name.to_string()

@@ -19,7 +19,7 @@ impl Tx {
 impl Reader {
     /// The value of that name, if there is one.
     pub async fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let row = self.row("select value from settings where name = $1", vec![text(name)]).await?;
+        let row = self.row("select name, value from settings where name = $1", vec![text(name)]).await?;
         row.map(|row| get_blob(&row, "value")).transpose()
     }
 }

@@ -135,6 +135,6 @@ impl Reader {
 
     /// Every connection that carries a node's channel.
     pub async fn sessions(&mut self) -> Result<Vec<SessionRecord>, StoreError> {
-        self.list("select doc from sessions order by node_id", Vec::new()).await
+        self.list("select node_id, doc from sessions order by node_id", Vec::new()).await
     }
 }

@@ -46,12 +46,12 @@ impl Tx {
 impl Reader {
     /// The step of that id.
     pub async fn step(&mut self, id: StepId) -> Result<StepRecord, StoreError> {
-        let found = self.find("select doc from steps where id = $1", vec![text(id)]).await?;
+        let found = self.find("select id, doc from steps where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("step", id))
     }
 
     /// An operation's steps, in the order of its plan.
     pub async fn steps_of(&mut self, operation: OperationId) -> Result<Vec<StepRecord>, StoreError> {
-        self.list("select doc from steps where operation_id = $1 order by position", vec![text(operation)]).await
+        self.list("select id, doc from steps where operation_id = $1 order by position", vec![text(operation)]).await
     }
 }

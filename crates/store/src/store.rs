@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::{
     address,
     counts::Counters,
+    damage::Damage,
     database::Connection,
     dialect::Dialect,
     error::StoreError,
@@ -78,6 +79,7 @@ pub struct Store {
     changes: broadcast::Sender<Change>,
     listener: Option<Listener>,
     pub(crate) room: Room,
+    pub(crate) damage: Damage,
     pub(crate) genuine: Genuine,
     pub(crate) counters: Counters,
     pub(crate) simulated: Simulated,
@@ -121,6 +123,7 @@ pub struct Reader {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) simulated: Simulated,
     pub(crate) room: Room,
+    pub(crate) damage: Damage,
     pub(crate) genuine: Genuine,
     pub(crate) counters: Counters,
     /// Which sealing key is in use, once it was looked at: it stays so until this ends.
@@ -159,12 +162,13 @@ impl Store {
             make_private(&file).map_err(|error| StoreError::Database(format!("{}: {error}", file.display())))?;
         }
         let (changes, origin) = (broadcast::Sender::new(HINTS_KEPT), Uuid::new_v4());
-        let (room, counters) = (Room::default(), Counters::default());
+        let (room, damage, counters) = (Room::default(), Damage::default(), Counters::default());
         let writer = Writer::new(
             Told {
                 changes: changes.clone(),
                 announces_as: dialect.is_shared().then_some(origin),
                 room: room.clone(),
+                damage: damage.clone(),
                 counters: counters.clone(),
             },
             dialect,
@@ -178,6 +182,7 @@ impl Store {
             changes,
             listener: None,
             room,
+            damage,
             genuine: Genuine::default(),
             counters,
             simulated: Simulated::default(),
@@ -190,13 +195,15 @@ impl Store {
     /// Begins a change. Others wait until it is committed or dropped: never hold one across anything but other statements.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         self.pass_gate().await;
-        Ok(Tx { reader: self.reader(Held::Turn(self.writer.turn().await?)), hints: Vec::new() })
+        let turn = self.writer.turn().await.inspect_err(|error| self.damage.take_note(error))?;
+        Ok(Tx { reader: self.reader(Held::Turn(turn)), hints: Vec::new() })
     }
 
     /// A consistent view of all that is committed now. To be dropped soon: a server ends one that rests for ten seconds.
     pub async fn read(&self) -> Result<Reader, StoreError> {
         self.pass_gate().await;
-        Ok(self.reader(Held::Lent(self.readers.lend().await?)))
+        let lent = self.readers.lend().await.inspect_err(|error| self.damage.take_note(error))?;
+        Ok(self.reader(Held::Lent(lent)))
     }
 
     /// What is committed from now on, as hints.
@@ -220,8 +227,9 @@ impl Store {
 
     fn reader(&self, held: Held) -> Reader {
         let (dialect, clock, simulated) = (self.dialect, self.clock.clone(), self.simulated);
-        let (room, genuine, counters) = (self.room.clone(), self.genuine.clone(), self.counters.clone());
-        Reader { held, dialect, clock, simulated, room, genuine, counters, sealing: None }
+        let (room, damage) = (self.room.clone(), self.damage.clone());
+        let (genuine, counters) = (self.genuine.clone(), self.counters.clone());
+        Reader { held, dialect, clock, simulated, room, damage, genuine, counters, sealing: None }
     }
 }
 
@@ -248,6 +256,7 @@ impl Reader {
         self.counters.count_statement();
         if let Err(error) = &ran {
             self.room.take_note(error);
+            self.damage.take_note(error);
             if let Held::Turn(turn) = &mut self.held {
                 turn.note(error);
             }

@@ -60,23 +60,23 @@ impl Tx {
 impl Reader {
     /// The task of that id.
     pub async fn task(&mut self, id: TaskId) -> Result<TaskRecord, StoreError> {
-        let found = self.find("select doc from tasks where id = $1", vec![text(id)]).await?;
+        let found = self.find("select id, doc from tasks where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("task", id))
     }
 
     /// The tasks of a node that have not ended.
     pub async fn open_tasks(&mut self, node: NodeId) -> Result<Vec<TaskRecord>, StoreError> {
-        self.list("select doc from tasks where node_id = $1 and is_open = 1 order by id", vec![text(node)]).await
+        self.list("select id, doc from tasks where node_id = $1 and is_open = 1 order by id", vec![text(node)]).await
     }
 
     /// The tasks of all nodes that have not ended.
     pub async fn all_open_tasks(&mut self) -> Result<Vec<TaskRecord>, StoreError> {
-        self.list("select doc from tasks where is_open = 1 order by id", Vec::new()).await
+        self.list("select id, doc from tasks where is_open = 1 order by id", Vec::new()).await
     }
 
     /// Tasks, oldest first.
     pub async fn tasks(&mut self, filter: &TaskFilter) -> Result<Vec<TaskRecord>, StoreError> {
-        let sql = "select doc from tasks where ($1 = '' or project_id = $1) and ($2 = '' or node_id = $2) \
+        let sql = "select id, doc from tasks where ($1 = '' or project_id = $1) and ($2 = '' or node_id = $2) \
                    and ($3 = '' or operation_id = $3) and ($4 = '' or state = $4) and id > $5 order by id limit $6";
         let values = vec![
             text_or_empty(filter.project),

@@ -132,7 +132,7 @@ impl Reader {
 }
 
 /// Whether the columns say what the record does: they are what it is found, counted, withdrawn and purged by.
-fn is_in_its_row(token: &TokenRecord, row: &Row) -> Result<bool, StoreError> {
+pub(crate) fn is_in_its_row(token: &TokenRecord, row: &Row) -> Result<bool, StoreError> {
     let or_empty = |id: Option<String>| id.unwrap_or_default();
     Ok(get_text(row, "id")? == token.id.to_string()
         && get_text(row, "sha256")? == token.sha256

@@ -76,7 +76,7 @@ impl Tx {
 impl Reader {
     /// The workload of that id.
     pub async fn workload(&mut self, id: WorkloadId) -> Result<WorkloadRecord, StoreError> {
-        let found = self.find("select doc from workloads where id = $1", vec![text(id)]).await?;
+        let found = self.find("select id, doc from workloads where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("workload", id))
     }
 
@@ -86,13 +86,13 @@ impl Reader {
         project: ProjectId,
         name: &str,
     ) -> Result<Option<WorkloadRecord>, StoreError> {
-        let sql = "select doc from workloads where project_id = $1 and name = $2 order by id desc limit 1";
+        let sql = "select id, doc from workloads where project_id = $1 and name = $2 order by id desc limit 1";
         self.find(sql, vec![text(project), text(name)]).await
     }
 
     /// Workloads, oldest first.
     pub async fn workloads(&mut self, filter: &WorkloadFilter) -> Result<Vec<WorkloadRecord>, StoreError> {
-        let sql = "select doc from workloads where ($1 = '' or project_id = $1) and ($2 = '' or lifecycle = $2) \
+        let sql = "select id, doc from workloads where ($1 = '' or project_id = $1) and ($2 = '' or lifecycle = $2) \
                    and ($3 = '' or health = $3) and ($4 = '' or app = $4) and id > $5 order by id limit $6";
         let values = vec![
             text_or_empty(filter.project),

@@ -6,7 +6,7 @@ use gpuaas_model::WorkloadId;
 
 use crate::{
     error::StoreError,
-    query::{get_parsed, get_text, list_of, parsed},
+    query::{get_parsed, list_of},
     record::{ArtifactRecord, MemberRecord, OperationRecord, StepRecord, WorkloadRecord},
     store::Reader,
 };
@@ -30,15 +30,15 @@ impl Reader {
         &mut self,
         workloads: &[WorkloadRecord],
     ) -> Result<BTreeMap<WorkloadId, WorkloadParts>, StoreError> {
-        let sql = "select 'member' as kind, workload_id as owner, position as place, doc from members \
+        let sql = "select 'members' as kind, id, workload_id as owner, position as place, doc from members \
                    where workload_id in (select value from json_each($1)) and state <> 'removed' \
-                   union all select 'operation', workload_id, 0, doc from operations \
+                   union all select 'operations', id, workload_id, 0, doc from operations \
                    where workload_id in (select value from json_each($1)) and is_open = 1 \
-                   union all select 'step', operations.workload_id, steps.position, steps.doc from operations \
+                   union all select 'steps', steps.id, operations.workload_id, steps.position, steps.doc from operations \
                    join steps on steps.operation_id = operations.id \
                    where operations.workload_id in (select value from json_each($1)) and operations.is_open = 1 \
                    and steps.state in ('running', 'backoff') \
-                   union all select 'artifact', app, 0, doc from artifacts \
+                   union all select 'artifacts', id, app, 0, doc from artifacts \
                    where app in (select value from json_each($2)) and version in (select value from json_each($3)) \
                    order by place";
         let ids = list_of(workloads.iter().map(|workload| workload.id));
@@ -47,19 +47,19 @@ impl Reader {
         let mut parts: BTreeMap<WorkloadId, WorkloadParts> = BTreeMap::new();
         let mut stand_ins = BTreeSet::new();
         for row in self.rows_with_lists(sql, vec![ids, apps, versions]).await? {
-            let kind = get_text(&row, "kind")?;
-            if kind == "artifact" {
-                let file: ArtifactRecord = parsed(&row)?;
+            let table = row.text("kind")?;
+            if table == "artifacts" {
+                let file: ArtifactRecord = row.record_of(table, "doc")?;
                 if file.stand_in {
                     stand_ins.insert((file.app, file.version));
                 }
                 continue;
             }
             let of = parts.entry(get_parsed(&row, "owner")?).or_default();
-            match kind.as_str() {
-                "member" => of.members.push(parsed(&row)?),
-                "operation" => of.open = Some(parsed(&row)?),
-                _ if of.under_way.is_none() => of.under_way = Some(parsed(&row)?),
+            match table {
+                "members" => of.members.push(row.record_of(table, "doc")?),
+                "operations" => of.open = Some(row.record_of(table, "doc")?),
+                _ if of.under_way.is_none() => of.under_way = Some(row.record_of(table, "doc")?),
                 _ => {}
             }
         }

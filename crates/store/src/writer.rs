@@ -25,6 +25,7 @@ use uuid::Uuid;
 
 use crate::{
     counts::Counters,
+    damage::Damage,
     database::Connection,
     dialect::Dialect,
     error::StoreError,
@@ -50,6 +51,7 @@ pub(crate) struct Told {
     /// As whom hints are announced to other processes; `None` where there are none.
     pub(crate) announces_as: Option<Uuid>,
     pub(crate) room: Room,
+    pub(crate) damage: Damage,
     pub(crate) counters: Counters,
 }
 
@@ -162,8 +164,11 @@ impl Turn {
 
     /// Makes the change durable, perhaps together with others, then tells those who listen.
     pub(crate) async fn commit(mut self, hints: Vec<Change>) -> Result<(), StoreError> {
-        if self.failed.is_some() {
+        if let Some(failed) = &self.failed {
             // PostgreSQL would answer such a commit with a rollback and no error, and SQLite would keep the rest.
+            if let StoreError::Damaged { .. } = failed {
+                return Err(failed.clone());
+            }
             return Err(StoreError::Database("a statement of this change has failed".to_owned()));
         }
         let (told, hears) = oneshot::channel();
@@ -289,6 +294,7 @@ impl Shared {
             Ok(()) => self.told.counters.count_commit(done.len()),
             Err(error) => {
                 self.told.room.take_note(error);
+                self.told.damage.take_note(error);
                 // SQLite keeps a transaction open whose commit failed; a server's connection may be anywhere.
                 line.connection = None;
             }

@@ -31,6 +31,7 @@ mod contract {
     pub(crate) mod sealing;
     pub(crate) mod swap;
     pub(crate) mod trail;
+    pub(crate) mod unreadable;
     pub(crate) mod versions;
     pub(crate) mod world;
 }
@@ -232,6 +233,11 @@ behaviours! {
         the_database_refuses_to_change_or_remove_an_audit_record,
         an_audit_record_reads_back_as_it_was_written,
         an_audit_record_keeps_which_token_acted_beside_its_metadata,
+    }
+    unreadable {
+        row_that_cannot_be_read_is_named_by_table_key_and_column,
+        verification_reads_every_row_beside_a_writer_and_names_each_that_is_wrong,
+        store_without_a_platform_is_told_from_one_with_and_nothing_is_made,
     }
     versions {
         database_of_every_earlier_version_becomes_a_fresh_ones_equal_and_keeps_its_rows,

@@ -33,6 +33,9 @@ async fn readyz(State(state): State<ApiState>, RawQuery(query): RawQuery) -> (St
     let (mut passed, mut checks) = match ready {
         Readiness::Ready => (true, "[+]store ok\n[+]room ok\n".to_owned()),
         Readiness::NoRoom => (false, "[+]store ok\n[-]room failed: the disk is full; reads are answered\n".to_owned()),
+        Readiness::Damaged => {
+            (false, "[-]store failed: the database is damaged (store_damaged); restore a backup\n".to_owned())
+        }
         Readiness::NoStore => (false, "[-]store failed\n".to_owned()),
         Readiness::NoSealingKey => {
             (false, "[+]store ok\n[-]sealing key failed: this replica lacks the one in use\n".to_owned())
@@ -70,6 +73,8 @@ pub(crate) enum Readiness {
     /// The store answers and has no room for changes.
     NoRoom,
     NoStore,
+    /// The database's own files are damaged, as far as one statement has met.
+    Damaged,
     /// The store names a sealing key that is not held here: no token can be verified.
     NoSealingKey,
 }
@@ -85,6 +90,8 @@ async fn readiness(state: &ApiState) -> Readiness {
     };
     let asked: Result<Readiness, StoreError> = asked.await;
     match asked {
+        // Once damaged it stays so, wherever the next statement reads.
+        _ if store.damage().is_some() => Readiness::Damaged,
         Ok(readiness) => readiness,
         Err(error) => {
             tracing::warn!(%error, "the store does not answer");

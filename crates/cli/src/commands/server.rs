@@ -6,9 +6,10 @@ use std::{
 };
 
 use anyhow::Context;
+use gpuaas_model::ExitStatus;
 use gpuaas_server::{
-    CA_FILE, Deadlines, EndedNode, Manifest, NextSealingKey, OneTimeAdmin, Paces, Restored, SUMS_FILE, ServerOptions,
-    write_private,
+    CA_FILE, Deadlines, EndedNode, Finding, Manifest, NextSealingKey, OneTimeAdmin, Paces, Restored, SUMS_FILE,
+    ServerOptions, Verified, write_private,
 };
 use gpuaas_trust::SecretText;
 use sd_notify::NotifyState;
@@ -33,6 +34,12 @@ pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) ->
         Some(ServerVerb::Backup { file }) => {
             let manifest = gpuaas_server::backup(&options, &file).await?;
             copied(target, &manifest, &format!("Backed up into {}", file.display()))
+        }
+        Some(ServerVerb::Verify) => {
+            let verified = gpuaas_server::verify(&options).await?;
+            output::one(target.output, &verified, findings, &verified.store)?;
+            let status = if verified.findings.is_empty() { ExitStatus::Done } else { ExitStatus::Failed };
+            Ok(output::exit(status))
         }
         Some(ServerVerb::Restore { file }) => {
             let restored = gpuaas_server::restore(&options, &file).await?;
@@ -60,6 +67,22 @@ pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) ->
         }
         None => serve(&options, asked).await.map(|()| ExitCode::SUCCESS),
     }
+}
+
+/// What was read, and what is wrong with it.
+fn findings(verified: &Verified) -> String {
+    let Verified { store, schema, rows, sealed, artifacts, findings } = verified;
+    let read = format!("Read {store} (schema {schema}): {rows} rows, {sealed} sealed values, {artifacts} artifacts.");
+    if findings.is_empty() {
+        return format!("{read} Nothing is wrong.");
+    }
+    let kind = |finding: &Finding| serde_json::to_value(finding.kind).ok()?.as_str().map(str::to_owned);
+    let row = |of: &Finding| vec![kind(of).unwrap_or_default(), of.place.clone(), of.detail.clone()];
+    let table = output::table(&["KIND", "WHERE", "WHAT IS WRONG"], findings.iter().map(row));
+    format!(
+        "{read} Wrong at {} places:\n\n{table}\n\nWhat to do: docs/operating.md, \"When the store is not as it was\".",
+        findings.len()
+    )
 }
 
 /// What a person does with the next sealing key.
@@ -107,6 +130,7 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
             node_ready: asked.rke2_node_ready_deadline,
             ..Deadlines::default()
         },
+        begin_anew: asked.begin_anew,
     })
 }
 

@@ -28,7 +28,9 @@ enum Victim {
 /// Whose point it is: of the control plane, or of the node.
 const fn node_of(point: Point) -> Option<u8> {
     match point {
-        Point::StepBegun(_) | Point::StepAnswered(_) | Point::StepSettled(_) | Point::Restore(_) => None,
+        Point::Start(_) | Point::StepBegun(_) | Point::StepAnswered(_) | Point::StepSettled(_) | Point::Restore(_) => {
+            None
+        }
         Point::TaskBegun(_)
         | Point::TaskInside(_)
         | Point::TaskDone(_)
@@ -125,7 +127,8 @@ cells! {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the whole product of points and victims takes half an hour"]
 async fn every_point_and_every_victim() {
-    for point in Point::all() {
+    // How a first start dies is `first_starts`' to try.
+    for point in Point::all().into_iter().filter(|point| !matches!(point, Point::Start(_))) {
         for victim in [Victim::ControlPlane, Victim::Agent, Victim::Init, Victim::Both] {
             match cell(point, victim).await {
                 Some(took) => println!("    kill matrix: {point} | {victim:?} | {:.1} s", took.as_secs_f64()),

@@ -187,7 +187,7 @@ impl Restore<'_> {
 
     async fn check_rows(&self, store: &Store, archive: &Archive) -> Result<(), ServerError> {
         store.read_every_row().await.map_err(|error| match error {
-            StoreError::Corrupt(why) => ServerError::from(archive.broken(why)),
+            StoreError::Corrupt(row) => ServerError::from(archive.broken(row.to_string())),
             error => error.into(),
         })?;
         for artifact in store.read().await?.artifacts(None, None).await? {

@@ -8,7 +8,10 @@ use sqlx::{
     postgres::{PgArguments, PgRow},
 };
 
-use super::{Cell, Row, Value};
+use super::{
+    Cell, Row, Value,
+    row::{Columns, ReadCell},
+};
 use crate::error::StoreError;
 
 pub(crate) struct Postgres {
@@ -40,7 +43,8 @@ impl Postgres {
         values: Vec<Value>,
         take: impl FnMut(Row) -> bool + Send,
     ) -> Result<(), StoreError> {
-        let ran = taken(query(sql, values).fetch(&mut self.connection), take).await;
+        let named = sql.clone();
+        let ran = taken(&named, query(sql, values).fetch(&mut self.connection), take).await;
         self.noted(ran)
     }
 
@@ -56,12 +60,15 @@ impl Postgres {
 }
 
 async fn taken(
+    sql: &str,
     mut rows: futures::stream::BoxStream<'_, Result<PgRow, sqlx::Error>>,
     mut take: impl FnMut(Row) -> bool + Send,
 ) -> Result<(), StoreError> {
-    let mut columns: Option<Arc<[String]>> = None;
+    let mut columns: Option<Arc<Columns>> = None;
     while let Some(row) = rows.try_next().await? {
-        let columns = columns.get_or_insert_with(|| row.columns().iter().map(|of| of.name().to_owned()).collect());
+        let columns = columns.get_or_insert_with(|| {
+            Arc::new(Columns::of(sql, row.columns().iter().map(|of| of.name().to_owned()).collect()))
+        });
         let cells = (0..columns.len()).map(|at| cell(&row, at)).collect::<Result<_, _>>()?;
         if !take(Row::new(columns.clone(), cells)) {
             break;
@@ -82,18 +89,19 @@ fn query(sql: Cow<'static, str>, values: Vec<Value>) -> sqlx::query::Query<'stat
     })
 }
 
-fn cell(row: &PgRow, at: usize) -> Result<Cell, StoreError> {
+/// A failure is the statement's; the cell itself says what it cannot hold.
+fn cell(row: &PgRow, at: usize) -> Result<ReadCell, StoreError> {
     let value = row.try_get_raw(at)?;
     if value.is_null() {
-        return Ok(Cell::Null);
+        return Ok(Ok(Cell::Null));
     }
     let kind = value.type_info().name().to_owned();
-    Ok(match kind.as_str() {
+    Ok(Ok(match kind.as_str() {
         "INT8" => Cell::Int(row.try_get(at)?),
         "INT4" => Cell::Int(i64::from(row.try_get::<i32, _>(at)?)),
         "INT2" => Cell::Int(i64::from(row.try_get::<i16, _>(at)?)),
         "TEXT" | "VARCHAR" | "NAME" => Cell::Text(row.try_get(at)?),
         "BYTEA" => Cell::Blob(row.try_get(at)?),
-        _ => return Err(StoreError::Corrupt(format!("a column of type {kind}"))),
-    })
+        _ => return Ok(Err(format!("it is of the type {kind}"))),
+    }))
 }

@@ -1,6 +1,8 @@
 //! What statements take and yield, whichever database it is.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
+
+use serde::de::DeserializeOwned;
 
 use crate::error::StoreError;
 
@@ -21,40 +23,103 @@ pub(crate) enum Cell {
     Blob(Vec<u8>),
 }
 
+/// What the rows of a statement have in common.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    table: String,
+    names: Vec<String>,
+}
+
+impl Columns {
+    /// The columns of these names that a statement yields.
+    pub(crate) fn of(sql: &str, names: Vec<String>) -> Self {
+        Self { table: table_of(sql).to_owned(), names }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+}
+
+/// A cell, or why its column can never hold what it does.
+pub(crate) type ReadCell = Result<Cell, String>;
+
 /// A row, read whole.
 #[derive(Debug)]
 pub(crate) struct Row {
-    columns: Arc<[String]>,
-    cells: Vec<Cell>,
+    columns: Arc<Columns>,
+    cells: Vec<ReadCell>,
 }
 
 impl Row {
     /// A row with a cell for each column.
-    pub(crate) fn new(columns: Arc<[String]>, cells: Vec<Cell>) -> Self {
+    pub(crate) fn new(columns: Arc<Columns>, cells: Vec<ReadCell>) -> Self {
         Self { columns, cells }
     }
 
     /// The names of its columns, in their order.
     pub(crate) fn columns(&self) -> &[String] {
-        &self.columns
+        &self.columns.names
     }
 
     /// Its cells, in the order of the columns.
-    pub(crate) fn into_cells(self) -> Vec<Cell> {
-        self.cells
+    pub(crate) fn into_cells(self) -> Result<Vec<Cell>, StoreError> {
+        let unreadable =
+            self.cells.iter().zip(self.columns()).find_map(|(cell, column)| Some((column, cell.as_ref().err()?)));
+        match unreadable {
+            Some((column, why)) => Err(self.corrupt(column, why)),
+            None => Ok(self.cells.into_iter().flatten().collect()),
+        }
+    }
+
+    /// The error that says that a column of this row cannot be read.
+    pub(crate) fn corrupt(&self, column: &str, why: impl fmt::Display) -> StoreError {
+        StoreError::corrupt(&self.columns.table, self.key(), column, why)
+    }
+
+    /// Its table and key, for people.
+    pub(crate) fn place(&self) -> String {
+        format!("table {}, row {}", self.columns.table, self.key())
+    }
+
+    /// Which row of its table it is, as far as the statement yields that.
+    pub(crate) fn key(&self) -> String {
+        let of_table =
+            if self.columns().iter().any(|name| name == "id") { &["id"] } else { key_columns(&self.columns.table) };
+        let parts = of_table.iter().map(|column| match self.cell(column) {
+            Ok(Cell::Text(text)) => text.clone(),
+            Ok(Cell::Int(int)) => int.to_string(),
+            Ok(Cell::Null | Cell::Blob(_)) => "?".to_owned(),
+            Err(_) => "*".to_owned(),
+        });
+        parts.collect::<Vec<_>>().join("/")
     }
 
     /// The cell of a column.
     pub(crate) fn cell(&self, column: &str) -> Result<&Cell, StoreError> {
-        let at = self.columns.iter().position(|name| name == column);
-        at.and_then(|at| self.cells.get(at)).ok_or_else(|| StoreError::Corrupt(format!("there is no column {column}")))
+        let at = self.columns().iter().position(|name| name == column);
+        let Some(cell) = at.and_then(|at| self.cells.get(at)) else {
+            return Err(StoreError::corrupt(&self.columns.table, "*", column, "there is no such column"));
+        };
+        cell.as_ref().map_err(|why| self.corrupt(column, why))
+    }
+
+    /// The record that a column holds as JSON.
+    pub(crate) fn record<T: DeserializeOwned>(&self, column: &str) -> Result<T, StoreError> {
+        serde_json::from_str(self.text(column)?).map_err(|error| self.corrupt(column, error))
+    }
+
+    /// The same, in a row of a statement that yields rows of several tables.
+    pub(crate) fn record_of<T: DeserializeOwned>(&self, table: &str, column: &str) -> Result<T, StoreError> {
+        let why = |error| StoreError::corrupt(table, self.key(), column, error);
+        serde_json::from_str(self.text(column)?).map_err(why)
     }
 
     /// A text.
     pub(crate) fn text(&self, column: &str) -> Result<&str, StoreError> {
         match self.cell(column)? {
             Cell::Text(text) => Ok(text),
-            other => Err(other.is_not("a text", column)),
+            other => Err(self.is_not(other, "a text", column)),
         }
     }
 
@@ -62,7 +127,7 @@ impl Row {
     pub(crate) fn int(&self, column: &str) -> Result<i64, StoreError> {
         match self.cell(column)? {
             Cell::Int(int) => Ok(*int),
-            other => Err(other.is_not("a number", column)),
+            other => Err(self.is_not(other, "a number", column)),
         }
     }
 
@@ -70,19 +135,100 @@ impl Row {
     pub(crate) fn blob(&self, column: &str) -> Result<&[u8], StoreError> {
         match self.cell(column)? {
             Cell::Blob(blob) => Ok(blob),
-            other => Err(other.is_not("bytes", column)),
+            other => Err(self.is_not(other, "bytes", column)),
         }
+    }
+
+    fn is_not(&self, found: &Cell, wanted: &str, column: &str) -> StoreError {
+        let found = match found {
+            Cell::Null => "nothing",
+            Cell::Int(_) => "a number",
+            Cell::Text(_) => "a text",
+            Cell::Blob(_) => "bytes",
+        };
+        self.corrupt(column, format_args!("it holds {found} where {wanted} must be"))
     }
 }
 
-impl Cell {
-    fn is_not(&self, wanted: &str, column: &str) -> StoreError {
-        let found = match self {
-            Self::Null => "nothing",
-            Self::Int(_) => "a number",
-            Self::Text(_) => "a text",
-            Self::Blob(_) => "bytes",
+/// The table that a statement of this crate reads or adds to.
+fn table_of(sql: &str) -> &str {
+    let after = |at: Option<usize>, word: &str| at.map(|at| &sql[at + word.len()..]);
+    let (from, into) = (" from ", "insert into ");
+    let rest = match sql.starts_with("select") {
+        true => after(sql.find(from), from),
+        // Where a statement adds to two tables, the first is the counter's.
+        false => after(sql.rfind(into), into),
+    };
+    rest.and_then(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()).unwrap_or("*")
+}
+
+/// The columns that tell a table's rows apart.
+fn key_columns(table: &str) -> &'static [&'static str] {
+    match table {
+        "settings" | "leases" => &["name"],
+        "streams" => &["stream"],
+        "events" => &["stream", "sequence"],
+        "audit" => &["sequence"],
+        "sessions" => &["node_id"],
+        "node_keys" => &["sha256"],
+        "idempotency" => &["token_id", "key"],
+        "signing_keys" => &["key_id"],
+        "schema_versions" => &["version"],
+        _ => &["id"],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(sql: &str, columns: &[&str], cells: Vec<ReadCell>) -> Row {
+        Row::new(Arc::new(Columns::of(sql, columns.iter().map(|&name| name.to_owned()).collect())), cells)
+    }
+
+    fn text(text: &str) -> ReadCell {
+        Ok(Cell::Text(text.to_owned()))
+    }
+
+    #[test]
+    fn table_of_a_statement_is_the_one_that_it_reads_or_adds_to() {
+        for (sql, table) in [
+            ("select id, doc from nodes where id = $1", "nodes"),
+            ("select count(*) as n from operations", "operations"),
+            ("insert into streams (stream) values ($1) returning last_sequence", "streams"),
+            (
+                "with counted as (insert into streams (a) values (1)) insert into events (b) select 1 from counted",
+                "events",
+            ),
+            ("select current_timestamp", "*"),
+        ] {
+            assert_eq!(table_of(sql), table, "{sql}");
+        }
+    }
+
+    #[test]
+    fn row_that_cannot_be_read_is_named_by_table_key_and_column() {
+        let said = |error: StoreError| match error {
+            StoreError::Corrupt(bad) => bad.to_string(),
+            other => panic!("{other:?}"),
         };
-        StoreError::Corrupt(format!("{column} holds {found} where {wanted} must be"))
+        let node = row("select id, doc from nodes", &["id", "doc"], vec![text("n-1"), text("{")]);
+        assert!(
+            said(node.record::<serde_json::Value>("doc").unwrap_err())
+                .starts_with("table nodes, row n-1, column doc: EOF")
+        );
+        let event = vec![text("platform"), Ok(Cell::Int(7)), Err("it holds a text that is not UTF-8".to_owned())];
+        let event = row("select * from events", &["stream", "sequence", "data"], event);
+        assert_eq!(
+            said(event.text("data").unwrap_err()),
+            "table events, row platform/7, column data: it holds a text that is not UTF-8"
+        );
+        assert_eq!(
+            said(event.int("stream").unwrap_err()),
+            "table events, row platform/7, column stream: it holds a text where a number must be"
+        );
+        assert!(said(event.into_cells().unwrap_err()).contains("column data"));
+        let counted = row("select count(*) as n from nodes", &["n"], vec![Ok(Cell::Null)]);
+        assert!(said(counted.int("n").unwrap_err()).starts_with("table nodes, row *, column n"));
     }
 }

@@ -1,13 +1,21 @@
 //! SQLite.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use rusqlite::{
     CachedStatement, OpenFlags, ToSql,
     types::{ToSqlOutput, ValueRef},
 };
 
-use super::{Cell, Row, Value};
+use super::{
+    Cell, Row, Value,
+    row::{Columns, ReadCell},
+};
 use crate::{
     dialect::{Dialect, LOCK_WAIT_MAX},
     error::StoreError,
@@ -16,8 +24,12 @@ use crate::{
 /// Statements that stay prepared: more than there are in this crate.
 const STATEMENTS_KEPT: usize = 512;
 
-/// Absent once a wait for another process was given up half-way.
-pub(crate) struct Sqlite(Option<rusqlite::Connection>);
+pub(crate) struct Sqlite {
+    /// Absent once a wait for another process was given up half-way.
+    connection: Option<rusqlite::Connection>,
+    /// The database's file, for errors.
+    file: PathBuf,
+}
 
 impl Sqlite {
     pub(super) fn open(url: &str, setup: &str) -> Result<Self, StoreError> {
@@ -25,42 +37,65 @@ impl Sqlite {
             .file(url)
             .ok_or_else(|| StoreError::Database("the address of an SQLite database names its file".to_owned()))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        Self::opened(&file, flags, setup).map_err(|error| StoreError::of_sqlite(&error, &file))
+    }
+
+    /// Opens a database that is there, and never writes to it. Where nobody has it open not even SQLite's own side files are made.
+    pub(super) fn open_to_read(file: &Path) -> Result<Self, StoreError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+        let side = |suffix: &str| {
+            let mut path = file.as_os_str().to_owned();
+            path.push(suffix);
+            PathBuf::from(path)
+        };
+        // A log that holds something has to be read too, and whoever has the database open keeps an index of it.
+        let has_log = side("-shm").exists() || std::fs::metadata(side("-wal")).is_ok_and(|log| log.len() > 0);
+        let mut uri = url_of(file);
+        if !has_log {
+            uri.push_str("?immutable=1");
+        }
+        let opened =
+            Self::opened(Path::new(&uri), flags, &format!("pragma busy_timeout = {}", LOCK_WAIT_MAX.as_millis()));
+        let opened = opened.map_err(|error| StoreError::of_sqlite(&error, file))?;
+        Ok(Self { file: file.to_owned(), ..opened })
+    }
+
+    fn opened(file: &Path, flags: OpenFlags, setup: &str) -> rusqlite::Result<Self> {
         let connection = rusqlite::Connection::open_with_flags(file, flags)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         connection.execute_batch(setup)?;
-        Ok(Self(Some(connection)))
+        Ok(Self { connection: Some(connection), file: file.to_owned() })
     }
 
     pub(super) fn run(&mut self, sql: &str) -> Result<(), StoreError> {
-        Ok(self.connection()?.execute_batch(sql)?)
+        let ran = self.connection()?.execute_batch(sql);
+        self.told(ran)
     }
 
     /// Begins a transaction, or is told at once that another process writes.
     pub(super) fn begin(&mut self, sql: &str) -> Result<(), StoreError> {
         let connection = self.connection()?;
-        connection.busy_timeout(Duration::ZERO)?;
-        let begun = connection.execute_batch(sql);
-        connection.busy_timeout(LOCK_WAIT_MAX)?;
-        Ok(begun?)
+        let begun = connection.busy_timeout(Duration::ZERO).and_then(|()| connection.execute_batch(sql));
+        self.told(connection.busy_timeout(LOCK_WAIT_MAX).and(begun))
     }
 
     /// Begins a transaction when the other process has written, on a thread that may block.
     pub(super) async fn begin_waiting(&mut self, sql: &'static str) -> Result<(), StoreError> {
         let lost = || StoreError::Unreachable("the wait for another process was given up".to_owned());
-        let connection = self.0.take().ok_or_else(lost)?;
+        let connection = self.connection.take().ok_or_else(lost)?;
         let waited = tokio::task::spawn_blocking(move || {
             let begun = connection.execute_batch(sql);
             (connection, begun)
         });
         let (connection, begun) = waited.await.map_err(|_| lost())?;
-        self.0 = Some(connection);
-        Ok(begun?)
+        self.connection = Some(connection);
+        self.told(begun)
     }
 
     pub(super) fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, StoreError> {
-        let mut statement = self.connection()?.prepare_cached(sql)?;
-        bind(&mut statement, values)?;
-        Ok(statement.raw_execute()? as u64)
+        let mut statement = self.prepared(sql, values)?;
+        let ran = statement.raw_execute();
+        self.told(ran).map(|rows| rows as u64)
     }
 
     pub(super) fn each_row(
@@ -69,41 +104,66 @@ impl Sqlite {
         values: &[Value],
         mut take: impl FnMut(Row) -> bool,
     ) -> Result<(), StoreError> {
-        let mut statement = self.connection()?.prepare_cached(sql)?;
-        bind(&mut statement, values)?;
-        let columns: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
+        let mut statement = self.prepared(sql, values)?;
+        let columns = Arc::new(Columns::of(sql, statement.column_names().map(str::to_owned).collect()));
         let mut rows = statement.raw_query();
-        while let Some(row) = rows.next()? {
-            let cells = (0..columns.len()).map(|at| cell(row.get_ref(at)?, &columns[at]));
-            if !take(Row::new(columns.clone(), cells.collect::<Result<_, StoreError>>()?)) {
+        while let Some(row) = self.told(rows.next())? {
+            let cells = (0..columns.len()).map(|at| row.get_ref(at).map(cell)).collect::<rusqlite::Result<_>>();
+            if !take(Row::new(columns.clone(), self.told(cells)?)) {
                 break;
             }
         }
         Ok(())
     }
 
+    /// The statement with its values.
+    fn prepared(&self, sql: &str, values: &[Value]) -> Result<CachedStatement<'_>, StoreError> {
+        let mut statement = self.told(self.connection()?.prepare_cached(sql))?;
+        for (at, value) in bound(&statement, values)? {
+            self.told(statement.raw_bind_parameter(at, value))?;
+        }
+        Ok(statement)
+    }
+
     pub(super) fn is_in_transaction(&self) -> bool {
-        self.0.as_ref().is_some_and(|connection| !connection.is_autocommit())
+        self.connection.as_ref().is_some_and(|connection| !connection.is_autocommit())
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        self.0.is_none()
+        self.connection.is_none()
     }
 
     fn connection(&self) -> Result<&rusqlite::Connection, StoreError> {
-        self.0.as_ref().ok_or_else(|| StoreError::Unreachable("the connection was given up".to_owned()))
+        self.connection.as_ref().ok_or_else(|| StoreError::Unreachable("the connection was given up".to_owned()))
+    }
+
+    /// A failure with the file that it is about.
+    fn told<T>(&self, ran: rusqlite::Result<T>) -> Result<T, StoreError> {
+        ran.map_err(|error| StoreError::of_sqlite(&error, &self.file))
     }
 }
 
-/// Binds by the numbers in the parameters' names, `$1` the first value: SQLite itself numbers them in the order in which they occur.
-fn bind(statement: &mut CachedStatement<'_>, values: &[Value]) -> Result<(), StoreError> {
-    for at in 1..=statement.parameter_count() {
+/// The values by the places that SQLite numbers in the order in which they occur: a parameter's name has the number of its value, `$1` the first.
+fn bound<'a>(statement: &CachedStatement<'_>, values: &'a [Value]) -> Result<Vec<(usize, &'a Value)>, StoreError> {
+    let value = |at: usize| {
         let number = statement.parameter_name(at).and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok());
         let value = number.and_then(|number| values.get(number.checked_sub(1)?));
-        let value = value.ok_or_else(|| StoreError::Database(format!("parameter {at} of a statement has no value")))?;
-        statement.raw_bind_parameter(at, value)?;
+        let missing = || StoreError::Database(format!("parameter {at} of a statement has no value"));
+        Ok((at, value.ok_or_else(missing)?))
+    };
+    (1..=statement.parameter_count()).map(value).collect()
+}
+
+/// A path as SQLite reads it in an address.
+fn url_of(file: &Path) -> String {
+    let mut url = "file:".to_owned();
+    for &byte in file.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'-' | b'.' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => url.push(char::from(byte)),
+            other => url.push_str(&format!("%{other:02X}")),
+        }
     }
-    Ok(())
+    url
 }
 
 impl ToSql for Value {
@@ -116,15 +176,14 @@ impl ToSql for Value {
     }
 }
 
-fn cell(value: ValueRef<'_>, column: &str) -> Result<Cell, StoreError> {
+fn cell(value: ValueRef<'_>) -> ReadCell {
     Ok(match value {
         ValueRef::Null => Cell::Null,
         ValueRef::Integer(int) => Cell::Int(int),
-        ValueRef::Text(text) => Cell::Text(
-            String::from_utf8(text.to_vec())
-                .map_err(|_| StoreError::Corrupt(format!("{column} holds a text that is not UTF-8")))?,
-        ),
+        ValueRef::Text(text) => {
+            Cell::Text(String::from_utf8(text.to_vec()).map_err(|_| "it holds a text that is not UTF-8".to_owned())?)
+        }
         ValueRef::Blob(blob) => Cell::Blob(blob.to_vec()),
-        ValueRef::Real(_) => return Err(StoreError::Corrupt(format!("{column} holds a fraction"))),
+        ValueRef::Real(_) => return Err("it holds a fraction".to_owned()),
     })
 }

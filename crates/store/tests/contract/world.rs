@@ -105,6 +105,11 @@ impl World {
         }
     }
 
+    /// Where it is, for the store.
+    pub(crate) fn options(&self) -> StoreOptions {
+        StoreOptions { url: self.url.clone() }
+    }
+
     /// The store, opened as one more process would open it.
     pub(crate) async fn open(&self) -> Store {
         self.try_open().await.expect("the store opens")

@@ -1,0 +1,155 @@
+//! One process of `gpuaas server` on a data directory that a test has prepared: it serves, or says why it does not.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use gpuaas_client::Client;
+use serde_json::Value;
+
+use crate::{
+    first_admin::{exchanged, one_time_admin},
+    world::{GPUAAS, PATIENCE},
+};
+
+/// A control plane that serves; killed with the test.
+pub(crate) struct Lone {
+    process: Child,
+    data_dir: PathBuf,
+    log: PathBuf,
+    /// What it told when it was ready.
+    pub(crate) ready: Value,
+}
+
+/// Why a control plane does not serve.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) status: Option<i32>,
+    /// The stable code.
+    pub(crate) code: String,
+    /// All that it said.
+    pub(crate) said: String,
+}
+
+/// How a start is made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Start<'a> {
+    pub(crate) arguments: &'a [&'a str],
+    pub(crate) environment: Vec<(&'static str, String)>,
+}
+
+impl Start<'_> {
+    /// Starts a control plane and returns when it serves or has ended.
+    pub(crate) fn on(&self, data_dir: &Path) -> Result<Lone, Refusal> {
+        let (mut process, files) = self.spawned(data_dir);
+        let began = Instant::now();
+        while !files.ready.exists() {
+            let said = || std::fs::read_to_string(&files.log).unwrap_or_default();
+            if let Some(ended) = process.try_wait().expect("a child") {
+                return Err(Refusal { status: ended.code(), code: code(&said()), said: said() });
+            }
+            if began.elapsed() > PATIENCE {
+                let _ = process.kill();
+                panic!("gpuaas server neither serves nor ends; it said:\n{}", said());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let ready = serde_json::from_slice(&std::fs::read(&files.ready).expect("ready")).expect("JSON");
+        Ok(Lone { process, data_dir: data_dir.to_owned(), log: files.log, ready })
+    }
+
+    /// Starts a control plane and kills it when it stands at that point.
+    pub(crate) fn killed_at(&self, data_dir: &Path, point: &str) {
+        let points = beside(data_dir, "points");
+        std::fs::create_dir_all(&points).expect("made");
+        std::fs::write(points.join(point), "").expect("armed");
+        let environment = [self.environment.clone(), vec![(gpuaas_crash_points::FOLDER, text(&points))]].concat();
+        let (mut process, files) = Start { environment, ..self.clone() }.spawned(data_dir);
+        let began = Instant::now();
+        while !points.join(format!("{point}.reached")).exists() {
+            let said = || std::fs::read_to_string(&files.log).unwrap_or_default();
+            let ended = process.try_wait().expect("a child");
+            assert!(ended.is_none() && began.elapsed() < PATIENCE, "{point}: {ended:?}\n{}", said());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        process.kill().expect("killed");
+        process.wait().expect("ended");
+    }
+
+    /// Runs a verb of `gpuaas server`.
+    pub(crate) fn verb(&self, data_dir: &Path, verb: &[&str]) -> Output {
+        let mut command = Command::new(GPUAAS);
+        command.arg("server").args(["--data-dir".as_ref(), data_dir.as_os_str()]).args(verb);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value))).output().expect("gpuaas runs")
+    }
+
+    fn spawned(&self, data_dir: &Path) -> (Child, Files) {
+        let files = Files { ready: beside(data_dir, "ready.json"), log: beside(data_dir, "log") };
+        let _ = std::fs::remove_file(&files.ready);
+        let log = std::fs::File::create(&files.log).expect("a log");
+        let mut command = Command::new(GPUAAS);
+        command.args(["server", "--lifeline", "--listen", "127.0.0.1:0", "--channel-listen", "127.0.0.1:0"]);
+        command.args(["--replica-listen", "127.0.0.1:0"]);
+        command.args(["--data-dir".as_ref(), data_dir.as_os_str(), "--ready-file".as_ref(), files.ready.as_os_str()]);
+        command.args(self.arguments).env("GPUAAS_RELEASE_IMPORT_DIR", "/");
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let process = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn();
+        (process.expect("gpuaas server starts"), files)
+    }
+}
+
+struct Files {
+    ready: PathBuf,
+    log: PathBuf,
+}
+
+impl Lone {
+    /// Becomes its first administrator; returns the token.
+    pub(crate) async fn first_admin(&self) -> String {
+        exchanged(&self.client(&one_time_admin(&self.data_dir))).await.expect("exchanged")
+    }
+
+    pub(crate) fn client(&self, token: &str) -> Client {
+        let authority = std::fs::read(self.ready["ca_file"].as_str().expect("a path")).expect("the authority");
+        Client::new(self.ready["url"].as_str().expect("a URL"), &authority, token).expect("a client")
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Ends it in order: all rows are in the database's own file then.
+    pub(crate) fn end(mut self) {
+        drop(self.process.stdin.take());
+        let began = Instant::now();
+        while self.process.try_wait().expect("a child").is_none() {
+            assert!(began.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Lone {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The stable code of what a command said last.
+pub(crate) fn code(said: &str) -> String {
+    let page = said.rsplit_once("docs/errors/").and_then(|(_, rest)| rest.split_once(".md"));
+    page.map(|(code, _)| code.to_owned()).unwrap_or_default()
+}
+
+pub(crate) fn text(path: &Path) -> String {
+    path.to_str().expect("a text").to_owned()
+}
+
+/// A path beside a data directory, of its own.
+fn beside(data_dir: &Path, suffix: &str) -> PathBuf {
+    data_dir.with_extension(suffix)
+}

@@ -1,0 +1,353 @@
+//! Each file of a data directory, missing or wrong in every way that a disk or a hand may leave it: a start serves all that was acknowledged, or
+//! refuses with a code. What `gpuaas server verify` says of the same directory stands beside it.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use gpuaas_api_types::CreateProject;
+
+use crate::{
+    lone::{Lone, Start, code},
+    world::{build_programs, import_of, release, show},
+};
+
+/// What is wrong with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Missing,
+    Empty,
+    /// Its second half is gone.
+    Cut,
+    /// One bit is another; of the database, in the head of its middle page: SQLite has no digest of what rows hold.
+    Flipped,
+    /// As it was at an earlier moment.
+    Older,
+    /// Of another control plane; of the database also: of a newer version.
+    Foreign,
+    Newer,
+}
+
+/// What a start must do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    /// All that was acknowledged is there.
+    Serves,
+    /// The same, and the log names the artifact.
+    ServesAndNames,
+    /// It refuses with that code.
+    Refuses(&'static str),
+    /// Rows of an earlier moment are whole, and nothing says that there were later ones: history went back, not noticed yet.
+    WentBack,
+}
+
+use Expected::{Refuses, Serves, ServesAndNames, WentBack};
+use State::{Cut, Empty, Flipped, Foreign, Missing, Newer, Older};
+
+/// Where history goes back, and nobody notices yet. Whoever makes a start notice changes this line, and the rows say it.
+const HISTORY_WENT_BACK: Expected = WentBack;
+
+/// The whole table.
+const CELLS: &[(&str, &[(State, Expected)])] = &[
+    (
+        "gpuaas.db",
+        &[
+            (Missing, Refuses("store_missing")),
+            (Empty, Refuses("store_missing")),
+            (Cut, Refuses("store_damaged")),
+            (Flipped, Refuses("store_damaged")),
+            (Older, HISTORY_WENT_BACK),
+            (Newer, Refuses("store_too_new")),
+            (Foreign, Refuses("sealing_key_mismatch")),
+        ],
+    ),
+    (
+        "gpuaas.db-wal",
+        &[
+            (Missing, HISTORY_WENT_BACK),
+            (Empty, HISTORY_WENT_BACK),
+            (Cut, HISTORY_WENT_BACK),
+            (Flipped, HISTORY_WENT_BACK),
+            (Older, HISTORY_WENT_BACK),
+            // Its pages take the place of this one's.
+            (Foreign, Refuses("store_damaged")),
+        ],
+    ),
+    (
+        "sealing.key",
+        &[
+            (Missing, Refuses("sealing_key_missing")),
+            (Empty, Refuses("sealing_key_invalid")),
+            (Cut, Refuses("sealing_key_invalid")),
+            (Flipped, Refuses("sealing_key_mismatch")),
+            (Older, Serves),
+            (Foreign, Refuses("sealing_key_mismatch")),
+        ],
+    ),
+    // No rotation is under way: the next key has nothing under it.
+    (
+        "sealing-next.key",
+        &[
+            (Missing, Serves),
+            (Empty, Refuses("sealing_key_invalid")),
+            (Cut, Refuses("sealing_key_invalid")),
+            (Flipped, Serves),
+            (Older, Serves),
+            (Foreign, Serves),
+        ],
+    ),
+    (
+        "replica.id",
+        &[(Missing, Serves), (Empty, Serves), (Cut, Serves), (Flipped, Serves), (Older, Serves), (Foreign, Serves)],
+    ),
+    (
+        "ca.pem",
+        &[(Missing, Serves), (Empty, Serves), (Cut, Serves), (Flipped, Serves), (Older, Serves), (Foreign, Serves)],
+    ),
+    (
+        "admin.token",
+        &[(Missing, Serves), (Empty, Serves), (Cut, Serves), (Flipped, Serves), (Older, Serves), (Foreign, Serves)],
+    ),
+    // A digest is compared where an artifact is laid out, and by `verify`; a start compares lengths.
+    (
+        "artifacts/*",
+        &[
+            (Missing, ServesAndNames),
+            (Empty, ServesAndNames),
+            (Cut, ServesAndNames),
+            (Flipped, Serves),
+            (Older, Serves),
+        ],
+    ),
+    ("lock", &[(Missing, Serves), (Empty, Serves), (Foreign, Serves)]),
+];
+
+/// The directories that cells are made of.
+struct Given {
+    _folder: tempfile::TempDir,
+    root: PathBuf,
+    token: String,
+    artifact: String,
+}
+
+/// What a client was told is there.
+#[derive(Debug, PartialEq, Eq)]
+struct Acknowledged {
+    projects: BTreeSet<String>,
+    artifacts: usize,
+    audit: usize,
+}
+
+async fn acknowledged(served: &Lone, token: &str) -> Option<Acknowledged> {
+    let client = served.client(token);
+    let projects = client.list_projects().await.ok()?.items;
+    let audit = client.list_audit(None, None, None, 0).await.ok()?.items;
+    Some(Acknowledged {
+        projects: projects.into_iter().map(|project| project.name).collect(),
+        artifacts: client.list_artifacts().await.ok()?.items.len(),
+        // What a start or a client writes by itself is no loss.
+        audit: audit.iter().filter(|record| record.action == "project.create").count(),
+    })
+}
+
+async fn make(served: &Lone, token: &str, name: &str) {
+    served.client(token).create_project(&CreateProject { name: name.to_owned() }).await.expect("made");
+}
+
+impl Given {
+    /// A control plane that was ended in order twice and killed once, with its files at earlier moments, and another control plane's.
+    async fn made() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().to_owned();
+        let (data, start) = (root.join("data"), Start::default());
+        let served = start.on(&data).expect("it serves");
+        let token = served.first_admin().await;
+        let client = served.client(&token);
+        client.import_artifacts(&import_of(release())).await.expect("imported");
+        make(&served, &token, "first").await;
+        served.end();
+        for verb in ["recover-admin", "next-sealing-key"] {
+            let made = start.verb(&data, &[verb]);
+            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        }
+        copy(&data, &root.join("older"));
+        let served = start.on(&data).expect("it serves");
+        for number in 0..40 {
+            make(&served, &token, &format!("second-{number}")).await;
+        }
+        served.end();
+        let served = start.on(&data).expect("it serves");
+        make(&served, &token, "third").await;
+        fs::copy(data.join("gpuaas.db-wal"), root.join("older/gpuaas.db-wal")).expect("copied");
+        make(&served, &token, "fourth").await;
+        drop(served);
+        let foreign = root.join("foreign");
+        let served = start.on(&foreign).expect("it serves");
+        let other = served.first_admin().await;
+        served.end();
+        for verb in ["recover-admin", "next-sealing-key"] {
+            assert!(start.verb(&foreign, &[verb]).status.success());
+        }
+        let served = start.on(&foreign).expect("it serves");
+        make(&served, &other, "foreign").await;
+        drop(served);
+        let entries = fs::read_dir(data.join("artifacts")).expect("a folder").flatten();
+        let mut artifacts: Vec<_> = entries.map(|entry| entry.file_name().into_string().expect("a text")).collect();
+        artifacts.sort();
+        Self { _folder: folder, root, token, artifact: artifacts.remove(0) }
+    }
+
+    /// The database with all that its log holds: a page of the log hides what is wrong with the database's own.
+    fn written_back(&self) -> Vec<u8> {
+        let folder = self.root.join("written-back");
+        copy(&self.root.join("data"), &folder);
+        let path = folder.join("gpuaas.db");
+        let database = rusqlite::Connection::open(&path).expect("a database");
+        database.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(())).expect("written back");
+        drop(database);
+        fs::read(path).expect("read")
+    }
+
+    /// A directory in which that file is in that state.
+    fn cell(&self, file: &str, state: State) -> PathBuf {
+        let file = file.replace('*', &self.artifact);
+        let cell = self.root.join(format!("{}-{state:?}", file.replace(['/', '.'], "-")));
+        copy(&self.root.join("data"), &cell);
+        let path = cell.join(&file);
+        let bytes = fs::read(&path).unwrap_or_default();
+        // A link to the file that other cells have.
+        fs::remove_file(&path).expect("it was there");
+        match state {
+            Missing => {}
+            Empty => fs::write(&path, "").expect("written"),
+            Cut => fs::write(&path, &bytes[..bytes.len() / 2]).expect("written"),
+            Flipped => {
+                let is_database = file == "gpuaas.db";
+                let mut bytes = if is_database { self.written_back() } else { bytes };
+                let middle = bytes.len() / 2;
+                let at = if is_database { middle / 4_096 * 4_096 } else { middle };
+                bytes[at] ^= 1;
+                fs::write(&path, bytes).expect("written");
+            }
+            Older => drop(fs::copy(self.root.join("older").join(&file), &path).expect("copied")),
+            Foreign if file == "lock" => fs::write(&path, "somebody else's").expect("written"),
+            Foreign => drop(fs::copy(self.root.join("foreign").join(&file), &path).expect("copied")),
+            Newer => {
+                fs::write(&path, bytes).expect("written");
+                let rows = rusqlite::Connection::open(&path).expect("a database");
+                rows.execute_batch("insert into schema_versions (version, checksum) values (4711, 'x')")
+                    .expect("written");
+            }
+        }
+        // A database and its log belong together, and so do those of another moment or control plane.
+        if file == "gpuaas.db" && matches!(state, Flipped | Older | Foreign | Newer) {
+            let _ = fs::remove_file(cell.join("gpuaas.db-wal"));
+        }
+        cell
+    }
+}
+
+/// Copies a data directory; artifacts are links.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to.join("artifacts")).expect("made");
+    for entry in fs::read_dir(from).expect("a folder").flatten().filter(|entry| entry.path().is_file()) {
+        // SQLite's index of its log is made anew by whoever opens it.
+        if entry.file_name() != "gpuaas.db-shm" {
+            fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
+        }
+    }
+    for entry in fs::read_dir(from.join("artifacts")).into_iter().flatten().flatten() {
+        fs::hard_link(entry.path(), to.join("artifacts").join(entry.file_name())).expect("linked");
+    }
+}
+
+fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let files =
+        fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()).filter(|path| path.is_file());
+    let of_a_refusal = |path: &PathBuf| !path.ends_with("lock") && !path.ends_with("gpuaas.db-shm");
+    let mut files: Vec<_> =
+        files.filter(of_a_refusal).map(|path| (path.clone(), fs::read(path).expect("read"))).collect();
+    files.sort();
+    files
+}
+
+/// One cell: what `verify` found and the start did, and whether that is what it must do.
+async fn judged(given: &Given, all: &Acknowledged, file: &str, state: State, expected: Expected) -> (String, bool) {
+    let cell = given.cell(file, state);
+    let before = contents(&cell);
+    let verified = Start::default().verb(&cell, &["verify", "-o", "json"]);
+    let found = match serde_json::from_slice::<serde_json::Value>(&verified.stdout) {
+        Ok(told) => {
+            let findings = told["findings"].as_array().expect("a list");
+            let kinds: BTreeSet<&str> = findings.iter().filter_map(|finding| finding["kind"].as_str()).collect();
+            let is_told = verified.status.code() == Some(i32::from(!findings.is_empty()));
+            assert!(is_told, "{:?}: {told}", verified.status);
+            kinds.into_iter().collect::<Vec<_>>().join(",")
+        }
+        Err(_) => code(&String::from_utf8_lossy(&verified.stderr)),
+    };
+    let is_unchanged = contents(&cell) == before;
+    let started = tokio::task::block_in_place(|| Start::default().on(&cell));
+    let (did, is_right) = match &started {
+        Err(refusal) => {
+            let nothing_written = contents(&cell) == before;
+            let is_right = expected == Refuses(Box::leak(refusal.code.clone().into_boxed_str())) && nothing_written;
+            let line = refusal.said.lines().find(|line| line.starts_with("error:")).unwrap_or_default();
+            let written = if nothing_written { "" } else { "; AND IT HAS WRITTEN" };
+            (format!("refuses: {}{written}", line.replace(&*cell.to_string_lossy(), "…")), is_right)
+        }
+        Ok(served) => {
+            let now = acknowledged(served, &given.token).await;
+            let is_whole = now.as_ref() == Some(all);
+            let names = served.log().contains(&given.artifact);
+            let is_right = match expected {
+                Serves => is_whole,
+                ServesAndNames => is_whole && names,
+                // Less than all, or all where nothing of the log was lost.
+                WentBack => true,
+                Refuses(_) => false,
+            };
+            let what = if is_whole { "all".to_owned() } else { format!("LESS: {now:?}") };
+            (format!("serves {what}{}", if names { ", and names the artifact" } else { "" }), is_right)
+        }
+    };
+    let note = match (expected, is_unchanged) {
+        (WentBack, true) => "   (history went back: not noticed yet)",
+        (_, true) => "",
+        (_, false) => "   VERIFY HAS CHANGED IT",
+    };
+    let verify = if found.is_empty() { "nothing" } else { &found };
+    let line = format!("{file:<18}{:<9}verify: {verify:<28}start {did}{note}", format!("{state:?}"));
+    drop(started);
+    let _ = fs::remove_dir_all(cell);
+    (line, is_right && is_unchanged)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn start_serves_all_that_was_acknowledged_or_says_what_is_wrong_with_which_file() {
+    tokio::task::block_in_place(build_programs);
+    let given = Given::made().await;
+    let untouched = given.root.join("untouched");
+    copy(&given.root.join("data"), &untouched);
+    let served = Start::default().on(&untouched).expect("it serves");
+    let all = acknowledged(&served, &given.token).await.expect("answered");
+    drop(served);
+    assert!(all.projects.contains("fourth") && all.artifacts > 0 && all.audit == 43, "{all:?}");
+    let (given, all, mut wrong) = (&given, &all, Vec::new());
+    let cells =
+        CELLS.iter().flat_map(|(file, states)| states.iter().map(move |(state, expected)| (*file, *state, *expected)));
+    let cells: Vec<_> = cells.collect();
+    // So many at once: each is a process that mostly waits for its disk.
+    for group in cells.chunks(4) {
+        let judged = group.iter().map(|&(file, state, expected)| judged(given, all, file, state, expected));
+        for (line, is_right) in futures::future::join_all(judged).await {
+            show(&line);
+            if !is_right {
+                wrong.push(line);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} cells:\n{}", wrong.len(), cells.len(), wrong.join("\n"));
+}

@@ -1,0 +1,299 @@
+//! Tells the first start of all from one whose store is missing, before anything is made or written.
+//!
+//! Guarantees: a data directory that was used gets no second platform unless somebody asks for one, and then nothing of the first is written over.
+//! What says that it was used is written only once the first rows are durable. The sealing key alone comes before them: so a marker lies beside it
+//! until they are.
+//!
+//! Deliberately absent: a history that went back. A store of an earlier moment holds a platform.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, DirBuilder, File},
+    io::{self, ErrorKind},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use gpuaas_model::{Clock, Entropy};
+use gpuaas_store::Contents;
+use gpuaas_trust::SealingKeys;
+
+use crate::{
+    data_dir::{CA_FILE, DataDir, REPLICA, write_private},
+    error::ServerError,
+    first_admin,
+    options::{LOCAL_STORE, ServerOptions},
+    sealing_key::{self, KeyFiles},
+};
+
+/// Lies in the data directory from before the first sealing key is made until the first rows are durable.
+const FIRST_START: &str = "first-start";
+/// What the marker says to whoever finds it.
+const ABOUT_FIRST_START: &[u8] =
+    b"The first start of this control plane is not over: the sealing key here may have no rows under it yet.\n";
+/// Imported artifacts, where no other folder is named.
+const ARTIFACTS: &str = "artifacts";
+/// Begins the name of the folder that what is left of an earlier platform is moved into.
+const MOVED: &str = "before-";
+
+/// What a start begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// Nothing: it makes the platform.
+    First,
+    /// A platform.
+    Later,
+}
+
+/// Decides what the start begins with. Only `begin_anew` has it move or change anything.
+pub(crate) async fn settle(
+    data: &DataDir,
+    options: &ServerOptions,
+    clock: &dyn Clock,
+) -> Result<Beginning, ServerError> {
+    let store = options.store();
+    store.quick_check().await?;
+    let contents = store.inspect().await?;
+    let left = left_of_a_platform(options, contents);
+    match (contents, options.begin_anew) {
+        (Contents::Platform, true) => Err(ServerError::NothingToBeginAnew { place: store.place() }),
+        (Contents::Platform, false) => Ok(Beginning::Later),
+        (_, _) if left.is_empty() => Ok(Beginning::First),
+        (_, true) => {
+            let folder = move_aside(data.path(), options, clock)?;
+            tracing::warn!(folder = %folder.display(), "begins anew; what was left of the earlier control plane was moved");
+            Ok(Beginning::First)
+        }
+        (lack, false) => Err(missing(options, lack, left)),
+    }
+}
+
+/// Refuses a store without a platform, whatever lies beside it: for whoever works on one that must be there.
+pub(crate) async fn require_platform(options: &ServerOptions) -> Result<(), ServerError> {
+    match options.store().inspect().await? {
+        Contents::Platform => Ok(()),
+        lack => Err(missing(options, lack, left_of_a_platform(options, lack))),
+    }
+}
+
+fn missing(options: &ServerOptions, lack: Contents, left: Vec<String>) -> ServerError {
+    let (place, data_dir) = (options.store().place(), options.data_dir.clone());
+    ServerError::StoreMissing { place, lack: lack.lack(), data_dir, left: left.join(", ") }
+}
+
+impl Beginning {
+    /// The sealing keys. The first start alone makes one; beside rows the one that they are under must be there.
+    pub(crate) fn sealing_keys(
+        self,
+        data: &DataDir,
+        options: &ServerOptions,
+        entropy: &dyn Entropy,
+    ) -> Result<SealingKeys, ServerError> {
+        let files = KeyFiles::of(options)?;
+        if self == Self::First && options.sealing_key_file.is_none() && files.present()?.is_none() {
+            let marker = data.join(FIRST_START);
+            write_private(&marker, ABOUT_FIRST_START)
+                .map_err(|source| ServerError::DataDirNotWritable { path: marker, source })?;
+            files.keep_present(&sealing_key::fresh(entropy))?;
+        }
+        files.keys()
+    }
+}
+
+/// Notes that the first rows are durable: from now on the sealing key says that there was a platform.
+pub(crate) fn first_start_is_over(data: &DataDir) -> Result<(), ServerError> {
+    let marker = data.join(FIRST_START);
+    let removed = match fs::remove_file(&marker) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        removed => removed.and_then(|()| File::open(data.path())?.sync_all()),
+    };
+    removed.map_err(|source| ServerError::DataDirNotWritable { path: marker, source })
+}
+
+/// Names of what lies in the data directory and was written by a platform that had rows.
+fn left_of_a_platform(options: &ServerOptions, contents: Contents) -> Vec<String> {
+    let folder = &options.data_dir;
+    let mut left: Vec<String> = Vec::new();
+    let mut note = |name: &str, is_there: bool| {
+        if is_there {
+            left.push(name.to_owned());
+        }
+    };
+    for name in [REPLICA, CA_FILE, first_admin::FILE] {
+        note(name, folder.join(name).exists());
+    }
+    note(ARTIFACTS, fs::read_dir(folder.join(ARTIFACTS)).is_ok_and(|mut entries| entries.next().is_some()));
+    if !folder.join(FIRST_START).exists() {
+        for key in own_keys(options) {
+            note(&key.file_name().unwrap_or_default().to_string_lossy(), key.exists());
+        }
+        // A log without its database holds rows that SQLite would throw away.
+        let log = format!("{LOCAL_STORE}-wal");
+        let has_log = fs::metadata(folder.join(&log)).is_ok_and(|log| log.len() > 0);
+        let is_alone = options.store_url.is_none() && matches!(contents, Contents::NoFile | Contents::EmptyFile);
+        note(&log, has_log && is_alone);
+    }
+    left
+}
+
+/// The sealing keys that lie in the data directory and were not named: one that is named belongs to every replica, and to whoever named it.
+fn own_keys(options: &ServerOptions) -> Vec<PathBuf> {
+    let named = KeyFiles::of(options).ok().filter(|_| options.sealing_key_file.is_some());
+    let is_named = |key: &PathBuf| named.as_ref().is_some_and(|named| named.paths().contains(key));
+    KeyFiles::in_folder(&options.data_dir).paths().into_iter().filter(|key| !is_named(key)).collect()
+}
+
+/// Moves all that a platform keeps in the data directory into a folder of its own there. Interrupted, it leaves the rest to the next.
+fn move_aside(folder: &Path, options: &ServerOptions, clock: &dyn Clock) -> Result<PathBuf, ServerError> {
+    let into = folder.join(format!("{MOVED}{}", clock.now().to_string().replace(':', "-")));
+    let moved = || {
+        DirBuilder::new().mode(0o700).create(&into)?;
+        let store = ["", "-wal", "-shm", "-journal"].map(|suffix| format!("{LOCAL_STORE}{suffix}"));
+        let keys = own_keys(options);
+        let keys = keys.iter().filter_map(|key| key.file_name());
+        let others = [ARTIFACTS, FIRST_START, first_admin::FILE, CA_FILE, REPLICA];
+        // In this order: what says that there was a platform goes last, so that half of it is not taken for none.
+        for name in store.iter().map(OsStr::new).chain(keys).chain(others.iter().map(OsStr::new)) {
+            move_if_there(&folder.join(name), &into.join(name))?;
+        }
+        File::open(&into)?.sync_all()?;
+        File::open(folder)?.sync_all()
+    };
+    moved().map_err(|source| ServerError::DataDirNotWritable { path: into.clone(), source })?;
+    Ok(into)
+}
+
+fn move_if_there(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        moved => moved,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports;
+
+    /// What a start on that folder comes to, up to its keys; `begin_anew` or not.
+    async fn start(folder: &Path, begin_anew: bool) -> Result<Beginning, ServerError> {
+        let ports = ports::system();
+        let options = ServerOptions { begin_anew, ..ServerOptions::local(folder.to_owned()) };
+        let data = DataDir::open(folder)?;
+        let beginning = settle(&data, &options, &*ports.clock).await?;
+        beginning.sealing_keys(&data, &options, &*ports.entropy).map(|_| beginning)
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap().flatten();
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[tokio::test]
+    async fn start_that_died_before_its_first_rows_is_the_first_again() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(start(folder.path(), false).await.unwrap(), Beginning::First);
+        let key = fs::read(folder.path().join("sealing.key")).unwrap();
+        for file in ["", "a file that was not written", "an empty database"] {
+            match file {
+                "" => {}
+                "an empty database" => {
+                    let ports = ports::system();
+                    let options = ServerOptions::local(folder.path().to_owned());
+                    let store = gpuaas_store::Store::open(&options.store(), ports.clock).await.unwrap();
+                    store.close().await;
+                }
+                _ => fs::write(folder.path().join("gpuaas.db"), "").unwrap(),
+            }
+            assert_eq!(start(folder.path(), false).await.unwrap(), Beginning::First, "{file}");
+        }
+        assert_eq!(fs::read(folder.path().join("sealing.key")).unwrap(), key, "one key was made");
+    }
+
+    #[tokio::test]
+    async fn each_thing_that_a_platform_leaves_says_that_its_store_is_missing() {
+        for name in
+            ["replica.id", "ca.pem", "admin.token", "sealing.key", "sealing-next.key", "artifacts/a", "gpuaas.db-wal"]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, [7; 32]).unwrap();
+            for store in [None, Some("")] {
+                if let Some(bytes) = store {
+                    fs::write(folder.path().join("gpuaas.db"), bytes).unwrap();
+                }
+                let before = names(folder.path());
+                let refused = start(folder.path(), false).await.unwrap_err();
+                assert!(matches!(refused, ServerError::StoreMissing { .. }), "{name}: {refused}");
+                assert!(refused.to_string().contains(name.split('/').next().unwrap()), "{refused}");
+                let mut after = names(folder.path());
+                after.retain(|name| name != "lock" || before.contains(name));
+                assert_eq!(after, before, "{name}");
+                assert_eq!(fs::read(&path).unwrap(), [7; 32]);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn key_that_was_named_says_nothing_of_a_platform() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("sealing.key");
+        fs::write(&key, [7; 32]).unwrap();
+        let options = ServerOptions { sealing_key_file: Some(key), ..ServerOptions::local(folder.path().to_owned()) };
+        let data = DataDir::open(folder.path()).unwrap();
+        assert_eq!(settle(&data, &options, &*ports::system().clock).await.unwrap(), Beginning::First);
+    }
+
+    #[tokio::test]
+    async fn beginning_anew_moves_what_is_left_and_writes_over_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in
+            [("replica.id", "r"), ("ca.pem", "c"), ("admin.token", "a"), ("gpuaas.db", ""), ("gpuaas.db-wal", "w")]
+        {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        fs::write(folder.path().join("sealing.key"), [7; 32]).unwrap();
+        assert_eq!(start(folder.path(), true).await.unwrap(), Beginning::First);
+        let moved = names(folder.path()).into_iter().find(|name| name.starts_with(MOVED)).unwrap();
+        let moved = folder.path().join(moved);
+        assert_eq!(names(&moved), ["admin.token", "ca.pem", "gpuaas.db", "gpuaas.db-wal", "replica.id", "sealing.key"]);
+        assert_eq!(fs::read(moved.join("sealing.key")).unwrap(), [7; 32]);
+        assert_eq!(fs::read(moved.join("gpuaas.db-wal")).unwrap(), b"w");
+        assert_ne!(
+            fs::read(folder.path().join("sealing.key")).unwrap(),
+            [7; 32],
+            "the new platform has a key of its own"
+        );
+        assert_eq!(
+            start(folder.path(), false).await.unwrap(),
+            Beginning::First,
+            "nothing of the old one is left to find"
+        );
+    }
+
+    #[tokio::test]
+    async fn no_sealing_key_is_made_beside_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(start(folder.path(), false).await.unwrap(), Beginning::First);
+        let (ports, options) = (ports::system(), ServerOptions::local(folder.path().to_owned()));
+        let store = gpuaas_store::Store::open(&options.store(), ports.clock.clone()).await.unwrap();
+        let sealing = KeyFiles::of(&options).unwrap().keys().unwrap();
+        crate::bootstrap::keys(&store, sealing, &ports).await.unwrap();
+        store.close().await;
+        assert_eq!(start(folder.path(), false).await.unwrap(), Beginning::Later);
+        let refused = start(folder.path(), true).await.unwrap_err();
+        assert!(matches!(refused, ServerError::NothingToBeginAnew { .. }), "{refused}");
+        for is_marked in [true, false] {
+            let _ = fs::remove_file(folder.path().join("sealing.key"));
+            if !is_marked {
+                first_start_is_over(&DataDir::open(folder.path()).unwrap()).unwrap();
+            }
+            let refused = start(folder.path(), false).await.unwrap_err();
+            assert!(matches!(refused, ServerError::SealingKeyMissing { .. }), "{refused}");
+            assert!(!folder.path().join("sealing.key").exists());
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Whether the database's own files were found damaged while it was open.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::{error::StoreError, store::Store};
+
+/// Remembers the first damage that the database reported. Nothing here repairs it, so nothing takes it back.
+#[derive(Clone, Default)]
+pub(crate) struct Damage(Arc<OnceLock<String>>);
+
+impl Damage {
+    /// Takes note of how a statement, a beginning or a commit failed.
+    pub(crate) fn take_note(&self, error: &StoreError) {
+        if matches!(error, StoreError::Damaged { .. }) && self.0.set(error.to_string()).is_ok() {
+            tracing::error!(%error, "the database is damaged: stop the control plane, keep a copy of its files, and restore a backup");
+        }
+    }
+}
+
+impl Store {
+    /// The first damage that the database reported since it was opened.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.0.get().map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Seek, io::Write, path::Path, time::Instant};
+
+    use gpuaas_model::{Clock, Timestamp};
+
+    use super::*;
+    use crate::StoreOptions;
+
+    struct Noon;
+
+    impl Clock for Noon {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(1_790_000_000_000)
+        }
+    }
+
+    const PAGE: u64 = 4_096;
+
+    async fn open(file: &Path) -> Result<Store, StoreError> {
+        let url = format!("sqlite://{}", file.display());
+        Store::open(&StoreOptions { url }, Arc::new(Noon)).await
+    }
+
+    async fn put(store: &Store, name: &str) -> Result<(), StoreError> {
+        let mut tx = store.begin().await?;
+        tx.put_setting_if_absent(name, &[7; 2_000]).await?;
+        tx.commit().await
+    }
+
+    /// Writes over the pages of a database from that one on.
+    fn damage(file: &Path, from: u64) {
+        let mut database = std::fs::File::options().write(true).open(file).unwrap();
+        let length = database.metadata().unwrap().len();
+        database.seek(std::io::SeekFrom::Start(from * PAGE)).unwrap();
+        database.write_all(&vec![0xa5; usize::try_from(length - from * PAGE).unwrap()]).unwrap();
+    }
+
+    /// A database of many pages, all of them in its file.
+    async fn filled(file: &Path) {
+        let store = open(file).await.unwrap();
+        for number in 0..200 {
+            put(&store, &format!("setting-{number}")).await.unwrap();
+        }
+        store.close().await;
+    }
+
+    fn is_named(failed: Result<impl Sized, StoreError>, file: &Path, when: &str) {
+        match failed.err() {
+            Some(StoreError::Damaged { place, .. }) => assert_eq!(place, file.display().to_string(), "{when}"),
+            other => panic!("{when}: {other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn damaged_database_is_named_with_its_file_at_once_wherever_it_shows() {
+        for (from, when) in [(1, "behind its first page"), (0, "from its first byte on")] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("store.db");
+            filled(&file).await;
+            let store = open(&file).await.unwrap();
+            assert_eq!(store.damage(), None);
+            damage(&file, from);
+            let began = Instant::now();
+            let read = async { store.read().await?.setting("setting-7").await };
+            is_named(read.await, &file, &format!("a reader, {when}"));
+            // Once the connection of before is gone, with the pages that it remembers.
+            for _ in 0..3 {
+                let _ = put(&store, "another").await;
+            }
+            is_named(put(&store, "another").await, &file, &format!("a change, {when}"));
+            assert!(store.damage().is_some_and(|told| told.contains("store.db")), "{:?}", store.damage());
+            is_named(open(&file).await, &file, &format!("a start, {when}"));
+            let options = StoreOptions { url: format!("sqlite://{}", file.display()) };
+            is_named(options.quick_check().await, &file, &format!("the check before a start, {when}"));
+            assert!(began.elapsed().as_secs() < 5, "{when}: it took {:?}", began.elapsed());
+        }
+    }
+
+    #[tokio::test]
+    async fn change_whose_statement_met_damage_says_so_when_it_is_committed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("store.db");
+        filled(&file).await;
+        let store = open(&file).await.unwrap();
+        store.close().await;
+        let store = open(&file).await.unwrap();
+        damage(&file, 1);
+        let mut tx = store.begin().await.unwrap();
+        let mut met = false;
+        for number in 0..200 {
+            met |= tx.setting(&format!("setting-{number}")).await.is_err();
+        }
+        assert!(met);
+        is_named(tx.commit().await, &file, "a commit");
+    }
+
+    #[tokio::test]
+    async fn check_before_a_start_passes_a_sound_database_and_makes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a folder with ? and %41.db");
+        let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("none.db").display()) };
+        options.quick_check().await.unwrap();
+        filled(&folder.path().join("store.db")).await;
+        std::fs::rename(folder.path().join("store.db"), &file).unwrap();
+        let mut connection = crate::database::Connection::open_file_to_read(&file).unwrap();
+        assert_eq!(crate::inspect::findings(&mut connection, "quick_check", 3).await.unwrap(), Vec::<String>::new());
+        let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.path()).collect();
+        assert_eq!(names, [file]);
+    }
+}

@@ -1,0 +1,315 @@
+//! Each row as its type: its document, the columns beside it, its code, and what is sealed in it.
+
+use std::{fmt::Display, sync::Arc};
+
+use gpuaas_model::{NodeId, ReplicaId, StreamName};
+use serde::de::DeserializeOwned;
+
+use super::{FindingKind, VerifiedRows};
+use crate::{
+    audit, authority,
+    authority::StoredAuthority,
+    dump::RESTORED,
+    enrollment,
+    error::StoreError,
+    event,
+    genuine::RecordProof,
+    query::{Row, get_count, get_int, get_parsed, get_text},
+    record::{
+        AccessGrantRecord, AllocationRecord, ArtifactRecord, AuthorityRecord, EnrollmentRecord, IdempotencyRecord,
+        MemberRecord, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord, ServiceAccountRecord, SessionRecord,
+        SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
+    },
+    sealing::SealingRecord,
+    secret, service_account, signing_key,
+    signing_key::StoredSigningKey,
+    token,
+};
+
+/// Rows one after the other.
+pub(super) struct Rows<'a> {
+    verified: &'a mut VerifiedRows,
+    proof: Option<Arc<dyn RecordProof>>,
+    sealed_settings: &'a [&'a str],
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn new(
+        verified: &'a mut VerifiedRows,
+        proof: Option<Arc<dyn RecordProof>>,
+        sealed_settings: &'a [&'a str],
+    ) -> Self {
+        Self { verified, proof, sealed_settings }
+    }
+
+    /// Reads a row, and has the next one given.
+    pub(super) fn take(&mut self, table: &str, row: &Row) -> bool {
+        self.verified.rows += 1;
+        if let Err(error) = self.read(table, row)
+            && let Err(other) = self.verified.take(error)
+        {
+            self.verified.find(FindingKind::Row, format!("table {table}, row {}", row.key()), other.to_string());
+        }
+        true
+    }
+
+    /// A statement that failed as a whole.
+    pub(super) fn failed(&mut self, error: StoreError) -> Result<(), StoreError> {
+        self.verified.take(error)
+    }
+
+    /// Reads a row as its type.
+    pub(super) fn read(&mut self, table: &str, row: &Row) -> Result<(), StoreError> {
+        match table {
+            "settings" => self.setting(row),
+            "secrets" => {
+                let secret = secret::secret(row)?;
+                self.opens(row, "sealed", secret.id.to_string().as_bytes(), &secret.sealed);
+                Ok(())
+            }
+            "tokens" => self.coded::<TokenRecord>(row, token::TABLE, token::is_in_its_row),
+            "service_accounts" => {
+                self.coded::<ServiceAccountRecord>(row, service_account::TABLE, service_account::is_in_its_row)
+            }
+            "enrollments" => self.coded::<EnrollmentRecord>(row, enrollment::TABLE, enrollment::is_in_its_row),
+            "signing_keys" => self.signing_key(row),
+            "authorities" => self.authority(row),
+            "idempotency" => self.answer(row),
+            "artifacts" => {
+                let artifact = artifact(row)?;
+                self.verified.artifacts.push(artifact);
+                Ok(())
+            }
+            other => plain(other, row),
+        }
+    }
+
+    fn setting(&mut self, row: &Row) -> Result<(), StoreError> {
+        let (name, value) = (get_text(row, "name")?, row.blob("value")?);
+        if self.sealed_settings.contains(&name.as_str()) {
+            self.opens(row, "value", name.as_bytes(), value);
+        }
+        if name == SealingRecord::SETTING {
+            serde_json::from_slice::<SealingRecord>(value).map_err(|error| row.corrupt("value", error))?;
+        }
+        if name == RESTORED {
+            let detail = "a restore was interrupted: the next start revokes the credentials of the backup";
+            self.verified.find(FindingKind::HalfWay, "table settings, row restore.unfinished", detail);
+        }
+        Ok(())
+    }
+
+    fn coded<T: DeserializeOwned>(
+        &mut self,
+        row: &Row,
+        table: &'static str,
+        is_in_its_row: fn(&T, &Row) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let record: T = row.record("doc")?;
+        if !is_in_its_row(&record, row)? {
+            self.forged(row, "its columns disagree with its document");
+        }
+        self.proven(row, table, &[])
+    }
+
+    fn signing_key(&mut self, row: &Row) -> Result<(), StoreError> {
+        let key: SigningKeyRecord = row.record("doc")?;
+        agrees(row, "key_id", &key.key_id)?;
+        agrees(row, "state", key.state)?;
+        agrees_in_number(row, "version", key.version)?;
+        let seed = row.blob("seed")?;
+        self.opens(row, "seed", &StoredSigningKey::sealed_for(&key.key_id), seed);
+        self.proven(row, signing_key::TABLE, seed)
+    }
+
+    fn authority(&mut self, row: &Row) -> Result<(), StoreError> {
+        let authority: AuthorityRecord = row.record("doc")?;
+        agrees(row, "id", &authority.id)?;
+        agrees(row, "state", authority.state)?;
+        agrees_in_number(row, "version", authority.version)?;
+        let key = row.blob("sealed_key")?;
+        self.opens(row, "sealed_key", &StoredAuthority::sealed_for(&authority.id), key);
+        self.proven(row, authority::TABLE, key)
+    }
+
+    fn answer(&mut self, row: &Row) -> Result<(), StoreError> {
+        let answer: IdempotencyRecord = row.record("doc")?;
+        agrees(row, "token_id", answer.token)?;
+        agrees(row, "key", &answer.key)?;
+        agrees_in_millis(row, "created_at", answer.created_at)?;
+        // Those of earlier versions are not sealed, and are given to nobody.
+        if let Ok(sealed) = hex::decode(&answer.body) {
+            self.opens(row, "doc", &answer.sealed_for(), &sealed);
+        }
+        Ok(())
+    }
+
+    fn proven(&mut self, row: &Row, table: &str, more: &[u8]) -> Result<(), StoreError> {
+        let (doc, code) = (row.text("doc")?, hex::decode(row.text("code")?).unwrap_or_default());
+        let is_proven =
+            self.proof.as_ref().is_none_or(|proof| proof.proven_by(table, &[doc.as_bytes(), more], &code).is_some());
+        if !is_proven {
+            self.forged(row, "no sealing key here proves that the platform wrote it; it counts as absent");
+        }
+        Ok(())
+    }
+
+    fn forged(&mut self, row: &Row, detail: &str) {
+        self.verified.find(FindingKind::Forged, row.place(), detail);
+    }
+
+    /// Opens a value; an empty one is none.
+    fn opens(&mut self, row: &Row, column: &str, owner: &[u8], sealed: &[u8]) {
+        let Some(proof) = self.proof.as_ref().filter(|_| !sealed.is_empty()) else { return };
+        if proof.reseal(None, owner, sealed).is_some() {
+            self.verified.sealed += 1;
+        } else {
+            let place = format!("{}, column {column}", row.place());
+            self.verified.find(FindingKind::Sealed, place, "it opens with no sealing key that is held here");
+        }
+    }
+}
+
+fn artifact(row: &Row) -> Result<ArtifactRecord, StoreError> {
+    let artifact: ArtifactRecord = row.record("doc")?;
+    agrees(row, "id", artifact.id)?;
+    agrees(row, "app", &artifact.app)?;
+    agrees(row, "version", &artifact.version)?;
+    agrees(row, "name", &artifact.name)?;
+    agrees(row, "sha256", &artifact.sha256)?;
+    Ok(artifact)
+}
+
+/// Rows without code and without a sealed value.
+fn plain(table: &str, row: &Row) -> Result<(), StoreError> {
+    match table {
+        "projects" => {
+            let of: ProjectRecord = row.record("doc")?;
+            agrees(row, "id", of.id)?;
+            agrees(row, "name", of.name)
+        }
+        "nodes" => {
+            let of: NodeRecord = row.record("doc")?;
+            agrees(row, "id", of.id)?;
+            agrees(row, "name", &of.name)?;
+            agrees(row, "state", of.state)?;
+            agrees(row, "connectivity", of.connectivity)?;
+            agrees_in_number(row, "generation", of.generation)
+        }
+        "allocations" => {
+            let of: AllocationRecord = row.record("doc")?;
+            agrees(row, "id", of.id)?;
+            agrees(row, "project_id", of.project)?;
+            agrees(row, "node_id", of.node)?;
+            agrees(row, "state", of.state)?;
+            agrees_in_number(row, "generation", of.generation)
+        }
+        "workloads" => {
+            let of: WorkloadRecord = row.record("doc")?;
+            agrees(row, "id", of.id)?;
+            agrees(row, "project_id", of.project)?;
+            agrees(row, "name", &of.name)?;
+            agrees(row, "app", &of.app)?;
+            agrees(row, "lifecycle", of.lifecycle)?;
+            agrees(row, "health", of.health)?;
+            agrees_in_number(row, "revision", of.revision)
+        }
+        "members" => {
+            let of: MemberRecord = row.record("doc")?;
+            agrees(row, "id", of.id)?;
+            agrees(row, "workload_id", of.workload)?;
+            agrees(row, "allocation_id", of.allocation)?;
+            agrees(row, "node_id", of.node)?;
+            agrees(row, "state", of.state.name())
+        }
+        "access_grants" => {
+            let of: AccessGrantRecord = row.record("doc")?;
+            agrees(row, "id", of.id)?;
+            agrees(row, "workload_id", of.workload)
+        }
+        "operations" | "steps" | "tasks" => work(table, row),
+        other => history(other, row),
+    }
+}
+
+fn work(table: &str, row: &Row) -> Result<(), StoreError> {
+    match table {
+        "operations" => {
+            let of: OperationRecord = row.record("doc")?;
+            agrees(row, "id", of.id)?;
+            agrees(row, "workload_id", of.workload)?;
+            agrees(row, "project_id", of.project)?;
+            agrees(row, "state", of.state)?;
+            agrees_in_number(row, "is_open", u64::from(!of.state.is_final()))
+        }
+        "steps" => {
+            let of: StepRecord = row.record("doc")?;
+            agrees(row, "id", of.id)?;
+            agrees(row, "operation_id", of.operation)?;
+            agrees(row, "state", of.state)?;
+            agrees_in_number(row, "attempts", u64::from(of.attempts))
+        }
+        _ => {
+            let of: TaskRecord = row.record("doc")?;
+            agrees(row, "id", of.id)?;
+            agrees(row, "node_id", of.node)?;
+            agrees(row, "state", of.state)?;
+            agrees(row, "key_id", &of.key_id)?;
+            agrees_in_number(row, "is_open", u64::from(!of.state.is_final()))
+        }
+    }
+}
+
+/// What happened, and who is alive.
+fn history(table: &str, row: &Row) -> Result<(), StoreError> {
+    match table {
+        "events" => event::event(row).map(drop),
+        "audit" => audit::audit(row).map(drop),
+        "streams" => {
+            let stream = get_text(row, "stream")?;
+            if stream != audit::SEQUENCE {
+                get_parsed::<StreamName>(row, "stream")?;
+            }
+            get_count(row, "last_sequence").map(drop)
+        }
+        "leases" => {
+            get_parsed::<ReplicaId>(row, "holder")?;
+            get_count(row, "fence")?;
+            get_int(row, "expires_at").map(drop)
+        }
+        "node_keys" => {
+            get_parsed::<NodeId>(row, "node_id")?;
+            get_count(row, "epoch")?;
+            get_int(row, "created_at").map(drop)
+        }
+        "replicas" => agrees(row, "id", row.record::<ReplicaRecord>("doc")?.id),
+        "sessions" => agrees(row, "node_id", row.record::<SessionRecord>("doc")?.node),
+        "schema_versions" => Ok(()),
+        unknown => Err(row.corrupt("*", format_args!("no record is read from {unknown}"))),
+    }
+}
+
+/// A text column says what the document does.
+fn agrees(row: &Row, column: &str, of_document: impl Display) -> Result<(), StoreError> {
+    let of_document = of_document.to_string();
+    match row.text(column)? {
+        text if text == of_document => Ok(()),
+        text => Err(row.corrupt(column, format_args!("it says {text:?}, and the document {of_document:?}"))),
+    }
+}
+
+fn agrees_in_number(row: &Row, column: &str, of_document: u64) -> Result<(), StoreError> {
+    match row.int(column)? {
+        number if u64::try_from(number) == Ok(of_document) => Ok(()),
+        number => Err(row.corrupt(column, format_args!("it says {number}, and the document {of_document}"))),
+    }
+}
+
+fn agrees_in_millis(row: &Row, column: &str, of_document: gpuaas_model::Timestamp) -> Result<(), StoreError> {
+    match row.int(column)? {
+        millis if millis == of_document.as_millis() => Ok(()),
+        millis => {
+            Err(row.corrupt(column, format_args!("it says {millis}, and the document {}", of_document.as_millis())))
+        }
+    }
+}

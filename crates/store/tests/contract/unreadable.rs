@@ -1,0 +1,163 @@
+//! What cannot be read is named by its place, and what is there is told from what is missing.
+
+use gpuaas_model::{SecretId, StreamName};
+use gpuaas_store::{
+    Contents, EnrollmentRecord, FindingKind, NodeFilter, NodeRecord, PLATFORM, ProjectRecord, SecretRecord, Store,
+    StoreError, VerifiedRows,
+};
+
+use super::{
+    given,
+    world::{NOW, Proof, World},
+};
+
+fn place(failed: Result<impl std::fmt::Debug, StoreError>) -> String {
+    match failed {
+        Err(StoreError::Corrupt(bad)) => format!("{}/{}/{}", bad.table(), bad.row(), bad.column()),
+        other => panic!("it was read: {other:?}"),
+    }
+}
+
+pub(crate) async fn row_that_cannot_be_read_is_named_by_table_key_and_column(world: World) {
+    let store = world.open().await;
+    let (project, node, allocation) = given::placed(&store, "gpu-1").await;
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_task(&given::task(&node)).await.unwrap();
+    tx.commit().await.unwrap();
+    world.sql("update nodes set doc = substr(doc, 1, length(doc) / 2)").await.unwrap();
+    world.sql("update tasks set doc = replace(doc, 'task_type', 'task_typo')").await.unwrap();
+    world.sql("update allocations set doc = '[]'").await.unwrap();
+    world.sql("update projects set doc = ''").await.unwrap();
+    world
+        .sql("insert into leases (name, holder, fence, expires_at) values ('operation/1', 'nobody', -1, 0)")
+        .await
+        .unwrap();
+    let mut reader = store.read().await.unwrap();
+    let of = |table: &str, id: &dyn std::fmt::Display| format!("{table}/{id}/doc");
+    assert_eq!(place(reader.node(node.id).await), of("nodes", &node.id));
+    assert_eq!(place(reader.nodes(&NodeFilter::default()).await), of("nodes", &node.id));
+    assert_eq!(place(reader.allocation(allocation.id).await), of("allocations", &allocation.id));
+    assert_eq!(place(reader.project(project.id).await), of("projects", &project.id));
+    assert!(place(reader.open_tasks(node.id).await).starts_with("tasks/"));
+    assert_eq!(place(reader.lease("operation/1").await), "leases/operation/1/holder");
+    drop(reader);
+    world
+        .sql(
+            "insert into events (stream, sequence, at, kind, subject_kind, subject_id, correlation, data) \
+               values ('platform', 9, 0, 'node.registered', 'node', '-', '', '{')",
+        )
+        .await
+        .unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(place(reader.events(StreamName::Platform, 8, 10).await), "events/platform/9/data");
+    drop(reader);
+    let bytes = if world.is_shared() { "'\\x7b'" } else { "x'7b'" };
+    world.sql(&format!("insert into settings (name, value) values ('sealing.current', {bytes})")).await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(place(reader.sealing().await), "settings/sealing.current/value");
+}
+
+async fn kept(store: &Store) -> (ProjectRecord, NodeRecord, EnrollmentRecord, SecretRecord) {
+    let (project, node, _) = given::placed(store, "gpu-1").await;
+    let enrollment = given::enrollment(&node);
+    let id = SecretId::from_uuid(given::uuid());
+    let sealed = Proof::sealed("old", id.to_string().as_bytes(), b"a secret");
+    let secret =
+        SecretRecord { id, workload: None, name: "token".into(), sealed, sha256: given::digest(), created_at: NOW };
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_task(&given::task(&node)).await.unwrap();
+    tx.insert_enrollment(&enrollment).await.unwrap();
+    tx.insert_service_account(&given::service_account(project.id, "ci")).await.unwrap();
+    tx.put_secret(&secret).await.unwrap();
+    tx.put_setting_if_absent(PLATFORM, b"cp-1").await.unwrap();
+    tx.put_setting_if_absent("api.key", &Proof::sealed("old", b"api.key", b"a key")).await.unwrap();
+    for event in [given::event(StreamName::Platform), given::event(StreamName::Platform)] {
+        tx.append_event(&event).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    (project, node, enrollment, secret)
+}
+
+async fn verified(world: &World) -> VerifiedRows {
+    let proof = std::sync::Arc::new(Proof(vec!["old"]));
+    world.options().verify(Some(proof), &["api.key"]).await.unwrap()
+}
+
+pub(crate) async fn verification_reads_every_row_beside_a_writer_and_names_each_that_is_wrong(world: World) {
+    let store = world.open().await;
+    let (project, node, enrollment, secret) = kept(&store).await;
+    let open = store.begin().await.unwrap();
+    let found = verified(&world).await;
+    assert_eq!(found.findings, [], "beside an open change");
+    assert!(found.rows > 15 && found.sealed == 2, "{} rows, {} sealed", found.rows, found.sealed);
+    drop(open);
+    let zero = if world.is_shared() { "'\\x00'" } else { "x'00'" };
+    for (sql, kind, place) in [
+        (
+            "update nodes set state = 'lost'".to_owned(),
+            FindingKind::Row,
+            format!("table nodes, row {}, column state", node.id),
+        ),
+        (
+            "update projects set doc = '{'".to_owned(),
+            FindingKind::Row,
+            format!("table projects, row {}, column doc", project.id),
+        ),
+        (
+            "update enrollments set code = '00'".to_owned(),
+            FindingKind::Forged,
+            format!("table enrollments, row {}", enrollment.id),
+        ),
+        (
+            format!("update secrets set sealed = {zero}"),
+            FindingKind::Sealed,
+            format!("table secrets, row {}, column sealed", secret.id),
+        ),
+        (
+            format!("update settings set value = {zero} where name = 'api.key'"),
+            FindingKind::Sealed,
+            "table settings, row api.key, column value".to_owned(),
+        ),
+        (
+            "update streams set last_sequence = 1 where stream = 'platform'".to_owned(),
+            FindingKind::Sequence,
+            "stream platform".to_owned(),
+        ),
+        (
+            format!("insert into settings (name, value) values ('restore.unfinished', {zero})"),
+            FindingKind::HalfWay,
+            "table settings, row restore.unfinished".to_owned(),
+        ),
+    ] {
+        world.sql(&sql).await.unwrap();
+        let found = verified(&world).await.findings;
+        assert!(found.iter().any(|of| of.kind == kind && of.place == place), "{sql}: {found:?}");
+    }
+    let findings = verified(&world).await.findings;
+    assert_eq!(findings.len(), 7, "each is told once: {findings:?}");
+    assert_eq!(
+        store.read().await.unwrap().setting("restore.unfinished").await.unwrap(),
+        Some(vec![0]),
+        "nothing is mended"
+    );
+}
+
+pub(crate) async fn store_without_a_platform_is_told_from_one_with_and_nothing_is_made(world: World) {
+    let contents = async || world.options().inspect().await;
+    let none = if world.is_shared() { Contents::NoTables } else { Contents::NoFile };
+    assert_eq!(contents().await.unwrap(), none);
+    assert_eq!(contents().await.unwrap(), none, "looking has made something");
+    let store = world.open().await;
+    assert_eq!(contents().await.unwrap(), Contents::NoRows);
+    let mut tx = store.begin().await.unwrap();
+    tx.put_setting_if_absent(PLATFORM, b"cp-1").await.unwrap();
+    tx.commit().await.unwrap();
+    // SQLite's rows are in its log alone by now.
+    assert_eq!(contents().await.unwrap(), Contents::Platform);
+    world.sql("delete from settings").await.unwrap();
+    given::placed(&store, "gpu-1").await;
+    assert_eq!(place(contents().await), format!("settings/{PLATFORM}/value"), "rows of a platform that has no id");
+    store.close().await;
+    world.sql("insert into schema_versions (version, checksum) values (4711, 'x')").await.unwrap();
+    assert!(matches!(contents().await, Err(StoreError::TooNew { found: 4711, .. })));
+}
