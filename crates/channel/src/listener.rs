@@ -197,8 +197,11 @@ async fn serve_control(channel: Channel, mut session: Session, identity: &NodeId
         return Err(ChannelError::Lost("another live agent uses this identity".to_owned()));
     }
     let (version, signed_set) = shared.backend.key_set().await;
-    give_keys(&session.link, &signed_set).await?;
-    session.hello.key_set_version = version;
+    // A node that says that it has a newer set would refuse this one; what becomes of it is decided with its connection.
+    if session.hello.key_set_version <= version {
+        give_keys(&session.link, &signed_set).await?;
+        session.hello.key_set_version = version;
+    }
     give_endpoints(&session.link, shared.backend.endpoints().await).await;
     shared.install(session.clone());
     // Whatever becomes of it from here on, a panic included: its end is recorded, and the node's return is waited for.

@@ -320,6 +320,12 @@ pub(crate) enum LogFormat {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ServerVerb {
+    /// Go on with a database that lacks what was acknowledged: revokes every credential, as a restore does; end every replica first
+    AcceptHistory {
+        /// You know that nothing is missing although the high-water mark is: make it anew, and revoke nothing
+        #[arg(long)]
+        as_it_is: bool,
+    },
     /// Say which settings count, where each comes from, and what is wrong with them; nothing is started or changed
     CheckConfig,
     /// Write rows, artifacts and the sealing key that lies with them into one file, also while the control plane runs

@@ -233,8 +233,9 @@ impl Engine {
         }
     }
 
-    /// The access of a task that is about to be pushed: the one it was signed under, or as it is decided now.
+    /// The access of a task that is about to be pushed: the one it was signed under, or as it is decided now. None of rows that went back.
     async fn access_again(&self, task: &TaskRecord, signed: Option<NodeAccess>) -> Result<NodeAccess, AccessError> {
+        self.store().must_go_on()?;
         match signed {
             Some(access) => Ok(access),
             None => ownership::for_task(&mut self.store().read().await?, task).await,

@@ -112,6 +112,11 @@ impl From<StoreError> for CommandError {
                         "give it the key file of the other replicas, and have it taken: systemctl reload gpuaas-server",
                     )
             }
+            StoreError::HistoryWentBack(_) => Self::new(
+                Code::HistoryWentBack,
+                "the control plane's database lacks what was acknowledged, so no change is taken; nothing was changed",
+            )
+            .then("an operator decides on the control plane's machine: gpuaas server accept-history, or a restore"),
             StoreError::Busy => Self::new(Code::Unavailable, "the store is busy").then("try again"),
             StoreError::Unreachable(_) => {
                 Self::new(Code::Unavailable, "the database cannot be reached").then("try again in a moment")

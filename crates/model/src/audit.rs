@@ -33,7 +33,9 @@ text_enum! {
         ServerBackup = "server.backup",
         /// A backup was restored.
         ServerRestore = "server.restore",
-        /// Tokens, signing keys and node identities that a backup brought back were ended.
+        /// An operator went on with a history that went back, or of which nothing tells whether it did.
+        ServerHistoryAccept = "server.history_accept",
+        /// Tokens, signing keys and node identities that a backup or an older database brought back were ended.
         ServerCredentialsEnd = "server.credentials_end",
         /// The one-time token of the first administrator was exchanged for a platform admin's token.
         AdminBootstrap = "admin.bootstrap",

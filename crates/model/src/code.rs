@@ -177,6 +177,12 @@ text_enum! {
         SealingKeyNotEverywhere = "sealing_key_not_everywhere",
         /// The rows are under a sealing key that this process does not hold.
         SealingKeyMismatch = "sealing_key_mismatch",
+        /// The database lacks what was acknowledged: no change is taken until a person decides.
+        HistoryWentBack = "history_went_back",
+        /// The high-water mark of this data directory is missing, damaged or of another control plane.
+        HistoryUnproven = "history_unproven",
+        /// A node says that it has seen more of this control plane than there is.
+        NodeAhead = "node_ahead",
         /// The connection to the database would not be encrypted, or not to a server that proves who it is.
         DatabaseUnverified = "database_unverified",
         /// A backup is not whole, or of another version's form.
@@ -248,6 +254,7 @@ impl Code {
             | Self::NodeUnavailable
             | Self::AgentLedgerDamaged
             | Self::NodeNotHeld
+            | Self::NodeAhead
             | Self::KeyReused
             | Self::MachineNotReimaged
             | Self::ReimageUnproven
@@ -307,6 +314,8 @@ impl Code {
             | Self::MigrationFailed
             | Self::SealingKeyRequired
             | Self::SealingKeyMismatch
+            | Self::HistoryWentBack
+            | Self::HistoryUnproven
             | Self::BackupInvalid
             | Self::StoreNotEmpty
             | Self::DataDirNotWritable

@@ -7,7 +7,7 @@ use gpuaas_artifacts::ArtifactStore;
 use gpuaas_channel::{Admission, ArtifactBody, ChannelBackend, FetchError, Holder, Presented, Refused};
 use gpuaas_engine::{
     Engine, SignedSet,
-    commands::{inspect, node},
+    commands::{history, inspect, node},
 };
 use gpuaas_model::{Code, Coded, EnrolledNode, NodeId, NodeState, SecretId};
 use gpuaas_store::{NodeRecord, StoreError};
@@ -28,8 +28,21 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    async fn node(&self, id: NodeId) -> Result<NodeRecord, StoreError> {
-        self.engine.store().read().await?.node(id).await
+    /// The node's row. Refused where its certificate, which only this control plane can have issued, shows that rows are missing: then all changes stop.
+    async fn node(&self, presented: &Presented) -> Result<Result<NodeRecord, Refused>, StoreError> {
+        let mut reader = self.engine.store().read().await?;
+        let node = match reader.node(presented.identity.node).await {
+            Ok(node) => Some(node),
+            Err(StoreError::NotFound { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let Presented { identity, certificate } = presented;
+        if let Some(forgotten) = history::forgotten(&mut reader, identity, certificate, node.as_ref()).await? {
+            drop(reader);
+            self.engine.store().stop_history(&forgotten.why, forgotten.issued_at).await?;
+            return Ok(Err(Refused { code: Code::HistoryWentBack, message: forgotten.why }));
+        }
+        Ok(node.ok_or_else(|| Refused { code: Code::Forbidden, message: "this node is not known".to_owned() }))
     }
 }
 
@@ -47,9 +60,8 @@ impl ChannelBackend for Backend {
         if identity.control_plane != self.engine.keys().control_plane() {
             return Err(refuse("this identity was given by another control plane"));
         }
-        let node = match self.node(identity.node).await {
-            Ok(node) => node,
-            Err(StoreError::NotFound { .. }) => return Err(refuse("this node is not known")),
+        let node = match self.node(presented).await {
+            Ok(node) => node?,
             Err(error) => {
                 tracing::error!(%error, "a node could not be looked up");
                 return Err(Refused { code: Code::Unavailable, message: "try again".to_owned() });

@@ -3,7 +3,7 @@
 use std::{
     fs::{DirBuilder, File, OpenOptions},
     io::{ErrorKind, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown, lchown},
     path::{Path, PathBuf},
 };
 
@@ -14,8 +14,10 @@ use crate::{error::ServerError, options::ServerOptions, sealing_key::KeyFiles};
 
 /// Holds the certificates of the authorities, for clients on this machine.
 pub const CA_FILE: &str = "ca.pem";
-/// Names the process that uses the directory.
+/// Names the process that uses the directory; its second line says that a high-water mark lies beside it.
 pub(crate) const REPLICA: &str = "replica.id";
+/// The second line.
+const MARKED: &str = "with a high-water mark";
 
 /// A locked data directory. The lock lasts as long as this value, and ends with the process however that dies.
 #[derive(Debug)]
@@ -55,15 +57,30 @@ impl DataDir {
 
     /// The replica that used the directory before.
     pub(crate) fn predecessor(&self) -> Option<ReplicaId> {
-        std::fs::read_to_string(self.join(REPLICA)).ok()?.trim().parse().ok()
+        std::fs::read_to_string(self.join(REPLICA)).ok()?.lines().next()?.trim().parse().ok()
     }
 
-    /// Writes down who uses the directory from now on. Only after the predecessor's leases were ended: a crash in between ends them again.
+    /// Writes down who uses the directory from now on, with a mark that lies there. Only after the predecessor's leases were ended: a crash in between
+    /// ends them again.
     pub(crate) fn succeed(&self, replica: ReplicaId) -> Result<(), ServerError> {
         let path = self.join(REPLICA);
-        write_private(&path, replica.to_string().as_bytes())
+        write_private(&path, format!("{replica}\n{MARKED}\n").as_bytes())
             .map_err(|source| ServerError::DataDirNotWritable { path, source })
     }
+}
+
+/// Whether the last user of a data directory kept a high-water mark.
+pub(crate) fn keeps_mark(folder: &Path) -> bool {
+    std::fs::read_to_string(folder.join(REPLICA)).is_ok_and(|text| text.lines().nth(1) == Some(MARKED))
+}
+
+/// Gives a file in a folder to the folder's owner: whoever made it may be root, and the control plane another user.
+pub(crate) fn give_to_owner(folder: &Path, name: &str) -> std::io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let owner = std::fs::metadata(folder)?;
+    lchown(folder.join(name), Some(owner.uid()), Some(owner.gid()))
 }
 
 /// Whether that directory, or the one in which it would be made, can be written. Changes nothing.

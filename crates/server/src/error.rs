@@ -77,6 +77,15 @@ pub enum ServerError {
     /// A shared store holds sealed secrets, and no key was given.
     #[error("a shared store needs a sealing key that every replica has")]
     SealingKeyRequired,
+    /// The store lacks what was acknowledged.
+    #[error("history went back: {0}")]
+    HistoryWentBack(String),
+    /// Nothing tells whether the store lacks something.
+    #[error("nothing tells whether this store is the newest: {0}")]
+    HistoryUnproven(String),
+    /// There is nothing to decide.
+    #[error("nothing shows that history went back: there is nothing to accept")]
+    HistoryGoesOn,
     /// An address cannot be listened on.
     #[error("{what} cannot listen on {address}: {source}")]
     Listen {
@@ -151,6 +160,7 @@ fn was_used(data_dir: &Path, left: &str) -> String {
 fn of_store(error: &StoreError) -> Code {
     match error {
         StoreError::TooNew { .. } => Code::StoreTooNew,
+        StoreError::HistoryWentBack(_) => Code::HistoryWentBack,
         StoreError::Migration { .. } => Code::MigrationFailed,
         StoreError::Unreachable(_) | StoreError::Busy => Code::Unavailable,
         StoreError::Full(_) => Code::DiskFull,
@@ -167,7 +177,11 @@ impl Coded for ServerError {
         match self {
             Self::DataDirNotWritable { .. } => Code::DataDirNotWritable,
             Self::DataDirInUse { .. } => Code::DataDirInUse,
-            Self::NextSealingKeyExists { .. } | Self::NothingToBeginAnew { .. } => Code::StateConflict,
+            Self::NextSealingKeyExists { .. } | Self::NothingToBeginAnew { .. } | Self::HistoryGoesOn => {
+                Code::StateConflict
+            }
+            Self::HistoryWentBack(_) => Code::HistoryWentBack,
+            Self::HistoryUnproven(_) => Code::HistoryUnproven,
             Self::StoreMissing { .. } => Code::StoreMissing,
             Self::SealingKeyMissing { .. } => Code::SealingKeyMissing,
             Self::Key { source, .. } if source.kind() == ErrorKind::InvalidData => Code::SealingKeyInvalid,
@@ -245,6 +259,17 @@ impl Coded for ServerError {
             Self::NextSealingKeyExists { .. } => {
                 "put it into use (gpuaas keys rotate sealing), or remove the file where no replica is to take it".to_owned()
             }
+            Self::HistoryWentBack(_) | Self::Store(StoreError::HistoryWentBack(_)) => {
+                "if this is not the right database, put the right one in its place; else restore a backup (gpuaas server restore), or go on \
+                 without what is missing: gpuaas server accept-history, which revokes every credential"
+                    .to_owned()
+            }
+            Self::HistoryUnproven(_) => {
+                "put back what is missing; where you know that the database is the newest: gpuaas server accept-history --as-it-is; where it \
+                 may be older: gpuaas server accept-history, which revokes every credential"
+                    .to_owned()
+            }
+            Self::HistoryGoesOn => "start the control plane as it is".to_owned(),
             Self::SealingKeyMismatch { .. } => {
                 "give this replica the key files of the others, also FILE.next during a rotation; of a backup, the key of its time"
                     .to_owned()

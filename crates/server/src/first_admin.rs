@@ -50,6 +50,8 @@ pub(crate) enum Occasion {
     Recovery,
     /// A backup was restored, and no token of before counts.
     Restore,
+    /// A history that went back was accepted, and no token of before counts.
+    AcceptedHistory,
 }
 
 /// Makes a one-time token for a platform admin and writes it into `admin.token` of the data directory `folder` (0600, of the folder's owner). Every
@@ -213,8 +215,9 @@ impl Occasion {
                 });
                 (OwnActor::Local, AuditAction::AdminRecover, told)
             }
-            Self::Restore => {
-                (OwnActor::Local, AuditAction::AdminRecover, json!({ "occasion": "restore", "expires_at": expires_at }))
+            Self::Restore | Self::AcceptedHistory => {
+                let occasion = if self == Self::Restore { "restore" } else { "accepted_history" };
+                (OwnActor::Local, AuditAction::AdminRecover, json!({ "occasion": occasion, "expires_at": expires_at }))
             }
         }
     }

@@ -10,6 +10,7 @@ mod certificates;
 mod data_dir;
 mod error;
 mod first_admin;
+mod history;
 mod https;
 mod journals;
 mod options;
@@ -33,6 +34,7 @@ pub use gpuaas_app_rke2::Deadlines;
 pub use gpuaas_artifacts::{Network, TrustedKey};
 pub use gpuaas_engine::{Ended, EndedNode};
 pub use gpuaas_store::{Finding, FindingKind};
+pub use history::{AcceptedHistory, accept_history};
 pub use options::ServerOptions;
 pub use sealing_key::{NextSealingKey, next_sealing_key};
 pub use verify::{Verified, verify};
@@ -97,12 +99,14 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let sealing = beginning.sealing_keys(&data, options, &*ports.entropy)?;
     reach(Point::Start(StartStage::KeyKept));
     bootstrap::check_keys(&options.store(), &sealing).await?;
+    let standing = history::look(options, &ports).await?;
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
     reach(Point::Start(StartStage::StoreOpened));
     // First of all: with another sealing key nothing is written.
     let keys = bootstrap::keys(&store, sealing, &ports).await?;
     reach(Point::Start(StartStage::RowsKept));
     // What says that the data directory was used is written from here on.
+    history::keep(&store, &data, standing, keys.control_plane(), &ports).await?;
     prior_use::first_start_is_over(&data)?;
     let replica = ReplicaId::generate(&*ports.clock, &*ports.entropy);
     // The data directory's lock says that whoever used it before is dead, and its leases with it.
@@ -197,6 +201,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
     let tending = sealing_key::tend(KeyFiles::of(options)?, engine.clone(), reload.clone());
     running.spawn(stop.clone().run_until_cancelled_owned(tending).map(drop));
     running.spawn(drive(engine, stop.clone()));
+    running.spawn(stop.clone().run_until_cancelled_owned(history::sync(store.clone())).map(drop));
     let removing = first_admin::remove_when_spent(store.clone(), data.path().to_owned(), ports);
     running.spawn(stop.clone().run_until_cancelled_owned(removing).map(drop));
     Ok(ControlPlane { url, ca_file, one_time_admin, reload, stop, running, state, store, _data: data })

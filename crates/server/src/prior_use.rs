@@ -21,7 +21,7 @@ use gpuaas_trust::SealingKeys;
 use crate::{
     data_dir::{CA_FILE, DataDir, REPLICA, write_private},
     error::ServerError,
-    first_admin,
+    first_admin, history,
     options::{LOCAL_STORE, ServerOptions},
     sealing_key::{self, KeyFiles},
 };
@@ -119,7 +119,7 @@ fn left_of_a_platform(options: &ServerOptions, contents: Contents) -> Vec<String
             left.push(name.to_owned());
         }
     };
-    for name in [REPLICA, CA_FILE, first_admin::FILE] {
+    for name in [REPLICA, CA_FILE, first_admin::FILE, history::MARK] {
         note(name, folder.join(name).exists());
     }
     note(ARTIFACTS, fs::read_dir(folder.join(ARTIFACTS)).is_ok_and(|mut entries| entries.next().is_some()));
@@ -151,7 +151,7 @@ fn move_aside(folder: &Path, options: &ServerOptions, clock: &dyn Clock) -> Resu
         let store = ["", "-wal", "-shm", "-journal"].map(|suffix| format!("{LOCAL_STORE}{suffix}"));
         let keys = own_keys(options);
         let keys = keys.iter().filter_map(|key| key.file_name());
-        let others = [ARTIFACTS, FIRST_START, first_admin::FILE, CA_FILE, REPLICA];
+        let others = [ARTIFACTS, FIRST_START, first_admin::FILE, history::MARK, CA_FILE, REPLICA];
         // In this order: what says that there was a platform goes last, so that half of it is not taken for none.
         for name in store.iter().map(OsStr::new).chain(keys).chain(others.iter().map(OsStr::new)) {
             move_if_there(&folder.join(name), &into.join(name))?;

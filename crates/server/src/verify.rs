@@ -8,7 +8,7 @@ use gpuaas_store::{ArtifactRecord, Contents, Finding, FindingKind, Store, StoreE
 use gpuaas_trust::SealingKeys;
 use serde::Serialize;
 
-use crate::{bootstrap, error::ServerError, options::ServerOptions, prior_use, sealing_key::KeyFiles};
+use crate::{bootstrap, error::ServerError, history, options::ServerOptions, prior_use, sealing_key::KeyFiles};
 
 /// What was read, and what is wrong with it.
 #[derive(Clone, Debug, Serialize)]
@@ -45,6 +45,12 @@ pub async fn verify(options: &ServerOptions) -> Result<Verified, ServerError> {
             None
         }
     };
+    match history::doubt(options).await {
+        Ok(doubt) => findings.extend(doubt.map(of_history)),
+        // Damage, and a row that cannot be read, are told with the others.
+        Err(ServerError::Store(StoreError::Damaged { .. } | StoreError::Corrupt(_))) => {}
+        Err(error) => return Err(error),
+    }
     let rows = rows(options, keys).await?;
     let VerifiedRows { schema, rows, sealed, artifacts: named, findings: of_rows } = rows;
     findings.extend(of_rows);
@@ -111,6 +117,10 @@ pub(crate) async fn name_missing_artifacts(store: &Store, kept: &ArtifactStore) 
         }
     }
     Ok(())
+}
+
+fn of_history(detail: String) -> Finding {
+    Finding { kind: FindingKind::History, place: history::MARK.to_owned(), detail }
 }
 
 fn of_key(detail: String) -> Finding {

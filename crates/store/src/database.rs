@@ -97,6 +97,14 @@ impl Connection {
         }
     }
 
+    /// How many rows SQLite has changed over this connection; a server says by itself whether a transaction has changed any.
+    pub(crate) fn changed_rows(&self) -> u64 {
+        match self {
+            Self::Sqlite(connection) => connection.changed_rows(),
+            Self::Postgres(_) => 0,
+        }
+    }
+
     /// Whether it can be used on.
     pub(crate) fn is_usable(&self) -> bool {
         match self {

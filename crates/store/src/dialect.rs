@@ -66,6 +66,28 @@ impl Dialect {
         }
     }
 
+    /// Raises the number of `$1` and yields it, with the audit's last one and whether there is a setting `$2`; yields nothing where the transaction
+    /// has changed nothing. SQLite counts the rows changed over the connection: they were `$3` when the transaction began.
+    pub(crate) const fn count_commit(self) -> &'static str {
+        match self {
+            Self::Sqlite => {
+                "insert into streams (stream, last_sequence) select $1, 1 where total_changes() > $3 \
+                 on conflict (stream) do update set last_sequence = streams.last_sequence + 1 \
+                 returning last_sequence as number, \
+                 (select coalesce(max(other.last_sequence), 0) from streams other where other.stream = 'audit') as audit, \
+                 (select count(*) from settings where name = $2) as stops"
+            }
+            Self::Postgres => {
+                "insert into streams (stream, last_sequence) \
+                 select $1, 1 where pg_current_xact_id_if_assigned() is not null and $3 >= 0 \
+                 on conflict (stream) do update set last_sequence = streams.last_sequence + 1 \
+                 returning last_sequence as number, \
+                 (select coalesce(max(other.last_sequence), 0) from streams other where other.stream = 'audit') as audit, \
+                 (select count(*) from settings where name = $2) as stops"
+            }
+        }
+    }
+
     /// The database's clock in milliseconds since the epoch.
     pub(crate) const fn now_ms(self) -> &'static str {
         match self {

@@ -140,13 +140,7 @@ impl Store {
     pub async fn restore(&self, from: &mut (dyn BufRead + Send)) -> Result<u64, DumpError> {
         let mut tx = self.begin().await?;
         let rows = load(&mut tx, from).await?;
-        let now = self.clock.now();
-        let least = leapt(0, now);
-        let sql = format!(
-            "update leases set expires_at = 0, fence = case when fence + {LEAP} > {least} then fence + {LEAP} else {least} end"
-        );
-        tx.execute(sql, Vec::new()).await?;
-        tx.put_setting_if_absent(RESTORED, now.to_string().as_bytes()).await?;
+        tx.begin_history_anew().await?;
         tx.commit().await?;
         Ok(rows)
     }
@@ -187,6 +181,16 @@ impl Store {
 pub fn leapt(known: u64, now: Timestamp) -> u64 {
     let seconds = u64::try_from(now.as_millis() / 1_000).unwrap_or(0);
     known.saturating_add(LEAP).max(seconds)
+}
+
+/// Ends every lease, under a fence beyond whatever it can have had.
+pub(crate) async fn leap_fences(tx: &mut Tx, now: Timestamp) -> Result<(), StoreError> {
+    let least = leapt(0, now);
+    let sql = format!(
+        "update leases set expires_at = 0, fence = case when fence + {LEAP} > {least} then fence + {LEAP} else {least} end"
+    );
+    tx.execute(sql, Vec::new()).await?;
+    Ok(())
 }
 
 /// Inserts the rows of a dump, where none are yet. Returns how many.

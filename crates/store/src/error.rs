@@ -104,6 +104,9 @@ pub enum StoreError {
     /// The database has no room for the change. Nothing of it was done; trying again helps once somebody has made room.
     #[error("the database's disk is full: {0}")]
     Full(String),
+    /// The store lacks what was acknowledged, and takes no change until a person decides. Nothing was changed.
+    #[error("history went back: {0}")]
+    HistoryWentBack(String),
     /// A row does not hold what it must. Made by [`StoreError::corrupt`] alone.
     #[error("the store has a row that cannot be read: {0}")]
     Corrupt(Box<BadRow>),

@@ -3,7 +3,8 @@
 //!
 //! Guarantees: rules across rows (an allocation used once, one mutation per workload, single-use tokens) are unique indexes or
 //! conditional updates and come back as typed errors; an event's sequence has no gaps within its stream, because its counter is taken in the
-//! same transaction; events and audit are append-only; hints go out after a commit and never without one.
+//! same transaction; events and audit are append-only; hints go out after a commit and never without one; a store that lost what this process was
+//! told is done takes no change of it.
 //!
 //! Deliberately absent: what any of it means (`planner`), and keys: secrets come and go sealed.
 
@@ -24,10 +25,12 @@ mod error;
 mod event;
 mod genuine;
 mod hint;
+mod history;
 mod idempotency;
 mod inspect;
 mod lease;
 mod look;
+mod mark;
 mod member;
 mod migrate;
 mod node;
@@ -65,8 +68,10 @@ pub use dump::{DumpError, RESTORE_ID, RESTORED, leapt};
 pub use enrollment::EnrollmentTerms;
 pub use error::{EnrollmentRefusal, StoreError};
 pub use genuine::{ForgedRow, RecordProof};
+pub use history::{Compared, GENERATION, HistoryPoint};
 pub use inspect::{Contents, PLATFORM};
 pub use look::Found;
+pub use mark::{FoundMark, Mark, MarkFile};
 pub use node::NodeFilter;
 pub use operation::OperationFilter;
 pub use page::Page;

@@ -52,6 +52,13 @@ impl Reader {
             .collect()
     }
 
+    /// When a node's newest certificate was issued, as far as its keys are remembered.
+    pub async fn newest_key_of(&mut self, node: NodeId) -> Result<Option<Timestamp>, StoreError> {
+        let sql = "select created_at from node_keys where node_id = $1 order by created_at desc limit 1";
+        let row = self.row(sql, vec![text(node)]).await?;
+        row.map(|row| Ok(Timestamp::from_millis(get_int(&row, "created_at")?))).transpose()
+    }
+
     /// Whether that key was certified before.
     pub async fn is_node_key(&mut self, sha256: &str) -> Result<bool, StoreError> {
         Ok(self.row("select node_id from node_keys where sha256 = $1", vec![text(sha256)]).await?.is_some())

@@ -24,6 +24,7 @@ use crate::{
     error::StoreError,
     genuine::Genuine,
     hint::{self, Listener},
+    history::History,
     migrate,
     readers::{Lent, Readers},
     room::Room,
@@ -82,6 +83,7 @@ pub struct Store {
     pub(crate) damage: Damage,
     pub(crate) genuine: Genuine,
     pub(crate) counters: Counters,
+    pub(crate) history: History,
     pub(crate) simulated: Simulated,
     #[cfg(feature = "simulation")]
     pub(crate) gate: Option<crate::simulation::Gate>,
@@ -126,6 +128,7 @@ pub struct Reader {
     pub(crate) damage: Damage,
     pub(crate) genuine: Genuine,
     pub(crate) counters: Counters,
+    pub(crate) history: History,
     /// Which sealing key is in use, once it was looked at: it stays so until this ends.
     pub(crate) sealing: Option<Box<Option<SealingRecord>>>,
 }
@@ -163,6 +166,7 @@ impl Store {
         }
         let (changes, origin) = (broadcast::Sender::new(HINTS_KEPT), Uuid::new_v4());
         let (room, damage, counters) = (Room::default(), Damage::default(), Counters::default());
+        let history = History::new(clock.clone());
         let writer = Writer::new(
             Told {
                 changes: changes.clone(),
@@ -170,6 +174,7 @@ impl Store {
                 room: room.clone(),
                 damage: damage.clone(),
                 counters: counters.clone(),
+                history: history.clone(),
             },
             dialect,
             options.url.clone(),
@@ -185,6 +190,7 @@ impl Store {
             damage,
             genuine: Genuine::default(),
             counters,
+            history,
             simulated: Simulated::default(),
             #[cfg(feature = "simulation")]
             gate: None,
@@ -216,20 +222,23 @@ impl Store {
         self.dialect.is_shared() || self.simulated.shared
     }
 
-    /// Closes every connection, so that the file is whole on disk, and hears no more hints.
+    /// Closes every connection, so that the file is whole on disk, with the mark that is kept of it, and hears no more hints.
     pub async fn close(&self) {
         if let Some(listener) = &self.listener {
             listener.abort();
         }
         self.readers.close();
         self.writer.close().await;
+        if let Err(error) = self.sync_mark() {
+            tracing::error!(%error, "the high-water mark may not be durable");
+        }
     }
 
     fn reader(&self, held: Held) -> Reader {
         let (dialect, clock, simulated) = (self.dialect, self.clock.clone(), self.simulated);
-        let (room, damage) = (self.room.clone(), self.damage.clone());
-        let (genuine, counters) = (self.genuine.clone(), self.counters.clone());
-        Reader { held, dialect, clock, simulated, room, damage, genuine, counters, sealing: None }
+        let (room, damage, genuine) = (self.room.clone(), self.damage.clone(), self.genuine.clone());
+        let (counters, history) = (self.counters.clone(), self.history.clone());
+        Reader { held, dialect, clock, simulated, room, damage, genuine, counters, history, sealing: None }
     }
 }
 

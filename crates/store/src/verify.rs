@@ -56,6 +56,8 @@ pub enum FindingKind {
     Key,
     /// An artifact is missing, or its bytes are not those of its digest.
     Artifact,
+    /// The rows lack what was acknowledged, or nothing tells whether they do.
+    History,
     /// Something was begun and not finished.
     HalfWay,
 }

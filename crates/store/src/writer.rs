@@ -30,6 +30,7 @@ use crate::{
     dialect::Dialect,
     error::StoreError,
     hint,
+    history::{Counted, History},
     room::Room,
     store::{Change, TURN_WAIT_MAX},
 };
@@ -53,6 +54,7 @@ pub(crate) struct Told {
     pub(crate) room: Room,
     pub(crate) damage: Damage,
     pub(crate) counters: Counters,
+    pub(crate) history: History,
 }
 
 struct Shared {
@@ -81,6 +83,8 @@ struct Group {
     /// How the last savepoint ended, where the database has not been told yet.
     left: Option<End>,
     done: Vec<Done>,
+    /// How many rows had been changed over the connection when it began.
+    changed_before: u64,
 }
 
 /// How a change ended.
@@ -110,8 +114,9 @@ impl Writer {
         Self { shared: Arc::new(Shared { dialect, url, line, waiting, told, at_once }) }
     }
 
-    /// Waits for a turn and begins a change.
+    /// Waits for a turn and begins a change. Refused while history that went back waits for a person's decision.
     pub(crate) async fn turn(&self) -> Result<Turn, StoreError> {
+        self.shared.told.history.must_go_on()?;
         let mut waiting = Waiting::new(self.shared.clone());
         let line = timeout(TURN_WAIT_MAX, self.shared.line.clone().lock_owned()).await;
         let line = line.map_err(|_| StoreError::Busy)?;
@@ -239,8 +244,8 @@ impl Line {
             begun = connection.begin(dialect.begin()).await;
         }
         begun?;
+        self.group = Some(Group { changed_before: connection.changed_rows(), ..Group::default() });
         self.connection = Some(connection);
-        self.group = Some(Group::default());
         Ok(())
     }
 
@@ -287,14 +292,20 @@ impl Shared {
         let Some(mut group) = line.group.take() else { return };
         let done = std::mem::take(&mut group.done);
         let ended = match line.connection.as_mut() {
-            Some(connection) => self.end(connection, group.left, &done).await,
+            Some(connection) => self.end(connection, &group, &done).await,
             None => Err(StoreError::Unreachable("the connection was lost".to_owned())),
         };
         match &ended {
-            Ok(()) => self.told.counters.count_commit(done.len()),
+            Ok(counted) => {
+                self.told.counters.count_commit(done.len());
+                self.told.history.acknowledge(*counted);
+            }
             Err(error) => {
                 self.told.room.take_note(error);
                 self.told.damage.take_note(error);
+                if let (StoreError::HistoryWentBack(_), Some(connection)) = (error, line.connection.as_mut()) {
+                    self.told.history.leave_word(connection, self.dialect).await;
+                }
                 // SQLite keeps a transaction open whose commit failed; a server's connection may be anywhere.
                 line.connection = None;
             }
@@ -303,21 +314,28 @@ impl Shared {
             let hints = hints.into_iter().filter(|_| ended.is_ok());
             // Nobody listening is fine: rows are the truth. So is nobody waiting.
             hints.for_each(|hint| drop(self.told.changes.send(hint)));
-            let _ = told.send(ended.clone());
+            let _ = told.send(ended.clone().map(drop));
         }
     }
 
-    async fn end(&self, connection: &mut Connection, left: Option<End>, done: &[Done]) -> Result<(), StoreError> {
+    async fn end(
+        &self,
+        connection: &mut Connection,
+        group: &Group,
+        done: &[Done],
+    ) -> Result<Option<Counted>, StoreError> {
         if done.is_empty() {
-            return connection.run("rollback").await;
+            return connection.run("rollback").await.map(|()| None);
         }
-        if left == Some(End::Dropped) {
+        if group.left == Some(End::Dropped) {
             connection.run(self.dialect.drop_savepoint()).await?;
         }
         if let Some(origin) = self.told.announces_as {
             hint::announce(connection, origin, done.iter().flat_map(|done| &done.hints)).await?;
         }
-        connection.run("commit").await.map_err(StoreError::of_commit)
+        let counted = self.told.history.count(connection, self.dialect, group.changed_before).await?;
+        connection.run("commit").await.map_err(StoreError::of_commit)?;
+        Ok(counted)
     }
 }
 

@@ -20,6 +20,7 @@ mod contract {
     pub(crate) mod given;
     pub(crate) mod groups;
     pub(crate) mod hints;
+    pub(crate) mod history;
     pub(crate) mod keys;
     pub(crate) mod leases;
     pub(crate) mod lists;
@@ -134,6 +135,13 @@ behaviours! {
         a_hint_comes_after_the_commit,
         without_a_commit_there_is_no_hint,
         an_accepted_operation_and_a_request_to_cancel_are_hinted,
+    }
+    history {
+        mark_names_every_commit_before_anybody_is_told,
+        change_without_effect_and_one_that_fails_raise_no_mark,
+        store_that_lost_commits_is_told_with_their_number_and_moments,
+        history_that_goes_back_under_running_processes_stops_the_changes_of_all,
+        proof_from_outside_stops_changes_until_a_history_is_begun_anew,
     }
     leases {
         a_lease_is_held_by_one_and_renewed_by_its_holder,

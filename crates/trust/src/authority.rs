@@ -30,7 +30,7 @@ pub const SERVER_CERTIFICATE_LIFE: Duration = Duration::from_secs(90 * 24 * 3_60
 /// Life of the authority itself.
 const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 /// Certificates begin this long before they are made, for clocks that are slow.
-const BACKDATED: Duration = Duration::from_secs(300);
+pub(crate) const BACKDATED: Duration = Duration::from_secs(300);
 
 /// Characters of a line of PEM.
 const PEM_LINE_BYTES: usize = 64;
@@ -503,6 +503,7 @@ mod tests {
         let (server, _) = authority.issue_server(&["cp.example".to_owned()], NOW).unwrap();
         assert_eq!(life(&server[0]), (-300, 90 * 86_400));
         assert_eq!(life(authority.certificate()), (-300, 3_650 * 86_400));
+        assert_eq!(crate::issued_at(&server[0]).unwrap(), NOW);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use gpuaas_model::{EnrolledNode, NodeId, ReplicaId, Timestamp};
 use x509_parser::extensions::GeneralName;
 
+use crate::authority::BACKDATED;
+
 /// A node's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeIdentity {
@@ -103,6 +105,14 @@ pub fn expires_at(der: &[u8]) -> Result<Timestamp, IdentityError> {
     let (_, certificate) =
         x509_parser::parse_x509_certificate(der).map_err(|error| IdentityError(error.to_string()))?;
     Ok(Timestamp::from_millis(certificate.validity().not_after.timestamp().saturating_mul(1_000)))
+}
+
+/// When a certificate of ours was issued, in whole seconds.
+pub fn issued_at(der: &[u8]) -> Result<Timestamp, IdentityError> {
+    let (_, certificate) =
+        x509_parser::parse_x509_certificate(der).map_err(|error| IdentityError(error.to_string()))?;
+    let begins = certificate.validity().not_before.timestamp().saturating_mul(1_000);
+    Ok(Timestamp::from_millis(begins).plus(BACKDATED))
 }
 
 #[cfg(test)]

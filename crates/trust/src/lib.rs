@@ -33,7 +33,7 @@ pub use certificate_request::requested_key_sha256;
 pub use digest::{Sha256Writer, is_sha256_hex, same_bytes, sha256_hex};
 pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};
 pub use enrollment::{EnrollmentError, EnrollmentString};
-pub use identity::{IdentityError, NodeIdentity, ReplicaIdentity, expires_at};
+pub use identity::{IdentityError, NodeIdentity, ReplicaIdentity, expires_at, issued_at};
 pub use key_set::{KeySetError, SignedKeySet, SigningKeySet, TaskKey};
 pub use renewal::{RENEWAL_GRACE, Standing, is_renewable, standing};
 pub use seal::{RecordKey, SealError, SealingKey, SealingKeys};

@@ -37,6 +37,11 @@ async fn readyz(State(state): State<ApiState>, RawQuery(query): RawQuery) -> (St
             (false, "[-]store failed: the database is damaged (store_damaged); restore a backup\n".to_owned())
         }
         Readiness::NoStore => (false, "[-]store failed\n".to_owned()),
+        Readiness::HistoryWentBack => (
+            false,
+            "[+]store ok\n[-]history failed: it went back; changes wait for an operator's decision, reads are answered\n"
+                .to_owned(),
+        ),
         Readiness::NoSealingKey => {
             (false, "[+]store ok\n[-]sealing key failed: this replica lacks the one in use\n".to_owned())
         }
@@ -73,6 +78,8 @@ pub(crate) enum Readiness {
     /// The store answers and has no room for changes.
     NoRoom,
     NoStore,
+    /// The store lacks what was acknowledged, and takes no changes.
+    HistoryWentBack,
     /// The database's own files are damaged, as far as one statement has met.
     Damaged,
     /// The store names a sealing key that is not held here: no token can be verified.
@@ -85,6 +92,9 @@ async fn readiness(state: &ApiState) -> Readiness {
         store.read().await?.key_set_version().await?;
         if !state.engine.holds_sealing_keys().await? {
             return Ok(Readiness::NoSealingKey);
+        }
+        if store.history_went_back().is_some() {
+            return Ok(Readiness::HistoryWentBack);
         }
         Ok(if store.takes_changes().await? { Readiness::Ready } else { Readiness::NoRoom })
     };

@@ -8,8 +8,8 @@ use std::{
 use anyhow::Context;
 use gpuaas_model::ExitStatus;
 use gpuaas_server::{
-    CA_FILE, Deadlines, EndedNode, Finding, Manifest, NextSealingKey, OneTimeAdmin, Paces, Restored, SUMS_FILE,
-    ServerOptions, Verified, write_private,
+    AcceptedHistory, CA_FILE, Deadlines, EndedNode, Finding, Manifest, NextSealingKey, OneTimeAdmin, Paces, Restored,
+    SUMS_FILE, ServerOptions, Verified, write_private,
 };
 use gpuaas_trust::SecretText;
 use sd_notify::NotifyState;
@@ -30,6 +30,12 @@ use crate::{
 pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) -> anyhow::Result<ExitCode> {
     let options = server_options(&asked)?;
     match asked.verb {
+        Some(ServerVerb::AcceptHistory { as_it_is }) => {
+            let accepted = gpuaas_server::accept_history(&options, as_it_is).await?;
+            let words = |accepted: &AcceptedHistory| accepted_words(&options, accepted);
+            output::one(target.output, &accepted, words, "accepted")?;
+            Ok(ExitCode::SUCCESS)
+        }
         Some(ServerVerb::CheckConfig) => check_config(target, &options, settings),
         Some(ServerVerb::Backup { file }) => {
             let manifest = gpuaas_server::backup(&options, &file).await?;
@@ -183,12 +189,44 @@ fn told(options: &ServerOptions, restored: &Restored, file: &Path) -> String {
         expires_at = admin.expires_at,
         exchange = exchange_command(options, &configured_url(options), &admin.token_file),
     );
-    if !ended.nodes.is_empty() {
+    words.push_str(&ended_nodes(&ended.nodes));
+    words
+}
+
+/// What was accepted, and what a person has to do next.
+fn accepted_words(options: &ServerOptions, accepted: &AcceptedHistory) -> String {
+    let found = &accepted.found;
+    let (Some(ended), Some(admin)) = (&accepted.ended, &accepted.admin) else {
+        return format!(
+            "The high-water mark was made anew, and nothing was revoked. It was: {found}\n\nStart the control plane."
+        );
+    };
+    format!(
+        "Accepted: {found}\n\n\
+         Credentials revoked in what is missing would be valid again, so these were revoked:\n  \
+         every API token ({tokens} were valid), every enrollment string, every task-signing key, every node's identity.\n\n\
+         What to do:\n  \
+         1. Start the control plane, every replica of it, and sign in as its administrator before {expires_at}: {exchange}\n     \
+         Then create tokens for people and programs: gpuaas token create\n  \
+         2. Enroll each node again: gpuaas node enroll NODE. Register nodes that are missing: gpuaas node register NODE. \
+         Reset a node first that changed hands in what is missing: gpuaas node reset NODE\n  \
+         3. Look for workloads that were deployed in what is missing: they keep running but are unmanaged{nodes}",
+        tokens = ended.tokens,
+        expires_at = admin.expires_at,
+        exchange = exchange_command(options, &configured_url(options), &admin.token_file),
+        nodes = ended_nodes(&ended.nodes),
+    )
+}
+
+/// A table of nodes that enroll again.
+fn ended_nodes(nodes: &[EndedNode]) -> String {
+    let mut words = String::new();
+    if !nodes.is_empty() {
         let held_by = |node: &EndedNode| match node.held_by {
             Some((project, _)) => format!("project {project}"),
             None => "-".to_owned(),
         };
-        let rows = ended.nodes.iter().map(|node| vec![node.name.clone(), node.state.to_string(), held_by(node)]);
+        let rows = nodes.iter().map(|node| vec![node.name.clone(), node.state.to_string(), held_by(node)]);
         words.push_str("\n\n");
         words.push_str(&output::table(&["NODE", "STATE", "HELD BY, AT THAT TIME"], rows));
     }

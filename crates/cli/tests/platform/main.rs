@@ -18,6 +18,7 @@ mod first_starts;
 mod fleet;
 mod forged_rows;
 mod health;
+mod history;
 mod hostile;
 mod hostile_nodes;
 mod idempotency;

@@ -9,6 +9,7 @@ pub mod authorities;
 pub mod bootstrap;
 mod clock;
 pub mod fix;
+pub mod history;
 pub mod inspect;
 pub mod keys;
 pub mod logs;

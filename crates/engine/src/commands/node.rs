@@ -17,7 +17,7 @@ use gpuaas_wire::{
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{agent_problem, audit, clock, machine, reimage};
+use super::{agent_problem, audit, clock, history, machine, reimage};
 use crate::{
     caller::Caller,
     engine::Engine,
@@ -385,6 +385,8 @@ pub async fn connected(
     if node.epoch != enrolled.epoch {
         return Err(CommandError::new(Code::Forbidden, "this identity is of an earlier enrollment"));
     }
+    let key_set_version = tx.key_set_version().await?;
+    history::must_not_be_ahead(&mut tx, &node, hello, key_set_version).await?;
     if !tx.put_session(&session).await? {
         return Err(CommandError::new(Code::StateConflict, "a newer connection of this node stands"));
     }
@@ -409,7 +411,7 @@ pub async fn connected(
     clock::tell(&mut tx, &node, before.clock_skew_seconds).await?;
     agent_problem::tell(&mut tx, &node, before.agent_problem.as_ref()).await?;
     set_connectivity(engine, &mut tx, node, Connectivity::Connected).await?;
-    let lacks_keys = hello.key_set_version < tx.key_set_version().await?;
+    let lacks_keys = hello.key_set_version < key_set_version;
     tx.commit().await?;
     if lacks_keys {
         engine.key_tending().doubt();

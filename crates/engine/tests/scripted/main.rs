@@ -6,6 +6,7 @@
 
 mod credentials;
 mod handover;
+mod history;
 mod kit;
 mod machines;
 mod nodes;

@@ -6,7 +6,6 @@
 use std::{
     fs::{self, File},
     io::{BufReader, ErrorKind},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -26,9 +25,10 @@ use super::{
 };
 use crate::{
     bootstrap,
-    data_dir::{DataDir, fresh_private, write_private_for},
+    data_dir::{DataDir, fresh_private},
     error::ServerError,
     first_admin::{self, Occasion, OneTimeAdmin},
+    history,
     options::ServerOptions,
     ports,
     sealing_key::KeyFiles,
@@ -99,7 +99,7 @@ impl Restore<'_> {
         reach(Point::Restore(RestoreStage::Ready));
         self.put_in_place(&archive, &journal).await?;
         reach(Point::Restore(RestoreStage::InPlace));
-        self.staging.remove()?;
+        self.staging.end()?;
         Ok(journal.restored)
     }
 
@@ -171,6 +171,7 @@ impl Restore<'_> {
         check_secrets(store, &keys, archive).await?;
         let ended = ended(store, &keys, self.ports).await?;
         let folder = self.staging.path();
+        history::make(store, folder, None, keys.control_plane(), self.ports).await?;
         let mut admin = first_admin::one_time_admin(store, &keys, folder, self.ports, Occasion::Restore).await?;
         admin.token_file = self.data.join(first_admin::FILE);
         let mut tx = store.begin().await?;
@@ -212,19 +213,9 @@ impl Restore<'_> {
         if let Some(key) = staged.next()?.filter(|_| journal.brings_next_key) {
             kept.keep_next(&key)?;
         }
-        self.put_token()?;
+        self.staging.put(first_admin::FILE)?;
         reach(Point::Restore(RestoreStage::Keys));
         self.put_rows().await
-    }
-
-    /// Puts the one-time token where its owner looks for it.
-    fn put_token(&self) -> Result<(), BackupError> {
-        let (from, to) = (self.staging.join(first_admin::FILE), self.data.join(first_admin::FILE));
-        let put = || {
-            let owner = fs::metadata(self.data.path())?;
-            write_private_for((owner.uid(), owner.gid()), &to, &fs::read(&from)?)
-        };
-        put().map_err(|source| BackupError::File { path: to.clone(), source })
     }
 
     /// Puts the rows in place, all at once.

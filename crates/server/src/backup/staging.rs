@@ -7,7 +7,7 @@
 use std::{
     fs::{self, DirBuilder},
     io::ErrorKind,
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -15,7 +15,13 @@ use gpuaas_store::Store;
 use serde::{Deserialize, Serialize};
 
 use super::{BackupError, Restored};
-use crate::{data_dir::write_private, error::ServerError, first_admin, options::ServerOptions, sealing_key::KeyFiles};
+use crate::{
+    data_dir::{write_private, write_private_for},
+    error::ServerError,
+    first_admin, history,
+    options::ServerOptions,
+    sealing_key::KeyFiles,
+};
 
 /// The folder, in the data directory.
 const FOLDER: &str = "restore.unfinished";
@@ -81,8 +87,28 @@ impl Staging {
         write_private(&path, &bytes).map_err(|source| failed(path, source))
     }
 
+    /// Puts a file of the folder where its owner looks for it, in place of any other.
+    pub(super) fn put(&self, name: &str) -> Result<(), BackupError> {
+        let (from, to) = (self.join(name), self.data_dir.join(name));
+        let put = || {
+            let owner = fs::metadata(&self.data_dir)?;
+            write_private_for((owner.uid(), owner.gid()), &to, &fs::read(&from)?)
+        };
+        put().map_err(|source| failed(to.clone(), source))
+    }
+
+    /// Ends a restore whose rows are in place: puts the high-water mark of their history there and removes the folder. No mark of before says anything of
+    /// these rows, and as long as the folder is there no control plane looks at it.
+    pub(super) fn end(&self) -> Result<(), BackupError> {
+        // Where the folder lacks it, its removal was interrupted, after this.
+        if self.join(history::MARK).exists() {
+            self.put(history::MARK)?;
+        }
+        self.remove()
+    }
+
     /// Removes the folder: the restore has ended.
-    pub(super) fn remove(&self) -> Result<(), BackupError> {
+    fn remove(&self) -> Result<(), BackupError> {
         match fs::remove_dir_all(&self.folder) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(self.folder.clone(), error)),
             Ok(()) | Err(_) => Ok(()),
@@ -103,7 +129,7 @@ impl Staging {
             return Err(ServerError::RestoreUnfinished { path: self.data_dir.clone() });
         }
         if Store::look(&options.store()).await?.restore.as_ref() == Some(&journal.id) {
-            self.remove()?;
+            self.end()?;
             return Ok(Some(journal.restored));
         }
         self.take_back(&journal, options).await?;

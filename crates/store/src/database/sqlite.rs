@@ -116,6 +116,10 @@ impl Sqlite {
         Ok(())
     }
 
+    pub(super) fn changed_rows(&self) -> u64 {
+        self.connection.as_ref().map_or(0, rusqlite::Connection::total_changes)
+    }
+
     /// The statement with its values.
     fn prepared(&self, sql: &str, values: &[Value]) -> Result<CachedStatement<'_>, StoreError> {
         let mut statement = self.told(self.connection()?.prepare_cached(sql))?;

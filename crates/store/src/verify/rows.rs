@@ -14,6 +14,7 @@ use crate::{
     error::StoreError,
     event,
     genuine::RecordProof,
+    history,
     query::{Row, get_count, get_int, get_parsed, get_text},
     record::{
         AccessGrantRecord, AllocationRecord, ArtifactRecord, AuthorityRecord, EnrollmentRecord, IdempotencyRecord,
@@ -267,7 +268,7 @@ fn history(table: &str, row: &Row) -> Result<(), StoreError> {
         "audit" => audit::audit(row).map(drop),
         "streams" => {
             let stream = get_text(row, "stream")?;
-            if stream != audit::SEQUENCE {
+            if stream != audit::SEQUENCE && !history::is_number(&stream) {
                 get_parsed::<StreamName>(row, "stream")?;
             }
             get_count(row, "last_sequence").map(drop)

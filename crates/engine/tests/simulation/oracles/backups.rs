@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use gpuaas_model::Clock;
-use gpuaas_store::{RESTORED, Store, StoreOptions};
+use gpuaas_store::{GENERATION, RESTORED, Store, StoreOptions};
 use serde_json::Value;
 
 use crate::{chance::Chance, plane, scheduler::SimulatedClock, seed::folder, world::World};
@@ -104,7 +104,7 @@ fn rows(dumped: &[u8]) -> Result<BTreeMap<String, Vec<Value>>, String> {
         }
         let Some(cells) = line["row"].as_array() else { continue };
         let row = match table.as_str() {
-            "settings" if cells.first().is_some_and(|name| name == RESTORED) => continue,
+            "settings" if cells.first().is_some_and(|name| name == RESTORED || name == GENERATION) => continue,
             // Fences leap, and nobody holds any.
             "leases" => Value::Array(cells.iter().take(2).cloned().collect()),
             _ => Value::Array(cells.clone()),

@@ -1,0 +1,89 @@
+//! What certificates show that the rows have forgotten.
+
+use std::time::Duration;
+
+use gpuaas_engine::commands::history::forgotten;
+use gpuaas_model::{EnrolledNode, NodeId, Timestamp};
+use gpuaas_store::{Mark, MarkFile, NodeKeyRecord, NodeRecord};
+use gpuaas_trust::{NodeIdentity, NodeKey, certificates_of_pem, certified_key_sha256};
+use uuid::Uuid;
+
+use crate::world::World;
+
+/// A world whose history began at that moment.
+async fn marked(world: &World, folder: &tempfile::TempDir, began: Timestamp) {
+    let mut tx = world.store().begin().await.unwrap();
+    let generation = tx.begin_marks(began.as_millis() as u64).await.unwrap();
+    tx.commit().await.unwrap();
+    let mark = Mark::fresh("cp".to_owned(), generation, 0, began);
+    world.store().keep_mark(MarkFile::create(&folder.path().join("history.mark"), mark).unwrap());
+}
+
+fn certificate(world: &World, identity: &NodeIdentity, at: Timestamp) -> Vec<u8> {
+    let csr = NodeKey::generate().unwrap().request_pem().unwrap();
+    let pem = world.engine.keys().authority().issue_node(&csr, identity, at).unwrap();
+    certificates_of_pem(&pem).unwrap().remove(0).to_vec()
+}
+
+async fn remember(world: &World, node: EnrolledNode, sha256: String, created_at: Timestamp) {
+    let mut tx = world.store().begin().await.unwrap();
+    let EnrolledNode { node, epoch } = node;
+    tx.insert_node_key(&NodeKeyRecord { sha256, node, epoch, created_at }).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+async fn shown(world: &World, of: &NodeIdentity, certificate: &[u8], known: Option<&NodeRecord>) -> Option<String> {
+    let mut reader = world.store().read().await.unwrap();
+    forgotten(&mut reader, of, certificate, known).await.unwrap().map(|forgotten| forgotten.why)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificate_of_this_history_that_the_rows_do_not_know_shows_that_they_went_back() {
+    let (world, folder) = (World::new().await, tempfile::tempdir().unwrap());
+    let node = world.node("gpu-1").await;
+    let known = world.store().read().await.unwrap().node(node).await.unwrap();
+    let began = Timestamp::from_millis(known.created_at.as_millis() + 60_000);
+    let (before, after) = (Timestamp::from_millis(began.as_millis() - 30_000), began.plus(Duration::from_secs(3_600)));
+    let own = NodeIdentity { control_plane: "cp".to_owned(), node, epoch: known.epoch };
+    let later = NodeIdentity { epoch: known.epoch + 1, ..own.clone() };
+    let stranger = NodeIdentity { node: NodeId::from_uuid(Uuid::from_u128(7)), ..own.clone() };
+    let cases = [(&own, Some(&known)), (&later, Some(&known)), (&stranger, None)];
+    for (identity, known) in cases {
+        assert_eq!(
+            shown(&world, identity, &certificate(&world, identity, after), known).await,
+            None,
+            "no mark is kept"
+        );
+    }
+    marked(&world, &folder, began).await;
+    for (identity, known) in cases {
+        let why = shown(&world, identity, &certificate(&world, identity, after), known).await;
+        println!("    {}", why.expect("the rows have forgotten it"));
+        let earlier = shown(&world, identity, &certificate(&world, identity, before), known).await;
+        assert_eq!(earlier, None, "of before a person has decided, or marks were kept");
+    }
+    let newer = NodeRecord { epoch: known.epoch + 2, ..known.clone() };
+    assert_eq!(shown(&world, &later, &certificate(&world, &later, after), Some(&newer)).await, None, "it was replaced");
+    let good = certificate(&world, &own, after);
+    remember(&world, own.enrolled(), certified_key_sha256(&good).unwrap(), after).await;
+    assert_eq!(shown(&world, &own, &good, Some(&known)).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_that_were_forgotten_for_their_age_show_nothing() {
+    let (world, folder) = (World::new().await, tempfile::tempdir().unwrap());
+    let node = world.node("gpu-1").await;
+    let known = world.store().read().await.unwrap().node(node).await.unwrap();
+    marked(&world, &folder, known.created_at).await;
+    let own = NodeIdentity { control_plane: "cp".to_owned(), node, epoch: known.epoch };
+    let at = |seconds: u64| known.created_at.plus(Duration::from_secs(3_600 + seconds));
+    // A tenant that renews one certificate again and again, and keeps what it got first.
+    let first = certificate(&world, &own, at(0));
+    let key = certified_key_sha256(&first).unwrap();
+    remember(&world, own.enrolled(), key.clone(), at(0)).await;
+    for number in 1..=256 {
+        remember(&world, own.enrolled(), format!("{number:064x}"), at(number / 4)).await;
+    }
+    assert!(!world.store().read().await.unwrap().is_node_key(&key).await.unwrap(), "it is forgotten");
+    assert_eq!(shown(&world, &own, &first, Some(&known)).await, None);
+}

@@ -1,0 +1,406 @@
+//! Whether history goes on from where this process has left it: a store that lost what was acknowledged takes no change until a person decides.
+//!
+//! Each process that keeps a [`MarkFile`] has a number in the store, which every commit of its own raises, in the same transaction. The mark follows
+//! before anybody is told that the commit is done. So a store whose number is lower than the mark, or does not exceed it by the next commit, has gone
+//! back. The number is the process's own, so commits of other replicas cannot make up for those that are missing.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use gpuaas_model::{Clock, Timestamp};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use crate::{
+    audit,
+    database::Connection,
+    dialect::Dialect,
+    dump::{RESTORED, leap_fences},
+    error::StoreError,
+    inspect::{self, PLATFORM},
+    mark::{Mark, MarkFile},
+    query::{Value, get_blob, get_count, get_int, int, text},
+    store::{Reader, Store, StoreOptions, Tx},
+};
+
+/// The setting that names the generation of the history: a moment in milliseconds. Where there is one, processes keep marks.
+pub const GENERATION: &str = "history.generation";
+/// The setting that says that history went back and nobody has decided yet: the latest moment of what shows it, and words.
+const WENT_BACK: &str = "history.went_back";
+
+/// Begins the name of a process's number among the counters.
+const NUMBER: &str = "history/";
+
+/// What a commit of this process has raised.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    number: u64,
+    audit: u64,
+}
+
+/// What this process knows of the history. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct History(Arc<Inner>);
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    kept: OnceLock<Kept>,
+    went_back: OnceLock<WentBack>,
+}
+
+/// Why changes are stopped.
+#[derive(Clone)]
+struct WentBack {
+    why: String,
+    /// Of when what shows it is.
+    latest: Timestamp,
+}
+
+struct Kept {
+    mark: Mutex<MarkFile>,
+    /// As the store names the number.
+    number: String,
+    generation: u64,
+    is_dirty: AtomicBool,
+    raised: Notify,
+    is_failing: AtomicBool,
+}
+
+/// What a store says of its history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryPoint {
+    /// The control plane's id; `None` in a store that no control plane has used.
+    pub control_plane: Option<String>,
+    /// The generation; `None` where no process has kept a mark yet.
+    pub generation: Option<u64>,
+    /// The number of the mark that was asked for; 0 where there is none.
+    pub number: u64,
+    /// The number of the last audit record, and when it was written.
+    pub audit: (u64, Option<Timestamp>),
+    /// Why changes are stopped, if they are.
+    pub went_back: Option<String>,
+    /// Whether a person has restored a backup or accepted a history that went back, and the start that follows has not ended credentials yet.
+    pub is_decided: bool,
+}
+
+/// How a store stands to a mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// It has all that the mark says.
+    GoesOn,
+    /// The mark says nothing of it: it is of an earlier generation, or no commit was ever acknowledged under it.
+    SaysNothing,
+    /// The store is another control plane's.
+    Foreign(String),
+    /// The store lacks what was acknowledged, in words.
+    WentBack(String),
+}
+
+impl History {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self(Arc::new(Inner { clock, kept: OnceLock::new(), went_back: OnceLock::new() }))
+    }
+
+    /// Refuses while changes are stopped.
+    pub(crate) fn must_go_on(&self) -> Result<(), StoreError> {
+        self.0.went_back.get().map_or(Ok(()), |back| Err(StoreError::HistoryWentBack(back.why.clone())))
+    }
+
+    /// Raises this process's number in the transaction that is about to be committed, which began when `changed_before` rows had been changed over
+    /// this connection. `None` where no mark is kept, and where nothing was changed.
+    pub(crate) async fn count(
+        &self,
+        connection: &mut Connection,
+        dialect: Dialect,
+        changed_before: u64,
+    ) -> Result<Option<Counted>, StoreError> {
+        let Some(kept) = self.0.kept.get() else { return Ok(None) };
+        self.must_go_on()?;
+        let values = vec![text(&kept.number), text(WENT_BACK), int(changed_before)];
+        let Some(row) = connection.rows(dialect.count_commit(), values, 1).await?.pop() else { return Ok(None) };
+        if get_int(&row, "stops")? > 0 {
+            let found = connection.rows(GET, vec![text(WENT_BACK)], 1).await?;
+            let word = found.first().map_or(Ok(Vec::new()), |row| get_blob(row, "value"))?;
+            return Err(self.stop(words(&word), self.0.clock.now()));
+        }
+        let counted = Counted { number: get_count(&row, "number")?, audit: get_count(&row, "audit")? };
+        let mark = kept.mark.lock().unwrap_or_else(PoisonError::into_inner).mark().clone();
+        if counted.number > mark.number {
+            return Ok(Some(counted));
+        }
+        let why = missing(&mark, counted.number.saturating_sub(1), (counted.audit, None));
+        Err(self.stop(why, mark.at))
+    }
+
+    /// Writes down that a commit is done, before anybody is told.
+    pub(crate) fn acknowledge(&self, counted: Option<Counted>) {
+        let (Some(kept), Some(Counted { number, audit })) = (self.0.kept.get(), counted) else { return };
+        let mut mark = kept.mark.lock().unwrap_or_else(PoisonError::into_inner);
+        // The commit is durable, and a mark that is older stays true.
+        match mark.raise(number, audit, self.0.clock.now()) {
+            Ok(()) => kept.is_failing.store(false, Ordering::Relaxed),
+            Err(error) if !kept.is_failing.swap(true, Ordering::Relaxed) => {
+                tracing::error!(%error, "the high-water mark cannot be written: history that goes back from now on may pass unnoticed");
+            }
+            Err(_) => {}
+        }
+        if !kept.is_dirty.swap(true, Ordering::AcqRel) {
+            kept.raised.notify_one();
+        }
+    }
+
+    /// Stops changes of this process. Returns what they are refused with.
+    fn stop(&self, why: String, latest: Timestamp) -> StoreError {
+        if self.0.went_back.set(WentBack { why: why.clone(), latest }).is_ok() {
+            tracing::error!(
+                why,
+                "history went back: changes are refused until a person decides; see `gpuaas server accept-history`"
+            );
+        }
+        StoreError::HistoryWentBack(self.0.went_back.get().map_or(why, |back| back.why.clone()))
+    }
+
+    /// Leaves word for every other process, and for the next start of this one. Only in the rows that went back themselves: where they are replaced by
+    /// the right ones there is nothing to decide.
+    pub(crate) async fn leave_word(&self, connection: &mut Connection, dialect: Dialect) {
+        let Some(WentBack { why, latest }) = self.0.went_back.get() else { return };
+        let left = async {
+            connection.run("rollback").await?;
+            connection.run(dialect.begin()).await?;
+            connection.execute(PUT, vec![text(WENT_BACK), word(*latest, why)]).await?;
+            connection.run("commit").await
+        };
+        if let Err(error) = left.await {
+            tracing::error!(%error, "it could not be written down that history went back");
+        }
+    }
+
+    /// Makes the mark durable, if it was raised since. May block.
+    fn sync(&self) -> io::Result<()> {
+        let Some(kept) = self.0.kept.get() else { return Ok(()) };
+        if !kept.is_dirty.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let file = kept.mark.lock().unwrap_or_else(PoisonError::into_inner).file();
+        file.sync_data().inspect_err(|_| kept.is_dirty.store(true, Ordering::Release))
+    }
+}
+
+/// A setting's value.
+const GET: &str = "select name, value from settings where name = $1";
+/// Keeps a setting unless there is one.
+const PUT: &str = "insert into settings (name, value) values ($1, $2) on conflict do nothing";
+
+impl Store {
+    /// Raises this mark with every commit from now on, and stops changes when the store's number does not exceed it.
+    pub fn keep_mark(&self, mark: MarkFile) {
+        let (number, generation) = (number_of(mark.mark().id), mark.mark().generation);
+        let (is_dirty, is_failing) = (AtomicBool::new(true), AtomicBool::new(false));
+        let kept = Kept { mark: Mutex::new(mark), number, generation, is_dirty, raised: Notify::new(), is_failing };
+        // One process keeps one mark.
+        let _ = self.history.0.kept.set(kept);
+    }
+
+    /// Returns once the mark was raised and is not durable; never where none is kept. For one caller at a time.
+    pub async fn mark_raised(&self) {
+        match self.history.0.kept.get() {
+            Some(kept) if kept.is_dirty.load(Ordering::Acquire) => {}
+            Some(kept) => kept.raised.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Makes the mark durable, if it was raised since. May block.
+    pub fn sync_mark(&self) -> io::Result<()> {
+        self.history.sync()
+    }
+
+    /// Why changes are stopped, if they are.
+    pub fn history_went_back(&self) -> Option<String> {
+        self.history.0.went_back.get().map(|back| back.why.clone())
+    }
+
+    /// Refuses while changes are stopped: what acts on rows that may have gone back asks before.
+    pub fn must_go_on(&self) -> Result<(), StoreError> {
+        self.history.must_go_on()
+    }
+
+    /// Stops changes, here and, by a row, in every other process: something shows that history went back, and it is of `latest`.
+    pub async fn stop_history(&self, why: &str, latest: Timestamp) -> Result<(), StoreError> {
+        let stopped = async {
+            let mut turn = self.writer.turn().await?;
+            if self.history.0.kept.get().is_none() {
+                turn.connection()?.execute(PUT, vec![text(WENT_BACK), word(latest, why)]).await?;
+                return turn.commit(Vec::new()).await;
+            }
+            // From here on no commit succeeds, and the first that does not leaves word in the rows.
+            self.history.stop(why.to_owned(), latest);
+            turn.commit(Vec::new()).await
+        };
+        stopped.await.or_else(|error| match error {
+            StoreError::HistoryWentBack(_) => Ok(()),
+            error => Err(error),
+        })
+    }
+}
+
+impl Tx {
+    /// Says that processes keep marks from now on, under the generation that is returned: the one there is, or `first`.
+    pub async fn begin_marks(&mut self, first: u64) -> Result<u64, StoreError> {
+        let kept = self.put_setting_if_absent(GENERATION, first.to_string().as_bytes()).await?;
+        generation(&kept)
+    }
+
+    /// Goes on with the rows as they are, whatever is missing: leaps over every fence that nodes can have seen, begins the next generation, and has the
+    /// next start end all credentials. Says nothing of who did it.
+    pub async fn begin_history_anew(&mut self) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let before = self.setting(GENERATION).await?.map_or(Ok(0), |kept| generation(&kept))?;
+        let shown_by = self.setting(WENT_BACK).await?.map_or(0, |word| latest(&word));
+        let next = millis(now).max(before.max(shown_by) + 1);
+        leap_fences(self, now).await?;
+        self.remove_setting(WENT_BACK).await?;
+        self.remove_setting(GENERATION).await?;
+        self.put_setting_if_absent(GENERATION, next.to_string().as_bytes()).await?;
+        self.put_setting_if_absent(RESTORED, now.to_string().as_bytes()).await?;
+        Ok(())
+    }
+
+    /// Forgets the number of a mark that has been replaced.
+    pub async fn forget_mark(&mut self, id: Uuid) -> Result<(), StoreError> {
+        self.execute("delete from streams where stream = $1", vec![text(number_of(id))]).await?;
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// The generation of the history whose mark this process keeps.
+    pub fn history_generation(&self) -> Option<u64> {
+        self.history.0.kept.get().map(|kept| kept.generation)
+    }
+
+    /// What the store says of its history, with the number of that mark.
+    pub async fn history(&mut self, mark: Option<Uuid>) -> Result<HistoryPoint, StoreError> {
+        point(self.connection()?, mark).await
+    }
+}
+
+impl StoreOptions {
+    /// The same without opening the store: makes and changes nothing. `None` where there are no tables.
+    pub async fn history(&self, mark: Option<Uuid>) -> Result<Option<HistoryPoint>, StoreError> {
+        let Some(mut connection) = self.open_to_read().await? else { return Ok(None) };
+        let tables = inspect::tables(&mut connection, self.check()?).await?;
+        if !["settings", "streams", "audit"].iter().all(|name| tables.iter().any(|table| table == name)) {
+            return Ok(None);
+        }
+        point(&mut connection, mark).await.map(Some)
+    }
+}
+
+async fn point(connection: &mut Connection, mark: Option<Uuid>) -> Result<HistoryPoint, StoreError> {
+    let control_plane = setting(connection, PLATFORM).await?;
+    let generation_kept = setting(connection, GENERATION).await?;
+    let went_back = setting(connection, WENT_BACK).await?;
+    let number = match mark {
+        Some(id) => last_number(connection, number_of(id)).await?,
+        None => 0,
+    };
+    let sql = "select sequence, at from audit order by sequence desc limit 1";
+    let at = connection.rows(sql, Vec::new(), 1).await?.pop();
+    let at = at.map(|row| get_int(&row, "at")).transpose()?.map(Timestamp::from_millis);
+    Ok(HistoryPoint {
+        control_plane: control_plane.map(|id| String::from_utf8_lossy(&id).into_owned()),
+        generation: generation_kept.map(|kept| generation(&kept)).transpose()?,
+        number,
+        audit: (last_number(connection, audit::SEQUENCE.to_owned()).await?, at),
+        went_back: went_back.map(|word| words(&word)),
+        is_decided: setting(connection, RESTORED).await?.is_some(),
+    })
+}
+
+async fn setting(connection: &mut Connection, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    let row = connection.rows(GET, vec![text(name)], 1).await?.pop();
+    row.map(|row| get_blob(&row, "value")).transpose()
+}
+
+async fn last_number(connection: &mut Connection, stream: String) -> Result<u64, StoreError> {
+    let sql = "select stream, last_sequence from streams where stream = $1";
+    let row = connection.rows(sql, vec![text(stream)], 1).await?.pop();
+    row.map_or(Ok(0), |row| get_count(&row, "last_sequence"))
+}
+
+impl HistoryPoint {
+    /// Compares the store with a mark whose number it was asked for.
+    pub fn compare(&self, mark: &Mark) -> Compared {
+        if mark.number == 0 {
+            return Compared::SaysNothing;
+        }
+        if let Some(other) = self.control_plane.as_ref().filter(|id| **id != mark.control_plane) {
+            return Compared::Foreign(format!(
+                "the mark is of control plane {}, and the store of {other}",
+                mark.control_plane
+            ));
+        }
+        let is_empty = self.control_plane.is_none();
+        match self.generation.unwrap_or(0) {
+            later if later > mark.generation => Compared::SaysNothing,
+            earlier if earlier < mark.generation && !is_empty => {
+                let detail = "the store is of before a backup was restored or a history was accepted";
+                Compared::WentBack(format!("{}; {detail}", missing_since(mark, self.audit)))
+            }
+            _ if self.number >= mark.number && !is_empty => Compared::GoesOn,
+            _ => Compared::WentBack(missing(mark, self.number, self.audit)),
+        }
+    }
+}
+
+/// What a store lacks that has `number` commits of the process whose mark it is.
+fn missing(mark: &Mark, number: u64, audit: (u64, Option<Timestamp>)) -> String {
+    let commits = mark.number.saturating_sub(number);
+    let commits = if commits == 1 { "commit".to_owned() } else { format!("{commits} commits") };
+    format!("{} {commits} of this process are missing", missing_since(mark, audit))
+}
+
+fn missing_since(mark: &Mark, (audit, at): (u64, Option<Timestamp>)) -> String {
+    let at = at.map(|at| format!(" of {at}")).unwrap_or_default();
+    format!(
+        "the store ends at audit record {audit}{at}, and the last that this process has acknowledged was at {}, with audit record {}.",
+        mark.at, mark.audit
+    )
+}
+
+fn number_of(mark: Uuid) -> String {
+    format!("{NUMBER}{mark}")
+}
+
+/// Whether a counter is the number of a process.
+pub(crate) fn is_number(stream: &str) -> bool {
+    stream.strip_prefix(NUMBER).is_some_and(|mark| Uuid::try_parse(mark).is_ok())
+}
+
+fn generation(kept: &[u8]) -> Result<u64, StoreError> {
+    let text = String::from_utf8_lossy(kept);
+    text.parse().map_err(|_| StoreError::corrupt("settings", GENERATION, "value", format_args!("it holds {text:?}")))
+}
+
+fn millis(at: Timestamp) -> u64 {
+    u64::try_from(at.as_millis()).unwrap_or(0)
+}
+
+fn word(latest: Timestamp, why: &str) -> Value {
+    Value::Blob(format!("{} {why}", millis(latest)).into_bytes())
+}
+
+fn latest(word: &[u8]) -> u64 {
+    String::from_utf8_lossy(word).split(' ').next().and_then(|millis| millis.parse().ok()).unwrap_or(0)
+}
+
+fn words(word: &[u8]) -> String {
+    let text = String::from_utf8_lossy(word);
+    text.split_once(' ').map_or(text.as_ref(), |(_, why)| why).to_owned()
+}

@@ -1,0 +1,183 @@
+//! A store that lost what was acknowledged takes no change until a person decides.
+
+use std::path::Path;
+
+use gpuaas_model::ReplicaId;
+use gpuaas_store::{Compared, FoundMark, HistoryPoint, Mark, MarkFile, Page, Store, StoreError};
+
+use super::{
+    given,
+    world::{NOW, World, at_once},
+};
+
+const FIRST: u64 = 1_700_000_000_000;
+
+/// Has a store keep a mark, as a control plane of that id does.
+async fn marked(store: &Store, file: &Path) {
+    let mut tx = store.begin().await.unwrap();
+    tx.put_setting_if_absent("control-plane.id", b"cp-1").await.unwrap();
+    let generation = tx.begin_marks(FIRST).await.unwrap();
+    tx.commit().await.unwrap();
+    store.keep_mark(MarkFile::create(file, Mark::fresh("cp-1".to_owned(), generation, 0, NOW)).unwrap());
+}
+
+/// What is in the file, as a process finds it that starts now.
+fn mark_in(file: &Path) -> Mark {
+    match MarkFile::open(file).unwrap() {
+        FoundMark::Whole(file) => file.mark().clone(),
+        found => panic!("no mark: {found:?}"),
+    }
+}
+
+async fn point(store: &Store, mark: &Mark) -> HistoryPoint {
+    store.read().await.unwrap().history(Some(mark.id)).await.unwrap()
+}
+
+async fn insert(store: &Store, name: &str) -> Result<(), StoreError> {
+    let mut tx = store.begin().await?;
+    tx.insert_project(&given::project(name)).await?;
+    tx.append_audit(&given::audit(name)).await?;
+    tx.commit().await
+}
+
+/// How many projects there are.
+async fn projects(store: &Store) -> usize {
+    store.read().await.unwrap().projects(None, &Page::default()).await.unwrap().len()
+}
+
+/// What a lost log, or a server that failed over, does to what a process has acknowledged.
+async fn go_back(world: &World, mark: &Mark, by: u64) {
+    let sql = format!("update streams set last_sequence = last_sequence - {by} where stream = 'history/{}'", mark.id);
+    world.sql(&sql).await.unwrap();
+}
+
+pub(crate) async fn mark_names_every_commit_before_anybody_is_told(world: World) {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, file) = (world.open().await, folder.path().join("history.mark"));
+    insert(&store, "unmarked").await.unwrap();
+    marked(&store, &file).await;
+    assert_eq!(mark_in(&file).number, 0);
+    for number in 1..=3 {
+        insert(&store, &format!("p-{number}")).await.unwrap();
+        let mark = mark_in(&file);
+        assert_eq!((mark.number, mark.audit, mark.at), (number, number + 1, NOW));
+        let point = point(&store, &mark).await;
+        assert_eq!((point.number, point.audit), (number, (number + 1, Some(NOW))));
+        assert_eq!(point.compare(&mark), Compared::GoesOn);
+    }
+    let before = store.counts();
+    at_once(20, |index| {
+        let store = store.clone();
+        async move { insert(&store, &format!("q-{index}")).await.unwrap() }
+    })
+    .await;
+    let commits = store.counts().commits - before.commits;
+    assert_eq!(mark_in(&file).number, 3 + commits, "one for each commit of the database, however many share it");
+}
+
+pub(crate) async fn change_without_effect_and_one_that_fails_raise_no_mark(world: World) {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, file) = (world.open().await, folder.path().join("history.mark"));
+    marked(&store, &file).await;
+    insert(&store, "ada").await.unwrap();
+    store.begin().await.unwrap().commit().await.unwrap();
+    drop(store.begin().await.unwrap());
+    let mut dropped = store.begin().await.unwrap();
+    dropped.insert_project(&given::project("dropped")).await.unwrap();
+    drop(dropped);
+    assert!(matches!(insert(&store, "ada").await, Err(StoreError::NameTaken { .. })));
+    assert_eq!(mark_in(&file).number, 1);
+    assert_eq!(point(&store, &mark_in(&file)).await.number, 1);
+}
+
+pub(crate) async fn store_that_lost_commits_is_told_with_their_number_and_moments(world: World) {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, file) = (world.open().await, folder.path().join("history.mark"));
+    marked(&store, &file).await;
+    for number in 0..5 {
+        insert(&store, &format!("p-{number}")).await.unwrap();
+    }
+    let mark = mark_in(&file);
+    go_back(&world, &mark, 2).await;
+    let went_back = point(&store, &mark).await;
+    let Compared::WentBack(why) = went_back.compare(&mark) else { panic!("it passes for the newest") };
+    println!("    {why}");
+    assert!(why.contains("2 commits of this process are missing") && why.contains(&NOW.to_string()), "{why}");
+
+    let compared = |change: fn(&mut HistoryPoint)| {
+        let mut point = went_back.clone();
+        change(&mut point);
+        point.compare(&mark)
+    };
+    assert_eq!(compared(|point| point.number = 5), Compared::GoesOn);
+    assert_eq!(compared(|point| point.number = 6), Compared::GoesOn, "killed between the commit and the mark");
+    assert_eq!(
+        compared(|point| point.generation = Some(FIRST + 1)),
+        Compared::SaysNothing,
+        "a person has decided since"
+    );
+    assert!(matches!(compared(|point| point.control_plane = Some("cp-2".to_owned())), Compared::Foreign(_)));
+    for lost in [
+        |point: &mut HistoryPoint| (point.generation, point.number) = (Some(FIRST - 1), 9),
+        |point: &mut HistoryPoint| (point.generation, point.number) = (None, 0),
+        |point: &mut HistoryPoint| (point.control_plane, point.generation, point.number) = (None, None, 0),
+    ] {
+        assert!(matches!(compared(lost), Compared::WentBack(_)));
+    }
+    let unused = Mark::fresh("cp-1".to_owned(), FIRST, 0, NOW);
+    assert_eq!(went_back.compare(&unused), Compared::SaysNothing);
+}
+
+pub(crate) async fn history_that_goes_back_under_running_processes_stops_the_changes_of_all(world: World) {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (world.open().await, world.open().await);
+    let file = folder.path().join("one.mark");
+    marked(&one, &file).await;
+    marked(&other, &folder.path().join("other.mark")).await;
+    for number in 0..3 {
+        insert(&one, &format!("p-{number}")).await.unwrap();
+        insert(&other, &format!("q-{number}")).await.unwrap();
+    }
+    let mark = mark_in(&file);
+    go_back(&world, &mark, 1).await;
+    let mut changes = one.changes();
+    let refused = insert(&one, "lost").await;
+    println!("    {}", refused.as_ref().unwrap_err());
+    assert!(matches!(&refused, Err(StoreError::HistoryWentBack(why)) if why.contains("commit of this process")));
+    assert!(changes.try_recv().is_err(), "nothing was hinted");
+    for store in [&one, &other] {
+        let refused = insert(store, "later").await;
+        assert!(matches!(refused, Err(StoreError::HistoryWentBack(_))), "{refused:?}");
+        assert!(store.begin().await.is_err() && store.must_go_on().is_err() && store.history_went_back().is_some());
+        assert_eq!(projects(store).await, 6, "reads go on, and nothing was changed");
+    }
+    assert_eq!(mark_in(&file), mark);
+    let again = point(&world.open().await, &mark).await;
+    assert!(again.went_back.is_some_and(|why| why.contains("commit of this process")), "the next start is told");
+}
+
+pub(crate) async fn proof_from_outside_stops_changes_until_a_history_is_begun_anew(world: World) {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, file) = (world.open().await, folder.path().join("history.mark"));
+    marked(&store, &file).await;
+    let holder = ReplicaId::from_uuid(given::uuid());
+    store.acquire_lease("node/1", holder, std::time::Duration::from_secs(60)).await.unwrap().unwrap();
+    let shown_by = NOW.plus(std::time::Duration::from_secs(9_000));
+    store.stop_history("a node has a certificate", shown_by).await.unwrap();
+    store.stop_history("another node has one", shown_by).await.unwrap();
+    assert!(matches!(insert(&store, "later").await, Err(StoreError::HistoryWentBack(_))));
+    drop(store);
+
+    let (accepting, before) = (world.open().await, mark_in(&file));
+    assert_eq!(point(&accepting, &before).await.went_back.as_deref(), Some("a node has a certificate"));
+    let mut tx = accepting.begin().await.unwrap();
+    tx.begin_history_anew().await.unwrap();
+    tx.commit().await.unwrap();
+    let after = point(&accepting, &before).await;
+    assert_eq!((after.went_back.clone(), after.is_decided), (None, true));
+    assert!(after.generation.unwrap() > shown_by.as_millis() as u64, "what showed it shows nothing of what follows");
+    assert_eq!(after.compare(&before), Compared::SaysNothing);
+    let lease = accepting.read().await.unwrap().lease("node/1").await.unwrap().unwrap();
+    assert!(lease.fence > 1_000_000, "no node has seen a higher fence than {}", lease.fence);
+    insert(&accepting, "later").await.expect("changes are taken again");
+}
