@@ -24,8 +24,9 @@ pub use node::{
 };
 pub use plan::{PlacementOption, PlannedMember, PlannedStep, Preview};
 pub use platform::{
-    AuditEntry, Authority, Bootstrap, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken,
-    CreatedToken, Event, ForceAuthority, Project, Replica, SealingKey, ServiceAccount, SigningKey, Token, WhoAmI,
+    Archive, AuditEntry, Authority, Bootstrap, CreateProject, CreateServiceAccount, CreateServiceAccountToken,
+    CreateToken, CreatedToken, Event, ForceAuthority, Project, Replica, SealingKey, ServiceAccount, SigningKey, Token,
+    WhoAmI,
 };
 pub use problem::{Problem, ProblemReason};
 pub use workload::{

@@ -50,6 +50,27 @@ pub struct CreateProject {
     pub name: String,
 }
 
+/// A file of history that left the database: lines of JSON, compressed with zstd.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Archive {
+    /// Its id.
+    pub id: String,
+    /// What it holds: `operations`, `tasks`, `events` or `audit`.
+    pub kind: String,
+    /// When its oldest entry was made.
+    pub from: String,
+    /// When its newest entry ended.
+    pub until: String,
+    /// Operations, tasks, events or audit records in it.
+    pub entries: u64,
+    /// SHA-256 of the file.
+    pub sha256: String,
+    /// Length of the file.
+    pub size_bytes: u64,
+    /// When it was written.
+    pub created_at: String,
+}
+
 /// An API token, without its secret.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Token {

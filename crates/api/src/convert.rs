@@ -1,12 +1,13 @@
 //! Rows as the API shows them.
 
 use gpuaas_api_types::{
-    Allocation, AuditEntry, Authority, Event, Project, SealingKey, ServiceAccount, SigningKey, Task, Token,
+    Allocation, Archive, AuditEntry, Authority, Event, Project, SealingKey, ServiceAccount, SigningKey, Task, Token,
 };
 use gpuaas_engine::commands::{authorities::AuthorityView, keys::SigningKeyView, sealing_key::SealingKeyView};
 use gpuaas_model::Name;
 use gpuaas_store::{
-    AllocationRecord, AuditRecord, EventRecord, ProjectRecord, ServiceAccountRecord, TaskRecord, TokenRecord,
+    AllocationRecord, ArchiveRecord, AuditRecord, EventRecord, ProjectRecord, ServiceAccountRecord, TaskRecord,
+    TokenRecord,
 };
 
 pub(crate) fn project(record: ProjectRecord) -> Project {
@@ -112,6 +113,19 @@ pub(crate) fn event(record: EventRecord) -> Event {
         subject_id: record.subject_id,
         correlation_id: record.correlation.map(|id| id.to_string()),
         data: record.data,
+    }
+}
+
+pub(crate) fn archive(record: ArchiveRecord) -> Archive {
+    Archive {
+        id: record.id.to_string(),
+        kind: record.kind.to_string(),
+        from: record.from.to_string(),
+        until: record.until.to_string(),
+        entries: record.entries,
+        sha256: record.sha256,
+        size_bytes: record.size_bytes,
+        created_at: record.created_at.to_string(),
     }
 }
 

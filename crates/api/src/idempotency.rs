@@ -1,7 +1,8 @@
 //! `Idempotency-Key`: a mutation that is repeated under the same key is answered again, not done again.
 //!
-//! Guarantees: same token, key and request within [`KEPT`] → the same answer, even from another process; another request under the key is
-//! refused; of two at once, one waits for the other, or is told to, where they came to two replicas. Answers are kept sealed: some hold a credential.
+//! Guarantees: same token, key and request for as long as answers are kept (a day, unless set otherwise) → the same answer, even from another process;
+//! another request under the key is refused; of two at once, one waits for the other, or is told to, where they came to two replicas. Answers are kept
+//! sealed: some hold a credential.
 //!
 //! A request that has begun ends, whether or not its client waits for it: what was done is remembered, and the key is free again.
 //!
@@ -45,8 +46,6 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 pub(crate) const KEY_BYTES_MAX: usize = 128;
 /// Longest answer that is remembered, in bytes; a kubeconfig is about 6 KiB.
 const ANSWER_BYTES_MAX: usize = 1_024 * 1_024;
-/// How long an answer is remembered: longer than any script retries.
-const KEPT: Duration = Duration::from_secs(24 * 3_600);
 
 /// How long a request may take before an equal one at another replica gets its turn; one of a replica that died gets it at once.
 const TURN_TTL: Duration = Duration::from_secs(120);
@@ -204,7 +203,7 @@ impl Asked {
         let Some(known) = state.engine.store().read().await?.idempotency(self.token, &self.key).await? else {
             return Ok(None);
         };
-        if known.created_at < self.forgotten_before(state) {
+        if Self::forgotten_before(state).is_some_and(|limit| known.created_at < limit) {
             return Ok(None);
         }
         if known.request_sha256 != self.sha256 {
@@ -250,9 +249,7 @@ impl Asked {
 
     async fn keep(&self, state: &ApiState, answer: &IdempotencyRecord) -> Result<(), StoreError> {
         let mut tx = state.engine.store().begin().await?;
-        tx.purge_idempotency(self.forgotten_before(state)).await?;
-        tx.purge_leases(TURNS).await?;
-        tx.put_idempotency(answer).await?;
+        tx.put_idempotency(answer, Self::forgotten_before(state)).await?;
         tx.commit().await
     }
 
@@ -261,9 +258,9 @@ impl Asked {
         gpuaas_trust::sha256_hex(format!("idempotency {} {}", self.token, self.key).as_bytes())
     }
 
-    fn forgotten_before(&self, state: &ApiState) -> Timestamp {
-        let now = state.engine.ports().clock.now().as_millis();
-        Timestamp::from_millis(now - i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX))
+    /// Older answers are given no more, though the sweep may not have deleted them yet.
+    fn forgotten_before(state: &ApiState) -> Option<Timestamp> {
+        state.engine.retention().idempotency_keys.due_before(state.engine.ports().clock.now())
     }
 }
 

@@ -34,6 +34,7 @@ mod shares;
 mod shown;
 mod shown_node;
 mod state;
+mod store_size;
 mod streams;
 mod unread;
 mod watched;

@@ -30,6 +30,9 @@ const STATEMENTS: &str = "gpuaas_store_statements_total";
 const DAMAGED: &str = "gpuaas_store_damaged";
 const CHANGES: &str = "gpuaas_store_changes_total";
 const COMMITS: &str = "gpuaas_store_commits_total";
+const TABLE_BYTES: &str = "gpuaas_store_table_bytes";
+const TABLE_ROWS: &str = "gpuaas_store_table_rows";
+const FREE_BYTES: &str = "gpuaas_store_free_bytes";
 /// Upper bounds of the duration histogram, in seconds, around the 0.5 s that an answer may take.
 const BUCKETS_SECONDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
@@ -65,6 +68,9 @@ impl Metrics {
             );
             metrics::describe_counter!(STATEMENTS, "SQL statements without begin, commit and rollback.");
             metrics::describe_counter!(CHANGES, "Changes of rows that were committed.");
+            metrics::describe_gauge!(TABLE_BYTES, "Bytes of a table with its indexes, measured once a minute at most.");
+            metrics::describe_gauge!(TABLE_ROWS, "Rows of a table; an estimate on PostgreSQL.");
+            metrics::describe_gauge!(FREE_BYTES, "Bytes of SQLite's file that are free for the next rows.");
             metrics::describe_counter!(COMMITS, "Commits by the database. One commit may hold several changes.");
         });
         Self { handle: recorder.handle(), recorder: Arc::new(recorder) }
@@ -123,6 +129,7 @@ pub(crate) async fn expose(
         return Err(ApiProblem::new(Code::Unavailable, "the store does not answer").then("try again"));
     }
     count_store(&state);
+    show_size(&state).await;
     let media_type = "text/plain; version=0.0.4; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, media_type)], state.metrics.handle.render()).into_response())
 }
@@ -157,5 +164,17 @@ fn count_store(state: &ApiState) {
         counter!(STATEMENTS).absolute(counts.statements);
         counter!(CHANGES).absolute(counts.changes);
         counter!(COMMITS).absolute(counts.commits);
+    });
+}
+
+/// Shows how large the tables were when they were measured last.
+async fn show_size(state: &ApiState) {
+    let Some(size) = state.store_sizes.get(&state.engine).await else { return };
+    with_local_recorder(&*state.metrics.recorder, || {
+        for of in &size.tables {
+            gauge!(TABLE_BYTES, "table" => of.table.clone()).set(of.bytes as f64);
+            gauge!(TABLE_ROWS, "table" => of.table.clone()).set(of.rows as f64);
+        }
+        gauge!(FREE_BYTES).set(size.free_bytes as f64);
     });
 }

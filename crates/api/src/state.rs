@@ -18,6 +18,7 @@ use crate::{
     refusal_flood::RefusalFlood,
     routes::Readiness,
     shares::Shares,
+    store_size::StoreSizes,
     streams::Streams,
     watched::Watched,
 };
@@ -45,6 +46,7 @@ pub struct ApiState {
     pub(crate) ready: Arc<Watched<Readiness>>,
     /// Whether what is counted from rows could be counted.
     pub(crate) counted: Arc<Watched<bool>>,
+    pub(crate) store_sizes: Arc<StoreSizes>,
 }
 
 /// How the API is served.
@@ -83,6 +85,7 @@ impl ApiState {
             downloads: Shares::new(DOWNLOADS_MAX),
             ready,
             counted,
+            store_sizes: Arc::default(),
         }
     }
 }

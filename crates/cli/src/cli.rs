@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gpuaas_server::{Network, TrustedKey};
+use gpuaas_server::{KeepFor, Network, TrustedKey};
 use gpuaas_trust::OldestTls;
 
 use crate::commands;
@@ -112,6 +112,9 @@ pub(crate) enum Command {
     /// What was done, by whom
     #[command(subcommand)]
     Audit(commands::audit::Verb),
+    /// Find history that left the database
+    #[command(subcommand)]
+    Archive(commands::archive::Verb),
     /// Help for those who help you
     #[command(subcommand)]
     Support(commands::support::Verb),
@@ -288,6 +291,24 @@ pub(crate) struct Server {
     /// Requests a second from one address; four times as many at once
     #[arg(long, env = "GPUAAS_REQUESTS_PER_ADDRESS", hide_env_values = true, value_name = "N", default_value = "2000")]
     pub(crate) requests_per_address: NonZeroU32,
+    /// How long operations with their steps and tasks stay in the database after their end, for example 90d, 36h or forever; then archives hold them
+    #[arg(long, env = "GPUAAS_KEEP_OPERATIONS", hide_env_values = true, value_name = "DURATION", default_value = "90d", value_parser = crate::duration::keep)]
+    pub(crate) keep_operations: KeepFor,
+    /// How long events stay in the database; then archives hold them
+    #[arg(long, env = "GPUAAS_KEEP_EVENTS", hide_env_values = true, value_name = "DURATION", default_value = "30d", value_parser = crate::duration::keep)]
+    pub(crate) keep_events: KeepFor,
+    /// How long audit records stay in the database; then archives hold them
+    #[arg(long, env = "GPUAAS_KEEP_AUDIT", hide_env_values = true, value_name = "DURATION", default_value = "400d", value_parser = crate::duration::keep)]
+    pub(crate) keep_audit: KeepFor,
+    /// How long a request is answered again under its idempotency key
+    #[arg(long, env = "GPUAAS_KEEP_IDEMPOTENCY_KEYS", hide_env_values = true, value_name = "DURATION", default_value = "24h", value_parser = crate::duration::keep)]
+    pub(crate) keep_idempotency_keys: KeepFor,
+    /// How long enrollments are remembered after their use or expiry
+    #[arg(long, env = "GPUAAS_KEEP_ENROLLMENTS", hide_env_values = true, value_name = "DURATION", default_value = "7d", value_parser = crate::duration::keep)]
+    pub(crate) keep_enrollments: KeepFor,
+    /// How long tokens and kubeconfigs are listed after their expiry or withdrawal
+    #[arg(long, env = "GPUAAS_KEEP_ENDED_CREDENTIALS", hide_env_values = true, value_name = "DURATION", default_value = "30d", value_parser = crate::duration::keep)]
+    pub(crate) keep_ended_credentials: KeepFor,
     /// How long RKE2 may take from its start until it is ready, for example 10m; the time to import its images comes on top
     #[arg(long, env = "GPUAAS_RKE2_START_DEADLINE", hide_env_values = true, value_name = "DURATION", default_value = "10m", value_parser = crate::duration::parse)]
     pub(crate) rke2_start_deadline: Duration,

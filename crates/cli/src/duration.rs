@@ -2,12 +2,29 @@
 
 use std::time::Duration;
 
+use gpuaas_server::KeepFor;
 use jiff::{SignedDuration, Timestamp};
 
 /// `90s`, `10m`, `1h30m`.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let signed: SignedDuration = text.parse().map_err(|_| format!("{text:?} is no duration such as 90s or 10m"))?;
     Duration::try_from(signed).map_err(|_| format!("{text:?} lies in the past"))
+}
+
+/// `90d`, `36h`, `forever`: how long something is kept.
+pub(crate) fn keep(text: &str) -> Result<KeepFor, String> {
+    if text == "forever" {
+        return Ok(KeepFor::Forever);
+    }
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
+    let age = match days {
+        Some(days) => Duration::from_secs(u64::from(days) * 86_400),
+        None => parse(text).map_err(|_| format!("{text:?} is not a duration such as 90d or 36h, nor forever"))?,
+    };
+    if age < KeepFor::LEAST {
+        return Err(format!("{text} is too short: at least {} s", KeepFor::LEAST.as_secs()));
+    }
+    Ok(KeepFor::Duration(age))
 }
 
 /// How long ago a moment of the control plane was, by this machine's clock: `12 s`, `3 min`.
@@ -33,6 +50,23 @@ mod tests {
         assert_eq!(parse("90s"), Ok(Duration::from_secs(90)));
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5_400)));
         assert!(parse("soon").is_err() && parse("-5m").is_err());
+    }
+
+    #[test]
+    fn time_to_keep_is_days_hours_or_forever_and_not_too_short() {
+        let hours = |hours: u64| Ok(KeepFor::Duration(Duration::from_secs(hours * 3_600)));
+        assert_eq!((keep("90d"), keep("36h"), keep("forever")), (hours(90 * 24), hours(36), Ok(KeepFor::Forever)));
+        for (wrong, word) in [
+            ("90", "forever"),
+            ("9days!", "forever"),
+            ("-1d", "forever"),
+            ("ever", "ever"),
+            ("9s", "10 s"),
+            ("0d", "10 s"),
+        ] {
+            let refused = keep(wrong).expect_err(wrong);
+            assert!(refused.contains(word), "{wrong}: {refused}");
+        }
     }
 
     #[test]

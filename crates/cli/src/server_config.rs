@@ -154,6 +154,9 @@ mod tests {
             ("listen = \"nowhere\"", "nowhere"),
             ("listen = [1]", "listen is a text"),
             ("rke2-start-deadline = \"soon\"", "soon"),
+            ("keep-operatons = \"90d\"", "keep-operatons is no setting"),
+            ("keep-events = \"9s\"", "at least 10 s"),
+            ("keep-audit = \"for ever\"", "nor forever"),
             ("listen", "server.toml"),
         ] {
             let refused = parsed(file, &[]).expect_err(file);

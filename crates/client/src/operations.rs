@@ -1,11 +1,11 @@
 //! One method per operation of the API, under the operation's own name.
 
 use gpuaas_api_types::{
-    AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Artifact, AskAccess, AuditEntry, Authority,
-    Bootstrap, CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken,
-    CreatedToken, Deploy, EnrollNode, Event, FixNode, FixedNode, ForceAuthority, ImportRelease, List, Member, Node,
-    Operation, OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica,
-    SealingKey, ServiceAccount, SigningKey, Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
+    AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Archive, Artifact, AskAccess, AuditEntry,
+    Authority, Bootstrap, CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken,
+    CreateToken, CreatedToken, Deploy, EnrollNode, Event, FixNode, FixedNode, ForceAuthority, ImportRelease, List,
+    Member, Node, Operation, OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode,
+    Replica, SealingKey, ServiceAccount, SigningKey, Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -48,6 +48,21 @@ impl Client {
                 return Ok(List::new(items, None));
             }
         }
+    }
+
+    /// Archives of one kind or of all.
+    pub async fn list_archives(&self, kind: Option<String>) -> Answer<List<Archive>> {
+        self.whole("/api/v1/archives", &[("kind", kind)]).await
+    }
+
+    /// An archive, without its content.
+    pub async fn get_archive(&self, id: &str) -> Answer<Archive> {
+        self.get(&format!("/api/v1/archives/{}", escaped(id))).await
+    }
+
+    /// The content of an archive, compressed with zstd.
+    pub async fn read_archive(&self, id: &str) -> Answer<bytes::Bytes> {
+        self.raw(&format!("/api/v1/archives/{}/content", escaped(id)), "application/zstd").await
     }
 
     /// Who the token's holder is.

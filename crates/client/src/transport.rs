@@ -117,6 +117,11 @@ impl Client {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Asks for bytes.
+    pub(crate) async fn raw(&self, path: &str, accept: &str) -> Result<Bytes, ClientError> {
+        self.bytes(self.send(Method::GET, path, None::<&()>, accept).await?).await
+    }
+
     /// Sends a value and returns another.
     pub(crate) async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
         self.value(self.send(Method::POST, path, Some(body), "application/json").await?).await

@@ -115,6 +115,10 @@ pub enum Point {
     StepAnswered(StepKind),
     /// Control plane: the end is in rows, and nobody was told.
     StepSettled(StepKind),
+    /// Control plane: the file of an archive is durable, and no row names it.
+    ArchiveWritten,
+    /// Control plane: a row names the archive, and nothing that it holds was deleted.
+    ArchiveRecorded,
     /// Agent: the task is in the ledger, and nothing of it was done.
     TaskBegun(TaskType),
     /// Agent: the task has changed something on the host, and is not done.
@@ -138,6 +142,8 @@ impl fmt::Display for Point {
             Self::StepBegun(kind) => write!(f, "step.begun.{}", kind.name()),
             Self::StepAnswered(kind) => write!(f, "step.answered.{}", kind.name()),
             Self::StepSettled(kind) => write!(f, "step.settled.{}", kind.name()),
+            Self::ArchiveWritten => f.write_str("archive.written"),
+            Self::ArchiveRecorded => f.write_str("archive.recorded"),
             Self::TaskBegun(task) => write!(f, "task.begun.{task}"),
             Self::TaskInside(task) => write!(f, "task.inside.{task}"),
             Self::TaskDone(task) => write!(f, "task.done.{task}"),
@@ -166,7 +172,7 @@ impl Point {
             .chain(steps)
             .chain(tasks)
             .chain(restores)
-            .chain([Self::UnitStarting, Self::UnitStarted])
+            .chain([Self::ArchiveWritten, Self::ArchiveRecorded, Self::UnitStarting, Self::UnitStarted])
             .collect()
     }
 }

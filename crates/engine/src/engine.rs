@@ -13,13 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     catalog::Catalog,
-    commands::{access, token},
+    commands::access,
     driver::Driver,
     fair_queue::FairQueue,
     held::Held,
     key_rotation::KeyTending,
     keys::Keys,
-    port::{NodeTunnels, Nodes, Ports, ReimageHook},
+    port::{ArchiveFiles, NodeTunnels, Nodes, Ports, ReimageHook},
+    retention::Retention,
     sealing_rotation::SealingTending,
 };
 
@@ -46,6 +47,10 @@ pub struct EngineParts {
     pub endpoints: Endpoints,
     /// Reimages machines that tenants have left; where there is one, they must prove that it did.
     pub reimage_hook: Option<Arc<dyn ReimageHook>>,
+    /// Keeps the files of archived history.
+    pub archives: Arc<dyn ArchiveFiles>,
+    /// How long history is kept.
+    pub retention: Retention,
 }
 
 /// Where nodes find this control plane.
@@ -128,6 +133,16 @@ impl Engine {
     /// Reimages machines that tenants have left.
     pub(crate) fn reimage_hook(&self) -> Option<&Arc<dyn ReimageHook>> {
         self.parts.reimage_hook.as_ref()
+    }
+
+    /// Keeps the files of archived history.
+    pub(crate) fn archive_files(&self) -> &dyn ArchiveFiles {
+        &*self.parts.archives
+    }
+
+    /// How long history is kept.
+    pub fn retention(&self) -> &Retention {
+        &self.parts.retention
     }
 
     /// Where nodes find this control plane.
@@ -252,9 +267,6 @@ impl Engine {
         }
         if let Err(error) = self.close_abandoned_tasks().await {
             tracing::warn!(%error, "abandoned tasks could not be closed");
-        }
-        if let Err(error) = token::purge(self).await {
-            tracing::warn!(%error, "tokens of the past could not be removed");
         }
     }
 

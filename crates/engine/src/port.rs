@@ -109,3 +109,19 @@ pub trait ReimageHook: Send + Sync {
     /// Returns once the order was taken; says why it was not.
     async fn reimage(&self, order: ReimageOrder) -> Result<(), String>;
 }
+
+/// A file of archived history in the artifact store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveFile {
+    /// Its SHA-256, 64 hex digits.
+    pub sha256: String,
+    /// Its length.
+    pub size_bytes: u64,
+}
+
+/// Keeps the files of archived history.
+#[async_trait]
+pub trait ArchiveFiles: Send + Sync {
+    /// Compresses and keeps lines. Once it returns they survive a power cut; the same lines are kept once. Says why they could not be kept.
+    async fn keep(&self, lines: Vec<u8>) -> Result<ArchiveFile, String>;
+}

@@ -43,6 +43,8 @@ text_enum! {
         AdminRecover = "admin.recover",
         /// Changes were asked for and refused, so many at once that they are recorded together.
         RequestsRefuse = "requests.refuse",
+        /// History was written to the artifact store, to be deleted from the database.
+        ArchiveCreate = "archive.create",
         /// A project was created.
         ProjectCreate = "project.create",
         /// A token was issued.

@@ -37,6 +37,8 @@ text_enum! {
         HeadersInvalid = "headers_invalid",
         /// The same idempotency key came with another body.
         IdempotencyKeyReused = "idempotency_key_reused",
+        /// Events behind that number were removed; they are in archives.
+        EventsGone = "events_gone",
         /// The object is no longer as the caller saw it.
         PreconditionFailed = "precondition_failed",
         /// The name is in use.
@@ -268,7 +270,7 @@ impl Code {
             | Self::DataDirInUse
             | Self::RestoreUnfinished
             | Self::AddressInUse => 409,
-            Self::BootstrapSpent | Self::EnrollmentUsed | Self::EnrollmentExpired => 410,
+            Self::BootstrapSpent | Self::EnrollmentUsed | Self::EnrollmentExpired | Self::EventsGone => 410,
             Self::PreconditionFailed => 412,
             Self::BodyTooLarge => 413,
             Self::MediaTypeUnsupported => 415,

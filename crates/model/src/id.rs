@@ -74,6 +74,8 @@ ids! {
     AllocationId = "allocation id";
     /// An imported artifact.
     ArtifactId = "artifact id";
+    /// A file of archived history.
+    ArchiveId = "archive id";
     /// A deployed app.
     WorkloadId = "workload id";
     /// A part of a workload on one node.

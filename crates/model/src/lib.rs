@@ -7,6 +7,7 @@
 
 mod actor;
 mod allocation;
+mod archive;
 mod audit;
 mod check;
 mod code;
@@ -33,6 +34,7 @@ mod workload;
 
 pub use actor::OwnActor;
 pub use allocation::{AllocationEvent, AllocationState};
+pub use archive::ArchiveKind;
 pub use audit::{ActorType, AuditAction, AuditResult};
 pub use check::Check;
 pub use code::{Code, Coded, ExitStatus, Reason};
@@ -40,8 +42,8 @@ pub use event::{EventKind, StreamName};
 pub use fault::{CUT_MARK, Evidence, Fault, FaultClass, NextAction};
 pub use fix::FixKind;
 pub use id::{
-    AccessGrantId, AllocationId, ArtifactId, CorrelationId, EnrollmentId, IdParseError, MemberId, NodeId, OperationId,
-    ProjectId, ReplicaId, SecretId, ServiceAccountId, StepId, TaskId, TokenId, WorkloadId,
+    AccessGrantId, AllocationId, ArchiveId, ArtifactId, CorrelationId, EnrollmentId, IdParseError, MemberId, NodeId,
+    OperationId, ProjectId, ReplicaId, SecretId, ServiceAccountId, StepId, TaskId, TokenId, WorkloadId,
 };
 pub use install::InstallFault;
 pub use line::{LINE_FORMAT, Line, LineError, is_unseen, visible};

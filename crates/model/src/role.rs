@@ -39,6 +39,8 @@ text_enum! {
         AccessBreakGlass = "access.break_glass",
         /// Read the audit of the caller's projects.
         AuditRead = "audit.read",
+        /// Read the archived history of all projects.
+        ArchivesRead = "archives.read",
         /// Make and withdraw tokens of the caller's own project.
         TokensWrite = "tokens.write",
         /// See machines and the control plane's own processes.
@@ -77,6 +79,7 @@ impl Role {
                 | P::LogsRead
                 | P::OperationsControl
                 | P::AuditRead
+                | P::ArchivesRead
                 | P::PlatformRead
                 | P::MetricsRead
                 | P::NodesWrite

@@ -3,6 +3,7 @@
 //! Deliberately absent: any decision. Those are made in `planner` and `engine`; here is only who knows whom.
 
 mod answers;
+mod archives;
 mod backend;
 mod backup;
 mod bootstrap;
@@ -32,7 +33,7 @@ pub use first_admin::{OneTimeAdmin, recover_admin};
 pub use gpuaas_api::{Paces, SUMS_FILE};
 pub use gpuaas_app_rke2::Deadlines;
 pub use gpuaas_artifacts::{Network, TrustedKey};
-pub use gpuaas_engine::{Ended, EndedNode};
+pub use gpuaas_engine::{Ended, EndedNode, KeepFor, Retention};
 pub use gpuaas_store::{Finding, FindingKind};
 pub use history::{AcceptedHistory, accept_history};
 pub use options::ServerOptions;
@@ -54,6 +55,7 @@ use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    archives::Archives,
     backend::Backend,
     certificates::Certificates,
     data_dir::DataDir,
@@ -146,6 +148,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
         true => Some(replicas::Listening::open(options, &keys, &certificates).await?),
         false => None,
     };
+    let artifacts = options.artifacts()?;
     let engine = Engine::new(EngineParts {
         store: store.clone(),
         replica,
@@ -160,8 +163,9 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
             replica: peers.as_ref().map(|peers| peers.address.clone()),
         },
         reimage_hook: options.reimage_hook.clone().map(|program| Arc::new(HookProgram(program)) as Arc<_>),
+        archives: Arc::new(Archives(artifacts.clone())),
+        retention: options.retention,
     });
-    let artifacts = options.artifacts()?;
     verify::name_missing_artifacts(&store, &artifacts).await?;
     let downloads = data.join("downloads");
     let backend = Arc::new(Backend { engine: engine.clone(), artifacts: artifacts.clone() });
@@ -232,7 +236,7 @@ async fn drive(engine: Arc<Engine>, stop: CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => engine.stop(),
         () = async {
-            tokio::join!(engine.keep_alive(), engine.keep_keys(), engine.watch_access(), engine.tell_forged_rows(), engine.keep_sealing());
+            tokio::join!(engine.keep_alive(), engine.keep_keys(), engine.watch_access(), engine.tell_forged_rows(), engine.keep_sealing(), engine.keep_history());
             std::future::pending().await
         } => {}
         result = engine.run() => if let Err(error) = result {

@@ -10,6 +10,7 @@ use gpuaas_api::{Paces, SUMS_FILE};
 use gpuaas_app_rke2::Deadlines;
 use gpuaas_artifacts::{ArtifactStore, Network, Reach, SYSTEM_CA_BUNDLE, Sources, TrustedKey, Users, Verification};
 use gpuaas_channel::ProxyProtocol;
+use gpuaas_engine::Retention;
 use gpuaas_store::StoreOptions;
 use gpuaas_trust::{OldestTls, SecretText};
 
@@ -66,6 +67,8 @@ pub struct ServerOptions {
     pub proxy_protocol_from: Vec<Network>,
     /// How often one may ask.
     pub paces: Paces,
+    /// How long history is kept in the database.
+    pub retention: Retention,
     /// Whether `/metrics` is answered without a token to this very machine.
     pub metrics_over_loopback: bool,
     /// How long steps of RKE2 may take.
@@ -98,6 +101,7 @@ impl ServerOptions {
             allow_unverified_releases: false,
             proxy_protocol_from: Vec::new(),
             paces: Paces::USUAL,
+            retention: Retention::USUAL,
             metrics_over_loopback: false,
             rke2_deadlines: Deadlines::default(),
             begin_anew: false,

@@ -4,7 +4,7 @@ use gpuaas_model::{AccessGrantId, Timestamp, WorkloadId};
 
 use crate::{
     error::StoreError,
-    query::{document, text},
+    query::{Value, document, text},
     record::AccessGrantRecord,
     store::{Reader, Tx},
 };
@@ -12,8 +12,9 @@ use crate::{
 impl Tx {
     /// Adds a grant.
     pub async fn insert_access_grant(&mut self, grant: &AccessGrantRecord) -> Result<(), StoreError> {
-        let values = vec![text(grant.id), text(grant.workload), document(grant)?];
-        self.execute("insert into access_grants (id, workload_id, doc) values ($1, $2, $3)", values).await?;
+        let values = vec![text(grant.id), text(grant.workload), ends_at(grant), document(grant)?];
+        let sql = "insert into access_grants (id, workload_id, ends_at, doc) values ($1, $2, $3, $4)";
+        self.execute(sql, values).await?;
         Ok(())
     }
 
@@ -21,9 +22,15 @@ impl Tx {
     pub async fn revoke_access_grant(&mut self, id: AccessGrantId, at: Timestamp) -> Result<(), StoreError> {
         let mut grant = self.access_grant(id).await?;
         grant.revoked_at.get_or_insert(at);
-        self.execute("update access_grants set doc = $2 where id = $1", vec![text(id), document(&grant)?]).await?;
+        let sql = "update access_grants set ends_at = $2, doc = $3 where id = $1";
+        self.execute(sql, vec![text(id), ends_at(&grant), document(&grant)?]).await?;
         Ok(())
     }
+}
+
+/// As the column has it, by which grants that ended long ago are deleted.
+fn ends_at(grant: &AccessGrantRecord) -> Value {
+    Value::Int(grant.revoked_at.unwrap_or(grant.expires_at).as_millis())
 }
 
 impl Reader {

@@ -81,6 +81,15 @@ impl Reader {
     }
 }
 
+impl Reader {
+    /// Audit records behind number `after`, oldest first, at most `limit`.
+    pub(crate) async fn audits_after(&mut self, after: u64, limit: u32) -> Result<Vec<AuditRecord>, StoreError> {
+        let sql = "select * from audit where sequence > $1 order by sequence limit $2";
+        let limit = Value::Int(i64::from(limit.min(Page::LIMIT_MAX)));
+        self.rows(sql, vec![int(after), limit]).await?.iter().map(audit).collect()
+    }
+}
+
 /// The metadata of a record as stored, with the token that acted.
 fn stored(record: &NewAudit) -> Result<Json, StoreError> {
     let mut metadata = record.metadata.clone();

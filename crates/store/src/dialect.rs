@@ -175,6 +175,8 @@ impl Dialect {
             (Self::Sqlite, 4) => Some(include_str!("../migrations/sqlite_0004_from_documents.sql")),
             (Self::Postgres, 4) => Some(include_str!("../migrations/postgres_0004_from_documents.sql")),
             (Self::Sqlite, 9) => Some(include_str!("../migrations/sqlite_0009_append_only.sql")),
+            (Self::Sqlite, 10) => Some(include_str!("../migrations/sqlite_0010_retention.sql")),
+            (Self::Postgres, 10) => Some(include_str!("../migrations/postgres_0010_retention.sql")),
             (Self::Sqlite | Self::Postgres, _) => None,
         }
     }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Every table that is dumped, in an order in which each refers only to earlier ones.
-pub(crate) const TABLES: [&str; 22] = [
+pub(crate) const TABLES: [&str; 24] = [
     "settings",
     "authorities",
     "signing_keys",
@@ -43,6 +43,8 @@ pub(crate) const TABLES: [&str; 22] = [
     "access_grants",
     "leases",
     "streams",
+    "archives",
+    "archive_ranges",
     "events",
     "audit",
 ];

@@ -4,7 +4,7 @@ use gpuaas_model::{NodeId, Timestamp};
 
 use crate::{
     error::{EnrollmentRefusal, StoreError},
-    query::{Row, get_text, text},
+    query::{Row, Value, get_text, text},
     record::EnrollmentRecord,
     store::{Reader, Tx},
 };
@@ -16,8 +16,9 @@ impl Tx {
     pub async fn insert_enrollment(&mut self, enrollment: &EnrollmentRecord) -> Result<(), StoreError> {
         self.withdraw_enrollments(enrollment.node, enrollment.created_at).await?;
         let [doc, code] = self.proven(TABLE, enrollment, &[]).await?;
-        let values = vec![text(enrollment.id), text(enrollment.node), text(&enrollment.sha256), doc, code];
-        let sql = "insert into enrollments (id, node_id, sha256, doc, code) values ($1, $2, $3, $4, $5)";
+        let (id, node, sha256) = (text(enrollment.id), text(enrollment.node), text(&enrollment.sha256));
+        let values = vec![id, node, sha256, ends_at(enrollment), doc, code];
+        let sql = "insert into enrollments (id, node_id, sha256, ends_at, doc, code) values ($1, $2, $3, $4, $5, $6)";
         self.execute(sql, values).await?;
         Ok(())
     }
@@ -53,10 +54,15 @@ impl Tx {
 
     async fn update_enrollment(&mut self, enrollment: &EnrollmentRecord) -> Result<(), StoreError> {
         let [doc, code] = self.proven(TABLE, enrollment, &[]).await?;
-        let sql = "update enrollments set doc = $2, code = $3 where id = $1";
-        self.execute(sql, vec![text(enrollment.id), doc, code]).await?;
+        let sql = "update enrollments set ends_at = $2, doc = $3, code = $4 where id = $1";
+        self.execute(sql, vec![text(enrollment.id), ends_at(enrollment), doc, code]).await?;
         Ok(())
     }
+}
+
+/// As the column has it, by which tokens that ended long ago are deleted.
+fn ends_at(enrollment: &EnrollmentRecord) -> Value {
+    Value::Int(enrollment.used_at.unwrap_or(enrollment.expires_at).as_millis())
 }
 
 /// What a good enrollment token allows.

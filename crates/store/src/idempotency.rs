@@ -10,13 +10,23 @@ use crate::{
 };
 
 impl Tx {
-    /// Remembers an answer; the first one under a key stays.
-    pub async fn put_idempotency(&mut self, answer: &IdempotencyRecord) -> Result<(), StoreError> {
+    /// Remembers an answer; the first one under a key stays, unless it is from before `forgotten_before`.
+    pub async fn put_idempotency(
+        &mut self,
+        answer: &IdempotencyRecord,
+        forgotten_before: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
         let answer = self.answer_sealed_now(answer).await?;
-        let values =
-            vec![text(answer.token), text(&answer.key), Value::Int(answer.created_at.as_millis()), document(&answer)?];
-        let sql =
-            "insert into idempotency (token_id, key, created_at, doc) values ($1, $2, $3, $4) on conflict do nothing";
+        let values = vec![
+            text(answer.token),
+            text(&answer.key),
+            Value::Int(answer.created_at.as_millis()),
+            document(&answer)?,
+            Value::Int(forgotten_before.map_or(i64::MIN, Timestamp::as_millis)),
+        ];
+        let sql = "insert into idempotency (token_id, key, created_at, doc) values ($1, $2, $3, $4) \
+                   on conflict (token_id, key) do update set created_at = excluded.created_at, doc = excluded.doc \
+                   where idempotency.created_at < $5";
         self.execute(sql, values).await?;
         Ok(())
     }
@@ -31,11 +41,6 @@ impl Tx {
             answer.body = hex::encode(self.sealed_now(&answer.sealed_for(), &sealed).await?);
         }
         Ok(answer)
-    }
-
-    /// Forgets answers from before `at`.
-    pub async fn purge_idempotency(&mut self, at: Timestamp) -> Result<u64, StoreError> {
-        self.execute("delete from idempotency where created_at < $1", vec![Value::Int(at.as_millis())]).await
     }
 }
 

@@ -81,13 +81,6 @@ impl Tx {
         Ok(Some(lease))
     }
 
-    /// Removes the leases, of names that begin so, that have run out: nobody was left to give them up. Returns how many.
-    pub async fn purge_leases(&mut self, prefix: &str) -> Result<u64, StoreError> {
-        let now = self.database_now().await?;
-        let values = vec![text(format_args!("{prefix}%")), Value::Int(now.as_millis())];
-        self.execute("delete from leases where name like $1 and expires_at <= $2", values).await
-    }
-
     /// The fence to sign with, under a lease that live holders share: the present one while anybody's lease lasts, a higher one, with a lease
     /// of one's own, after that.
     pub async fn shared_fence(&mut self, name: &str, holder: ReplicaId, ttl: Duration) -> Result<u64, StoreError> {

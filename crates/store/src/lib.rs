@@ -3,14 +3,15 @@
 //!
 //! Guarantees: rules across rows (an allocation used once, one mutation per workload, single-use tokens) are unique indexes or
 //! conditional updates and come back as typed errors; an event's sequence has no gaps within its stream, because its counter is taken in the
-//! same transaction; events and audit are append-only; hints go out after a commit and never without one; a store that lost what this process was
-//! told is done takes no change of it.
+//! same transaction; events and audit are append-only, and one of them is deleted only where an archive holds it; hints go out after a commit and never
+//! without one; a store that lost what this process was told is done takes no change of it.
 //!
 //! Deliberately absent: what any of it means (`planner`), and keys: secrets come and go sealed.
 
 mod access;
 mod address;
 mod allocation;
+mod archive;
 mod artifact;
 mod audit;
 mod authority;
@@ -23,6 +24,7 @@ mod dump;
 mod enrollment;
 mod error;
 mod event;
+mod expired;
 mod genuine;
 mod hint;
 mod history;
@@ -50,6 +52,7 @@ mod service_account;
 mod setting;
 mod signing_key;
 mod simulation;
+mod sizes;
 mod step;
 mod store;
 mod task;
@@ -67,6 +70,7 @@ pub use counts::StoreCounts;
 pub use dump::{DumpError, RESTORE_ID, RESTORED, leapt};
 pub use enrollment::EnrollmentTerms;
 pub use error::{EnrollmentRefusal, StoreError};
+pub use expired::Expired;
 pub use genuine::{ForgedRow, RecordProof};
 pub use history::{Compared, GENERATION, HistoryPoint};
 pub use inspect::{Contents, PLATFORM};
@@ -76,10 +80,11 @@ pub use node::NodeFilter;
 pub use operation::OperationFilter;
 pub use page::Page;
 pub use record::{
-    AccessGrantRecord, ActorToken, AllocationRecord, ArtifactRecord, AuditRecord, AuthorityRecord, EnrollmentRecord,
-    EventRecord, IdempotencyRecord, LeaseRecord, LeftMachine, MachineChange, MemberRecord, NewAudit, NewEvent,
-    NodeKeyRecord, NodeProblem, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord, SecretRecord,
-    ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
+    AccessGrantRecord, ActorToken, AllocationRecord, ArchiveRecord, ArchivedRange, ArtifactRecord, AuditRecord,
+    AuthorityRecord, EnrollmentRecord, EventRecord, IdempotencyRecord, LeaseRecord, LeftMachine, MachineChange,
+    MemberRecord, NewAudit, NewEvent, NodeKeyRecord, NodeProblem, NodeRecord, OperationRecord, ProjectRecord,
+    ReplicaRecord, SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord,
+    TokenRecord, WorkloadRecord,
 };
 pub use repeat::repeated;
 pub use replica::{Burial, ReplicaLife};
@@ -87,6 +92,7 @@ pub use sealing::SealingRecord;
 pub use signing_key::StoredSigningKey;
 #[cfg(feature = "simulation")]
 pub use simulation::{Answers, Gate};
+pub use sizes::{StoreSize, TableSize};
 pub use store::{Change, Reader, Store, StoreOptions, Tx};
 pub use task::TaskFilter;
 pub use verify::{Finding, FindingKind, VerifiedRows};

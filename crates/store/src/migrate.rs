@@ -17,6 +17,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (7, include_str!("../migrations/0007_authorities.sql")),
     (8, include_str!("../migrations/0008_service_accounts_with_codes.sql")),
     (9, include_str!("../migrations/0009_found_without_looking_at_every_row.sql")),
+    (10, include_str!("../migrations/0010_retention.sql")),
 ];
 
 /// The newest schema that this version knows.

@@ -1,6 +1,6 @@
 //! Operations.
 
-use gpuaas_model::{OperationId, OperationState, ProjectId, WorkloadId};
+use gpuaas_model::{OperationId, OperationState, ProjectId, Timestamp, WorkloadId};
 
 use crate::{
     error::StoreError,
@@ -27,6 +27,11 @@ fn is_open(operation: &OperationRecord) -> Value {
     Value::Int(i64::from(!operation.state.is_final()))
 }
 
+/// As the column has it, by which operations that ended long ago are found.
+fn ended_at(operation: &OperationRecord) -> Value {
+    Value::Int(operation.ended_at.map_or(0, Timestamp::as_millis))
+}
+
 impl Tx {
     /// Adds an operation with its steps; a workload has one open operation at a time.
     pub async fn insert_operation(
@@ -44,10 +49,11 @@ impl Tx {
             text(operation.project),
             text(operation.state),
             is_open(operation),
+            ended_at(operation),
             document(operation)?,
         ];
-        let sql =
-            "insert into operations (id, workload_id, project_id, state, is_open, doc) values ($1, $2, $3, $4, $5, $6)";
+        let sql = "insert into operations (id, workload_id, project_id, state, is_open, ended_at, doc) \
+                   values ($1, $2, $3, $4, $5, $6, $7)";
         self.execute(sql, values).await?;
         for step in steps {
             self.insert_step(step).await?;
@@ -62,9 +68,16 @@ impl Tx {
         operation: &OperationRecord,
         before: OperationState,
     ) -> Result<(), StoreError> {
-        let values =
-            vec![text(operation.id), text(before), text(operation.state), is_open(operation), document(operation)?];
-        let sql = "update operations set state = $3, is_open = $4, doc = $5 where id = $1 and state = $2";
+        let values = vec![
+            text(operation.id),
+            text(before),
+            text(operation.state),
+            is_open(operation),
+            ended_at(operation),
+            document(operation)?,
+        ];
+        let sql =
+            "update operations set state = $3, is_open = $4, ended_at = $5, doc = $6 where id = $1 and state = $2";
         match self.execute(sql, values).await? {
             1 => Ok(()),
             _ => Err(StoreError::Stale { what: "operation" }),

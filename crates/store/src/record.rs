@@ -1,5 +1,6 @@
 //! What the store gives and takes: one record per object. How they lie in tables is nobody else's business.
 
+mod archive;
 mod credential;
 mod history;
 mod inventory;
@@ -8,6 +9,7 @@ mod replica;
 mod workload;
 
 pub use {
+    archive::{ArchiveRecord, ArchivedRange},
     credential::{AuthorityRecord, ServiceAccountRecord, SigningKeyRecord, TokenRecord},
     history::{ActorToken, AuditRecord, EventRecord, IdempotencyRecord, NewAudit, NewEvent},
     inventory::{

@@ -7,6 +7,7 @@ use std::{
     fmt,
     fs::{OpenOptions, Permissions},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -76,6 +77,8 @@ pub struct Store {
     pub(crate) writer: Writer,
     pub(crate) readers: Readers,
     pub(crate) dialect: Dialect,
+    /// SQLite's file.
+    pub(crate) file: Option<PathBuf>,
     pub(crate) clock: Arc<dyn Clock>,
     changes: broadcast::Sender<Change>,
     listener: Option<Listener>,
@@ -183,6 +186,7 @@ impl Store {
             writer,
             readers: Readers::new(dialect, options.url.clone()),
             dialect,
+            file: dialect.file(&options.url),
             clock,
             changes,
             listener: None,

@@ -53,11 +53,6 @@ impl Tx {
         self.execute("delete from tokens", Vec::new()).await?;
         Ok(ended as u64)
     }
-
-    /// Removes the tokens that were good no more before `at`. Returns how many.
-    pub async fn purge_tokens(&mut self, at: Timestamp) -> Result<u64, StoreError> {
-        self.execute("delete from tokens where ends_at > 0 and ends_at < $1", vec![Value::Int(at.as_millis())]).await
-    }
 }
 
 /// As the column has it, by which tokens are counted and purged.
@@ -71,12 +66,6 @@ impl Reader {
         let sql = "select count(*) as good from tokens where project_id = $1 and (ends_at = 0 or ends_at > $2)";
         let row = self.row(sql, vec![text_or_empty(project), Value::Int(at.as_millis())]).await?;
         row.map_or(Ok(0), |row| get_count(&row, "good"))
-    }
-
-    /// Whether [`Tx::purge_tokens`] would remove any.
-    pub async fn has_tokens_to_purge(&mut self, at: Timestamp) -> Result<bool, StoreError> {
-        let sql = "select id from tokens where ends_at > 0 and ends_at < $1 limit 1";
-        Ok(self.row(sql, vec![Value::Int(at.as_millis())]).await?.is_some())
     }
 
     /// The token of that id.

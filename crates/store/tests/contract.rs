@@ -29,6 +29,7 @@ mod contract {
     pub(crate) mod names;
     pub(crate) mod remembered;
     pub(crate) mod replicas;
+    pub(crate) mod retention;
     pub(crate) mod sealing;
     pub(crate) mod swap;
     pub(crate) mod trail;
@@ -219,6 +220,16 @@ behaviours! {
         the_first_setting_of_a_name_stays,
         a_token_is_found_by_its_digest_and_withdrawn_once,
         a_withdrawn_grant_keeps_its_first_moment,
+    }
+    retention {
+        an_event_or_audit_record_is_deleted_only_where_an_archive_holds_it,
+        the_database_refuses_to_change_or_remove_an_archive,
+        what_is_archived_is_old_without_gaps_and_never_the_newest,
+        an_operation_is_due_once_it_ended_and_another_followed_or_its_workload_is_gone,
+        an_archived_operation_goes_with_all_that_is_its_own_and_once,
+        tasks_that_serve_no_operation_are_archived_by_themselves,
+        enrollments_and_grants_are_deleted_after_their_end_and_no_earlier,
+        tables_are_measured,
     }
     sealing {
         rows_are_readable_throughout_and_under_the_new_key_alone_in_the_end,

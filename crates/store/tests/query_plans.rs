@@ -10,7 +10,10 @@ use gpuaas_store::{Store, StoreOptions};
 /// Statements that may, by how they begin, and why.
 const SCANS: &[(&str, &str)] = &[
     ("delete from enrollments", "a restore ends them all"),
-    ("delete from leases where name like", "once a minute; as many as there are nodes"),
+    ("delete from leases where (name like", "once an hour; as many as there are nodes and operations"),
+    ("select name from leases where (name like", "once an hour; as many as there are nodes and operations"),
+    ("select coalesce(s.tbl_name, p.name) as name", "measures the whole file, at most for a hundredth of the time"),
+    ("select f.freelist_count", "measures the whole file"),
     ("update leases set expires_at = 0 where holder", "a replica has died; as many as there are nodes"),
     ("select connectivity, count(*)", "counted for metrics, once a few seconds at most"),
     ("select lifecycle, health, count(*)", "counted for metrics and for an overview"),

@@ -1,8 +1,8 @@
 //! What parameters look like: which texts and numbers an operation takes. Refused are others by the routes themselves.
 
 use gpuaas_model::{
-    AllocationState, AuditAction, Connectivity, Health, LINE_FORMAT, Lifecycle, Line, Name, NodeState, OperationState,
-    TaskState,
+    AllocationState, ArchiveKind, AuditAction, Connectivity, Health, LINE_FORMAT, Lifecycle, Line, Name, NodeState,
+    OperationState, TaskState,
 };
 use utoipa::openapi::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
 
@@ -89,6 +89,7 @@ pub(super) fn of_query(name: &str, operation: &str) -> Option<Object> {
         ("action", _) => words_of!(AuditAction),
         ("connectivity", _) => words_of!(Connectivity),
         ("health", _) => words_of!(Health),
+        ("kind", "list_archives") => words_of!(ArchiveKind),
         ("lifecycle", _) => words_of!(Lifecycle),
         ("section", _) => words(SECTIONS),
         ("state", "list_nodes") => words_of!(NodeState),

@@ -15,7 +15,7 @@ use futures::{Stream, stream};
 use gpuaas_api_types::{Event, List};
 use gpuaas_engine::Caller;
 use gpuaas_model::{Code, StreamName};
-use gpuaas_store::{Change, Store};
+use gpuaas_store::{Change, EventRecord, Store};
 use serde::Deserialize;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use utoipa::IntoParams;
@@ -55,12 +55,12 @@ pub(crate) struct EventParams {
     limit: Option<u32>,
 }
 
-/// Events, oldest first. With `Accept: text/event-stream`, the same as a stream that ends with the token.
+/// Events, oldest first; from the oldest that is kept where `after` is absent or 0. With `Accept: text/event-stream`, the same as a stream that ends with the token.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "events", security(("token" = [])), params(EventParams),
     extensions(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("event list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "query_invalid"]))
+        ("x-errors" = json!(["not_found", "query_invalid", "events_gone"]))
     ),
     responses((status = 200, content((List<Event> = "application/json"), (String = "text/event-stream"))))
 )]
@@ -81,15 +81,34 @@ pub(crate) async fn list_events(
         } else {
             after
         };
+        let next = state.engine.store().read().await?.events(stream, after, 1).await?;
+        refuse_removed(after, &next)?;
         let events = follow(&state, changes, stream, after);
         let events = lasting(&state, caller.principal.token, events)?;
         return Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response());
     }
     let limit = params.limit.unwrap_or(BATCH).clamp(1, BATCH);
     let events = state.engine.store().read().await?.events(stream, after, limit).await?;
+    refuse_removed(after, &events)?;
     let full = u32::try_from(events.len()).is_ok_and(|length| length == limit);
     let next_cursor = events.last().filter(|_| full).map(|event| event.sequence.to_string());
     Ok(Json(List::new(events.into_iter().map(convert::event).collect(), next_cursor)).into_response())
+}
+
+/// Refuses to go on behind a number whose next event was removed: numbers have no gaps. Whoever asks from the start gets what there is.
+fn refuse_removed(after: u64, events: &[EventRecord]) -> Result<(), ApiProblem> {
+    let Some(first) = events.first().map(|event| event.sequence).filter(|first| is_gap(after, *first)) else {
+        return Ok(());
+    };
+    let detail = format!("events {} to {} were removed from the database; archives hold them", after + 1, first - 1);
+    Err(ApiProblem::new(Code::EventsGone, detail).about("after").then(format!(
+        "read the present state anew and go on behind {}; see gpuaas archive list --kind events",
+        first - 1
+    )))
+}
+
+fn is_gap(after: u64, next: u64) -> bool {
+    after > 0 && next > after + 1
 }
 
 async fn stream_of(state: &ApiState, caller: &Caller, project: Option<&str>) -> Result<StreamName, ApiProblem> {
@@ -144,6 +163,10 @@ impl Following {
     async fn next(&mut self) -> Option<SseEvent> {
         loop {
             if let Some(sent) = self.batch.next() {
+                if is_gap(self.after, sent.sequence) {
+                    // So slow a reader that its next event was removed: it asks again, and is told so.
+                    return None;
+                }
                 self.after = sent.sequence;
                 return Some(sent.event);
             }

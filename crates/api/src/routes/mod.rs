@@ -3,6 +3,7 @@
 mod access;
 mod allocations;
 mod apps;
+mod archives;
 mod artifacts;
 mod audit;
 mod authorities;
@@ -115,6 +116,9 @@ macro_rules! of_every_operation {
             $of!(tasks::get_task),
             $of!(events::list_events),
             $of!(audit::list_audit),
+            $of!(archives::list_archives),
+            $of!(archives::get_archive),
+            $of!(archives::read_archive),
         ]
     };
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod allocation;
 pub(crate) mod app;
+pub(crate) mod archive;
 pub(crate) mod artifact;
 pub(crate) mod audit;
 pub(crate) mod bootstrap;
@@ -69,6 +70,7 @@ async fn typed(target: &mut Target, command: Command, settings: &[Setting]) -> a
         Command::Operation(verb) => return operation::run(&connect(target)?, target, verb).await,
         Command::Task(verb) => task::run(&connect(target)?, target, verb).await?,
         Command::Event(verb) => event::run(&connect(target)?, target, verb).await?,
+        Command::Archive(verb) => archive::run(&connect(target)?, target, verb).await?,
         Command::Audit(verb) => audit::run(&connect(target)?, target, verb).await?,
         Command::Whoami => whoami::run(&connect(target)?, target).await?,
         Command::Context(verb) => context::run(target, verb)?,

@@ -9,7 +9,7 @@ use anyhow::Context;
 use gpuaas_model::ExitStatus;
 use gpuaas_server::{
     AcceptedHistory, CA_FILE, Deadlines, EndedNode, Finding, Manifest, NextSealingKey, OneTimeAdmin, Paces, Restored,
-    SUMS_FILE, ServerOptions, Verified, write_private,
+    Retention, SUMS_FILE, ServerOptions, Verified, write_private,
 };
 use gpuaas_trust::SecretText;
 use sd_notify::NotifyState;
@@ -129,6 +129,14 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
             per_token: asked.requests_per_token,
             per_project: asked.requests_per_project,
             per_address: asked.requests_per_address,
+        },
+        retention: Retention {
+            operations: asked.keep_operations,
+            events: asked.keep_events,
+            audit: asked.keep_audit,
+            idempotency_keys: asked.keep_idempotency_keys,
+            enrollments: asked.keep_enrollments,
+            ended_credentials: asked.keep_ended_credentials,
         },
         metrics_over_loopback: asked.metrics_over_loopback,
         rke2_deadlines: Deadlines {

@@ -54,6 +54,13 @@ impl Fleet {
         Self::start_on(nodes, 1, None).await
     }
 
+    /// The same with settings from the environment.
+    pub(crate) async fn start_with_settings(nodes: u8, settings: &[(&'static str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let environment = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        Self::start_with(folder, Vec::new(), nodes, 1, environment).await
+    }
+
     /// The same of several replicas on a store of PostgreSQL's, by its address. The nodes' channels are the first replica's.
     pub(crate) async fn start_on(nodes: u8, replicas: usize, store_url: Option<String>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");

@@ -28,9 +28,13 @@ enum Victim {
 /// Whose point it is: of the control plane, or of the node.
 const fn node_of(point: Point) -> Option<u8> {
     match point {
-        Point::Start(_) | Point::StepBegun(_) | Point::StepAnswered(_) | Point::StepSettled(_) | Point::Restore(_) => {
-            None
-        }
+        Point::Start(_)
+        | Point::StepBegun(_)
+        | Point::StepAnswered(_)
+        | Point::StepSettled(_)
+        | Point::Restore(_)
+        | Point::ArchiveWritten
+        | Point::ArchiveRecorded => None,
         Point::TaskBegun(_)
         | Point::TaskInside(_)
         | Point::TaskDone(_)

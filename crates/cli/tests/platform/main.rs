@@ -38,6 +38,7 @@ mod reimage;
 mod replicas;
 mod restarts;
 mod restores;
+mod retention;
 mod roles;
 mod sealing;
 mod service_accounts;

@@ -6,7 +6,7 @@ use http::Method;
 
 use crate::{
     raw::{Answer, read_open, send},
-    world::Platform,
+    world::{Platform, eventually},
 };
 
 async fn metrics(platform: &Platform, token: &str) -> Answer {
@@ -62,4 +62,20 @@ async fn metrics_count_each_committed_change_at_once() {
         client.create_project(&CreateProject { name: name.replace('_', "-") }).await.expect("made");
         assert!(count(name).await > before, "{name}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_show_how_large_each_table_is() {
+    let platform = Platform::start(0);
+    let ready = platform.ready();
+    let token = ready["token"].as_str().expect("a developer has one");
+    eventually("no table is measured", async || {
+        let shown = metrics(&platform, token).await;
+        let text = shown.body.as_str().unwrap_or_default();
+        let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+        of("gpuaas_store_table_bytes{table=\"audit\"}").is_some_and(|bytes| bytes >= 4_096.0)
+            && of("gpuaas_store_table_rows{table=\"tokens\"}").is_some_and(|rows| rows >= 1.0)
+            && of("gpuaas_store_free_bytes").is_some()
+    })
+    .await;
 }

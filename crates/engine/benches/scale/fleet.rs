@@ -13,11 +13,11 @@ use futures::{
 };
 use gpuaas_app_rke2::Rke2;
 use gpuaas_engine::{
-    AppEntry, Caller, Catalog, Endpoints, Engine, EngineParts, Keys, Seen,
+    AppEntry, Caller, Catalog, Endpoints, Engine, EngineParts, Keys, Retention, Seen,
     commands::{self, workload::Deploy},
     effects::{AccessRequest, AppEffects, CallContext, Delivered, Tunnel},
     ownership::NodeAccess,
-    port::{DispatchError, NodeTunnels, TaskUpdate},
+    port::{ArchiveFile, ArchiveFiles, DispatchError, NodeTunnels, TaskUpdate},
 };
 use gpuaas_model::{
     AllocationState, Code, CorrelationId, EnrolledNode, KeyState, Name, NodeId, OperationState, Principal, ProjectId,
@@ -321,6 +321,8 @@ async fn engine(url: &str, nodes: &Arc<Nodes>, predecessor: Option<ReplicaId>) -
             replica: Some("bench:7445".to_owned()),
         },
         reimage_hook: None,
+        archives: Arc::new(NoArchives),
+        retention: Retention::USUAL,
     });
     engine.join().await.expect("joined");
     engine.provision_open().await.expect("provisioned");
@@ -328,6 +330,16 @@ async fn engine(url: &str, nodes: &Arc<Nodes>, predecessor: Option<ReplicaId>) -
     tokio::spawn(async move { runs.run().await });
     tokio::spawn(async move { lives.keep_alive().await });
     engine
+}
+
+/// History stays where it is here.
+struct NoArchives;
+
+#[async_trait::async_trait]
+impl ArchiveFiles for NoArchives {
+    async fn keep(&self, _: Vec<u8>) -> Result<ArchiveFile, String> {
+        Err("there is no artifact store here".to_owned())
+    }
 }
 
 fn caller() -> Caller {

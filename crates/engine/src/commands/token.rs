@@ -25,8 +25,6 @@ const TTL_SECONDS: u64 = 30 * 24 * 3_600;
 const TTL_SECONDS_MAX: u64 = 365 * 24 * 3_600;
 /// Good tokens of one project, those of its service accounts among them; as many of the platform itself.
 const TOKENS_MAX: u64 = 1_000;
-/// For so long after its end a token is listed, and whoever sends it is told why it is refused.
-const ENDED_KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// Whether a text is a token that this control plane made, good or not. Any other is refused without a look-up.
 pub fn is_genuine(keys: &Keys, text: &str) -> bool {
@@ -132,18 +130,6 @@ pub(super) async fn refuse_one_too_many(
     let of = if project.is_some() { "project" } else { "platform" };
     Err(CommandError::new(Code::LimitReached, format!("the {of} has {TOKENS_MAX} tokens, and may not have more"))
         .then("withdraw some that are not needed: `gpuaas token list`, `gpuaas token revoke ID`"))
-}
-
-/// Removes tokens that have not been good for so long that nobody asks why.
-pub(crate) async fn purge(engine: &Engine) -> Result<(), StoreError> {
-    let now = engine.ports().clock.now().as_millis();
-    let kept_since = Timestamp::from_millis(now - i64::try_from(ENDED_KEPT.as_millis()).unwrap_or(i64::MAX));
-    if !engine.store().read().await?.has_tokens_to_purge(kept_since).await? {
-        return Ok(());
-    }
-    let mut tx = engine.store().begin().await?;
-    tx.purge_tokens(kept_since).await?;
-    tx.commit().await
 }
 
 /// Refuses a name under which the audit records what the platform itself does.

@@ -11,6 +11,7 @@ mod kit;
 mod machines;
 mod nodes;
 mod operations;
+mod retention;
 mod site;
 mod tenants;
 mod world;

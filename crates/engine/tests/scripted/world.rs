@@ -3,8 +3,8 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -12,10 +12,10 @@ use std::{
 use async_trait::async_trait;
 use futures::{FutureExt, future::BoxFuture};
 use gpuaas_engine::{
-    AppEntry, Caller, Catalog, Endpoints, Engine, EngineParts, Keys, commands,
+    AppEntry, Caller, Catalog, Endpoints, Engine, EngineParts, KeepFor, Keys, Retention, commands,
     effects::Tunnel,
     ownership::NodeAccess,
-    port::{NodeTunnels, Ports, ReimageHook},
+    port::{ArchiveFile, ArchiveFiles, NodeTunnels, Ports, ReimageHook},
     stored_authority,
 };
 use gpuaas_model::{
@@ -79,10 +79,36 @@ impl NodeTunnels for NoTunnels {
     }
 }
 
+/// The files of archives, by their digests.
+#[derive(Default)]
+pub(crate) struct Files {
+    pub(crate) kept: Mutex<BTreeMap<String, String>>,
+    /// Nothing more can be written.
+    pub(crate) is_full: AtomicBool,
+    /// The next file is written, and whoever asked is not told.
+    pub(crate) dies_after: AtomicBool,
+}
+
+#[async_trait]
+impl ArchiveFiles for Files {
+    async fn keep(&self, lines: Vec<u8>) -> Result<ArchiveFile, String> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err("the disk is full".to_owned());
+        }
+        let (sha256, size_bytes) = (gpuaas_trust::sha256_hex(&lines), lines.len() as u64);
+        self.kept.lock().unwrap().insert(sha256.clone(), String::from_utf8(lines).unwrap());
+        if self.dies_after.swap(false, Ordering::Relaxed) {
+            return Err("it died".to_owned());
+        }
+        Ok(ArchiveFile { sha256, size_bytes })
+    }
+}
+
 /// Engines over one store.
 pub(crate) struct World {
     pub(crate) nodes: Arc<Scripted>,
     pub(crate) kit: Arc<Kit>,
+    pub(crate) files: Arc<Files>,
     pub(crate) engine: Arc<Engine>,
     folder: tempfile::TempDir,
 }
@@ -100,8 +126,8 @@ impl World {
 
     async fn at_pace(hurry: u32) -> Self {
         let (nodes, folder) = (Arc::new(Scripted::default()), tempfile::tempdir().unwrap());
-        let kit = Arc::new(Kit::new());
-        let engine = engine(&folder, (&nodes, &kit), 1, (Duration::from_secs(3_600), hurry), None).await;
+        let (kit, files) = (Arc::new(Kit::new()), Arc::new(Files::default()));
+        let engine = engine(&folder, (&nodes, &kit, &files), 1, (Duration::from_secs(3_600), hurry), None).await;
         let now = engine.ports().clock.now();
         let made = engine.keys().make(KeyState::Active, 1, now, &*engine.ports().entropy).unwrap();
         let mut tx = engine.store().begin().await.unwrap();
@@ -111,17 +137,23 @@ impl World {
         let authority = stored_authority(keys.sealing(), &keys.authority(), KeyState::Active, 1, now).unwrap();
         tx.insert_authority(&authority).await.unwrap();
         tx.commit().await.unwrap();
-        Self { nodes, kit, engine, folder }
+        Self { nodes, kit, files, engine, folder }
     }
 
     /// Another engine over the same rows, whose clock is so much behind that of the first.
     pub(crate) async fn behind_by_an_hour(&self) -> Arc<Engine> {
-        engine(&self.folder, (&self.nodes, &self.kit), 2, (Duration::ZERO, HURRY), None).await
+        engine(&self.folder, (&self.nodes, &self.kit, &self.files), 2, (Duration::ZERO, HURRY), None).await
     }
 
     /// Another engine over the same rows, as a process that is started after the first has.
     pub(crate) async fn successor(&self) -> Arc<Engine> {
-        engine(&self.folder, (&self.nodes, &self.kit), 2, (Duration::from_secs(3_600), HURRY), None).await
+        engine(&self.folder, (&self.nodes, &self.kit, &self.files), 2, (Duration::from_secs(3_600), HURRY), None).await
+    }
+
+    /// Another engine over the same rows, whose clock is two hours ahead of the first.
+    pub(crate) async fn later(&self) -> Arc<Engine> {
+        engine(&self.folder, (&self.nodes, &self.kit, &self.files), 2, (Duration::from_secs(3 * 3_600), HURRY), None)
+            .await
     }
 
     /// Another engine over the same rows, with a hook that reimages machines.
@@ -129,7 +161,14 @@ impl World {
         // Each draws other numbers, and so makes other ids.
         static STARTED: AtomicU64 = AtomicU64::new(3);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        engine(&self.folder, (&self.nodes, &self.kit), number, (Duration::from_secs(3_600), HURRY), Some(hook)).await
+        engine(
+            &self.folder,
+            (&self.nodes, &self.kit, &self.files),
+            number,
+            (Duration::from_secs(3_600), HURRY),
+            Some(hook),
+        )
+        .await
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -191,7 +230,7 @@ impl World {
 
 async fn engine(
     folder: &tempfile::TempDir,
-    (nodes, kit): (&Arc<Scripted>, &Arc<Kit>),
+    (nodes, kit, files): (&Arc<Scripted>, &Arc<Kit>, &Arc<Files>),
     number: u64,
     (off, hurry): (Duration, u32),
     reimage_hook: Option<Arc<dyn ReimageHook>>,
@@ -211,6 +250,13 @@ async fn engine(
         tunnels: Arc::new(NoTunnels),
         endpoints: Endpoints { api_url: String::new(), channel: String::new(), replica: None },
         reimage_hook,
+        archives: files.clone(),
+        retention: Retention {
+            operations: KeepFor::Duration(Duration::from_secs(600)),
+            events: KeepFor::Duration(Duration::from_secs(600)),
+            audit: KeepFor::Duration(Duration::from_secs(600)),
+            ..Retention::USUAL
+        },
     })
 }
 

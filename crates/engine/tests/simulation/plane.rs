@@ -6,14 +6,15 @@ use std::{
     pin::Pin,
     sync::{Arc, OnceLock, Weak},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use gpuaas_app_rke2::Rke2;
 use gpuaas_engine::{
-    AppEntry, Catalog, Endpoints, Engine, EngineParts, Keys,
+    AppEntry, Catalog, Endpoints, Engine, EngineParts, KeepFor, Keys, Retention,
     effects::Tunnel,
     ownership::NodeAccess,
-    port::{NodeTunnels, Ports},
+    port::{ArchiveFile, ArchiveFiles, NodeTunnels, Ports},
 };
 use gpuaas_model::{KeyState, ReplicaId, Timestamp};
 use gpuaas_store::{Burial, StoreError};
@@ -27,7 +28,7 @@ use crate::{
     node::Link,
     oracles::{self, Effect},
     scheduler::{Process, ProcessRuntime, SimulatedClock},
-    world::World,
+    world::{Scenario, World},
 };
 
 /// The control plane's id.
@@ -122,6 +123,8 @@ async fn serve(
             replica: Some(format!("cp-{slot}:7445")),
         },
         reimage_hook: None,
+        archives: Arc::new(Archives { world: Arc::downgrade(world) }),
+        retention: Retention { operations: HISTORY, events: HISTORY, audit: HISTORY, ..Retention::USUAL },
     });
     engine.join().await?;
     let name = format!("cp-{slot}");
@@ -132,6 +135,10 @@ async fn serve(
     world.scheduler.spawn(process, async move { alive.keep_alive().await });
     let watching = engine.clone();
     world.scheduler.spawn(process, async move { watching.watch_access().await });
+    if world.scenario == Scenario::TwoTenants {
+        let keeping = engine.clone();
+        world.scheduler.spawn(process, async move { keeping.keep_history().await });
+    }
     engine.run().await
 }
 
@@ -145,6 +152,26 @@ async fn the_key_signs(world: &Arc<World>, keys: &Keys) -> Result<(), StoreError
         tx.commit().await?;
     }
     Ok(())
+}
+
+/// How long history is kept where tenants come and go; one deployment is judged by all of its history.
+const HISTORY: KeepFor = KeepFor::Duration(Duration::from_secs(60));
+
+/// Keeps archives in the world, which outlives control planes.
+struct Archives {
+    world: Weak<World>,
+}
+
+#[async_trait::async_trait]
+impl ArchiveFiles for Archives {
+    async fn keep(&self, lines: Vec<u8>) -> Result<ArchiveFile, String> {
+        let world = self.world.upgrade().ok_or("the simulation is over")?;
+        // As long as a disk takes: others go on meanwhile, and the process may die.
+        world.scheduler.sleep(Duration::from_millis(world.between(1, 200))).await;
+        let (sha256, size_bytes) = (gpuaas_trust::sha256_hex(&lines), lines.len() as u64);
+        world.keep_archive(&sha256, lines);
+        Ok(ArchiveFile { sha256, size_bytes })
+    }
 }
 
 /// Tunnels whose bytes come back as they went, for as long as the node's connection stands.

@@ -99,8 +99,12 @@ async fn play_here((scenario, seed): (Scenario, u64), mut chance: Chance, faults
     match (ran, deployed) {
         (Err(why), _) | (Ok(()), Some(Err(why))) => world.violated(why),
         (Ok(()), None) => world.violated("people gave up without a word".to_owned()),
-        // Judged at every effect.
-        (Ok(()), Some(Ok(None))) => {}
+        // Judged at every effect, but for what left the database.
+        (Ok(()), Some(Ok(None))) => {
+            if let Err(error) = oracles::judge_history(&world).await {
+                world.violated(format!("the rows cannot be read: {error}"));
+            }
+        }
         (Ok(()), Some(Ok(Some(deployed)))) => match oracles::judge(&world, &deployed).await {
             Ok(told) => rows = told,
             Err(error) => world.violated(format!("the rows cannot be read: {error}")),

@@ -50,6 +50,8 @@ pub(crate) struct World {
     violations: Mutex<Vec<String>>,
     /// Whom the database cannot be reached by, and until when.
     stalled: Mutex<BTreeMap<Process, Timestamp>>,
+    /// The files of archives, by their digests.
+    archives: Mutex<BTreeMap<String, Vec<u8>>>,
     /// How often what went wrong.
     pub(crate) injected: Mutex<BTreeMap<&'static str, u32>>,
     me: Weak<World>,
@@ -87,6 +89,7 @@ impl World {
             trace: Mutex::default(),
             violations: Mutex::default(),
             stalled: Mutex::default(),
+            archives: Mutex::default(),
             injected: Mutex::default(),
             me: me.clone(),
         })
@@ -100,6 +103,16 @@ impl World {
 
     pub(crate) fn trace(&self) -> Vec<String> {
         locked(&self.trace).clone()
+    }
+
+    /// Keeps the file of an archive.
+    pub(crate) fn keep_archive(&self, sha256: &str, lines: Vec<u8>) {
+        locked(&self.archives).insert(sha256.to_owned(), lines);
+    }
+
+    /// The file of an archive.
+    pub(crate) fn archive_file(&self, sha256: &str) -> Option<Vec<u8>> {
+        locked(&self.archives).get(sha256).cloned()
     }
 
     /// Something that must never be.

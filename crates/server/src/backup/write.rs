@@ -55,8 +55,10 @@ async fn write(
     let (rows, rows_sha256) = rows.finish();
     append_file(&mut tar, ROWS, rows).map_err(file)?;
     // After the rows: whatever they name was there before them, and nothing takes artifacts away.
-    let named = store.read().await?.artifacts(None, None).await?;
-    let named: BTreeSet<String> = named.into_iter().map(|artifact| artifact.sha256).collect();
+    let mut reader = store.read().await?;
+    let mut named: BTreeSet<String> = reader.archive_digests().await?.into_iter().collect();
+    named.extend(reader.artifacts(None, None).await?.into_iter().map(|artifact| artifact.sha256));
+    drop(reader);
     for sha256 in &named {
         let spool = spooled(artifacts, sha256).await?;
         append_file(&mut tar, &format!("{ARTIFACTS}{sha256}"), spool).map_err(file)?;

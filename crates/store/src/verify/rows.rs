@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, sync::Arc};
 
-use gpuaas_model::{NodeId, ReplicaId, StreamName};
+use gpuaas_model::{ArchiveId, NodeId, ReplicaId, StreamName};
 use serde::de::DeserializeOwned;
 
 use super::{FindingKind, VerifiedRows};
@@ -17,9 +17,9 @@ use crate::{
     history,
     query::{Row, get_count, get_int, get_parsed, get_text},
     record::{
-        AccessGrantRecord, AllocationRecord, ArtifactRecord, AuthorityRecord, EnrollmentRecord, IdempotencyRecord,
-        MemberRecord, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord, ServiceAccountRecord, SessionRecord,
-        SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
+        AccessGrantRecord, AllocationRecord, ArchiveRecord, ArchivedRange, ArtifactRecord, AuthorityRecord,
+        EnrollmentRecord, IdempotencyRecord, MemberRecord, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord,
+        ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
     },
     sealing::SealingRecord,
     secret, service_account, signing_key,
@@ -241,7 +241,8 @@ fn work(table: &str, row: &Row) -> Result<(), StoreError> {
             agrees(row, "workload_id", of.workload)?;
             agrees(row, "project_id", of.project)?;
             agrees(row, "state", of.state)?;
-            agrees_in_number(row, "is_open", u64::from(!of.state.is_final()))
+            agrees_in_number(row, "is_open", u64::from(!of.state.is_final()))?;
+            agrees_in_number(row, "ended_at", of.ended_at.map_or(0, |at| u64::try_from(at.as_millis()).unwrap_or(0)))
         }
         "steps" => {
             let of: StepRecord = row.record("doc")?;
@@ -266,6 +267,20 @@ fn history(table: &str, row: &Row) -> Result<(), StoreError> {
     match table {
         "events" => event::event(row).map(drop),
         "audit" => audit::audit(row).map(drop),
+        "archives" => {
+            let of: ArchiveRecord = row.record("doc")?;
+            agrees(row, "id", of.id)?;
+            agrees(row, "kind", of.kind)?;
+            agrees(row, "sha256", &of.sha256)
+        }
+        "archive_ranges" => {
+            if row.text("stream")? != ArchivedRange::AUDIT {
+                get_parsed::<StreamName>(row, "stream")?;
+            }
+            get_count(row, "first_sequence")?;
+            get_count(row, "last_sequence")?;
+            get_parsed::<ArchiveId>(row, "archive_id").map(drop)
+        }
         "streams" => {
             let stream = get_text(row, "stream")?;
             if stream != audit::SEQUENCE && !history::is_number(&stream) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_model::ReplicaId;
-use gpuaas_store::Burial;
+use gpuaas_store::{Burial, Expired};
 
 use super::{
     given,
@@ -65,23 +65,22 @@ pub(crate) async fn turns_are_given_up_for_good_and_those_that_nobody_gave_up_ar
     let held = async || {
         let mut reader = store.read().await.unwrap();
         let mut held = Vec::new();
-        for name in ["turn/a", "turn/b", "turn/c", "operation/train"] {
+        for name in ["idempotency/a", "idempotency/b", "idempotency/c", "operation/train"] {
             held.push(reader.lease(name).await.unwrap().is_some());
         }
         held
     };
-    for name in ["turn/a", "turn/b", "turn/c", "operation/train"] {
-        let ttl = if name == "turn/b" { LONG } else { Duration::from_millis(1) };
+    for name in ["idempotency/a", "idempotency/b", "idempotency/c", "operation/train"] {
+        let ttl = if name == "idempotency/b" { LONG } else { Duration::from_millis(1) };
         store.acquire_lease(name, ada, ttl).await.unwrap().expect("nobody holds it");
     }
-    store.give_up_lease("turn/a", bob).await.unwrap();
+    store.give_up_lease("idempotency/a", bob).await.unwrap();
     assert_eq!(held().await, [true; 4], "only its holder gives it up");
-    store.give_up_lease("turn/a", ada).await.unwrap();
+    store.give_up_lease("idempotency/a", ada).await.unwrap();
     assert_eq!(held().await, [false, true, true, true]);
     tokio::time::sleep(Duration::from_millis(40)).await;
-    let mut tx = store.begin().await.unwrap();
-    assert_eq!(tx.purge_leases("turn/").await.unwrap(), 1);
-    tx.commit().await.unwrap();
+    assert!(store.delete_expired(Expired::Leases).await.unwrap());
+    assert!(!store.delete_expired(Expired::Leases).await.unwrap(), "nothing is left");
     assert_eq!(held().await, [false, true, false, true], "one is held, and the other is no turn: its fence stays");
 }
 

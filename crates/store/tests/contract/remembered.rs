@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_model::{AccessGrantId, Role, SecretId, TokenId, WorkloadId};
-use gpuaas_store::{AccessGrantRecord, IdempotencyRecord, Page, SecretRecord, StoreError, TokenRecord};
+use gpuaas_store::{AccessGrantRecord, Expired, IdempotencyRecord, Page, SecretRecord, StoreError, TokenRecord};
 
 use super::{
     given,
@@ -37,12 +37,21 @@ pub(crate) async fn the_first_answer_under_a_key_stays(world: World) {
     let (ada, bob) = (TokenId::from_uuid(given::uuid()), TokenId::from_uuid(given::uuid()));
     let first = answer(ada, "{\"id\":\"first\"}");
     let mut tx = store.begin().await.unwrap();
-    tx.put_idempotency(&first).await.unwrap();
-    tx.put_idempotency(&answer(ada, "second")).await.expect("a repetition is no failure");
+    tx.put_idempotency(&first, None).await.unwrap();
+    tx.put_idempotency(&answer(ada, "second"), None).await.expect("a repetition is no failure");
     tx.commit().await.unwrap();
     let mut reader = store.read().await.unwrap();
-    assert_eq!(reader.idempotency(ada, "k-1").await.unwrap(), Some(first));
+    assert_eq!(reader.idempotency(ada, "k-1").await.unwrap().as_ref(), Some(&first));
     assert_eq!(reader.idempotency(bob, "k-1").await.unwrap(), None, "a key belongs to its token");
+    drop(reader);
+    let day = NOW.plus(Duration::from_secs(86_400));
+    let next = IdempotencyRecord { created_at: day, ..answer(ada, "next") };
+    for (forgotten_before, kept) in [(Some(NOW), &first), (Some(day), &next)] {
+        let mut tx = store.begin().await.unwrap();
+        tx.put_idempotency(&next, forgotten_before).await.unwrap();
+        assert_eq!(tx.idempotency(ada, "k-1").await.unwrap().as_ref(), Some(kept), "one that is old enough gives way");
+        tx.commit().await.unwrap();
+    }
 }
 
 pub(crate) async fn old_answers_are_forgotten_and_new_ones_kept(world: World) {
@@ -50,10 +59,11 @@ pub(crate) async fn old_answers_are_forgotten_and_new_ones_kept(world: World) {
     let (old, new) = (TokenId::from_uuid(given::uuid()), TokenId::from_uuid(given::uuid()));
     let day = NOW.plus(Duration::from_secs(86_400));
     let mut tx = store.begin().await.unwrap();
-    tx.put_idempotency(&answer(old, "old")).await.unwrap();
-    tx.put_idempotency(&IdempotencyRecord { created_at: day, ..answer(new, "new") }).await.unwrap();
-    assert_eq!(tx.purge_idempotency(day).await.unwrap(), 1);
+    tx.put_idempotency(&answer(old, "old"), None).await.unwrap();
+    tx.put_idempotency(&IdempotencyRecord { created_at: day, ..answer(new, "new") }, None).await.unwrap();
     tx.commit().await.unwrap();
+    assert!(store.delete_expired(Expired::IdempotencyKeys(day)).await.unwrap());
+    assert!(!store.delete_expired(Expired::IdempotencyKeys(day)).await.unwrap());
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.idempotency(old, "k-1").await.unwrap(), None);
     assert!(reader.idempotency(new, "k-1").await.unwrap().is_some());

@@ -96,7 +96,7 @@ impl Rows {
         tx.insert_service_account(&rows.account).await.unwrap();
         tx.put_setting_if_absent("api.key", &Proof::sealed("old", b"api.key", b"pem")).await.unwrap();
         tx.put_setting_if_absent("plain", b"a value that is not sealed").await.unwrap();
-        tx.put_idempotency(&answer(&rows.tokens[0], "old")).await.unwrap();
+        tx.put_idempotency(&answer(&rows.tokens[0], "old"), None).await.unwrap();
         tx.commit().await.unwrap();
         rows
     }
@@ -187,7 +187,7 @@ pub(crate) async fn what_is_written_is_under_the_key_that_the_rows_name_whatever
     tx.insert_service_account(&account).await.unwrap();
     tx.put_secret(&sealed).await.unwrap();
     tx.put_setting_if_absent("late.key", &Proof::sealed("old", b"late.key", b"pem")).await.unwrap();
-    tx.put_idempotency(&answer(&late, "old")).await.unwrap();
+    tx.put_idempotency(&answer(&late, "old"), None).await.unwrap();
     let key = tx.signing_keys().await.unwrap().remove(0).key;
     tx.update_signing_key(&SigningKeyRecord { version: 4, ..key }).await.unwrap();
     tx.update_authority(&authority("old").authority).await.unwrap();

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use gpuaas_client::Client;
+use gpuaas_client::{Client, ClientError};
+use gpuaas_model::Code;
 use serde_json::Value;
 
 use super::written;
@@ -24,7 +25,7 @@ enum Pages {
 }
 
 /// The lists that make up a bundle.
-const LISTS: [(&str, Pages); 13] = [
+const LISTS: [(&str, Pages); 14] = [
     ("replicas", Pages::Ids),
     ("projects", Pages::Ids),
     ("nodes", Pages::Ids),
@@ -38,6 +39,7 @@ const LISTS: [(&str, Pages); 13] = [
     ("authorities", Pages::One),
     ("events", Pages::Numbers),
     ("audit", Pages::Numbers),
+    ("archives", Pages::Ids),
 ];
 
 /// Adds what could be read, and says what could not.
@@ -82,7 +84,11 @@ impl List<'_> {
     }
 
     async fn has_any_behind(&self, number: u64) -> anyhow::Result<bool> {
-        let page = self.page(Pages::Numbers, Some(number.to_string())).await?;
+        let page = match self.page(Pages::Numbers, Some(number.to_string())).await {
+            // Removed events came before those that are kept.
+            Err(error) if is_gone(&error) => return Ok(true),
+            page => page?,
+        };
         Ok(page["items"].as_array().is_some_and(|items| !items.is_empty()))
     }
 }
@@ -98,7 +104,11 @@ async fn gathered(list: &List<'_>, pages: Pages) -> anyhow::Result<VecDeque<Valu
         Pages::One | Pages::Ids => None,
     };
     for _ in 0..PAGES_MAX {
-        let mut page = list.page(pages, place).await?;
+        let mut page = match list.page(pages, place).await {
+            // Fewer are kept than a bundle has room for.
+            Err(error) if is_gone(&error) => list.page(pages, Some("0".to_owned())).await?,
+            page => page?,
+        };
         let items = page["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
         kept.extend(items);
         kept.drain(..kept.len().saturating_sub(KEPT_MAX));
@@ -108,6 +118,15 @@ async fn gathered(list: &List<'_>, pages: Pages) -> anyhow::Result<VecDeque<Valu
         }
     }
     Ok(kept)
+}
+
+/// Whether events behind that number were removed.
+fn is_gone(error: &anyhow::Error) -> bool {
+    let problem = match error.downcast_ref::<ClientError>() {
+        Some(ClientError::Problem(problem)) => problem,
+        Some(_) | None => return false,
+    };
+    problem.code == Code::EventsGone.as_str()
 }
 
 /// A number that is less than `near` away from the last one, and not beyond it.

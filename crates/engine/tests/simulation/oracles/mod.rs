@@ -3,9 +3,11 @@
 pub(crate) mod backups;
 mod effects;
 mod ending;
+mod history;
 mod records;
 mod tenants;
 
+pub(crate) use history::judge as judge_history;
 pub(crate) use tenants::{Effect, judge as judge_effect};
 
 use std::sync::Arc;

@@ -1,0 +1,115 @@
+//! Archived history.
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Path, State},
+    http::{HeaderMap, HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use gpuaas_api_types::{Archive, List};
+use gpuaas_engine::{Caller, CommandError};
+use gpuaas_model::{ArchiveId, Code, Permission};
+use gpuaas_store::ArchiveRecord;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::nodes::parsed;
+use crate::{
+    auth::Authenticated,
+    convert,
+    page::{PageParams, Params},
+    problem::ApiProblem,
+    state::ApiState,
+};
+
+/// Which archives.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArchiveParams {
+    /// `operations`, `tasks`, `events` or `audit`.
+    kind: Option<String>,
+    /// `next_cursor` of the page before.
+    #[serde(default, deserialize_with = "crate::page::cursor")]
+    #[param(value_type = Option<String>)]
+    cursor: Option<String>,
+    /// At most so many, up to 1,000.
+    #[serde(default, deserialize_with = "crate::page::limit")]
+    #[param(value_type = Option<u32>)]
+    limit: Option<u32>,
+}
+
+/// Archives of history that left the database, oldest first.
+#[utoipa::path(
+    get, path = "/api/v1/archives", tag = "audit", security(("token" = [])), params(ArchiveParams),
+    extensions(
+        ("x-permission" = json!("archives.read")), ("x-cli" = json!("archive list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["query_invalid"]))
+    ),
+    responses((status = 200, body = List<Archive>))
+)]
+pub(crate) async fn list_archives(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Params(params): Params<ArchiveParams>,
+) -> Result<Json<List<Archive>>, ApiProblem> {
+    caller.must(Permission::ArchivesRead)?;
+    let kind = parsed(params.kind.as_deref(), "kind")?;
+    let page = PageParams { cursor: params.cursor, limit: params.limit };
+    let archives = state.engine.store().read().await?.archives(kind, &page.page()).await?;
+    let next_cursor = page.next_cursor(&archives, |archive| archive.id.to_string());
+    Ok(Json(List::new(archives.into_iter().map(convert::archive).collect(), next_cursor)))
+}
+
+/// An archive, without its content.
+#[utoipa::path(
+    get, path = "/api/v1/archives/{id}", tag = "audit", security(("token" = [])), params(("id" = String, Path)),
+    extensions(
+        ("x-permission" = json!("archives.read")), ("x-cli" = json!("archive get")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found"]))
+    ),
+    responses((status = 200, body = Archive))
+)]
+pub(crate) async fn get_archive(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+) -> Result<Json<Archive>, ApiProblem> {
+    Ok(Json(convert::archive(find(&state, &caller, &key).await?)))
+}
+
+/// The content of an archive: lines of JSON, compressed with zstd. Its SHA-256 is in the archive's record.
+#[utoipa::path(
+    get, path = "/api/v1/archives/{id}/content", tag = "audit", security(("token" = [])), params(("id" = String, Path)),
+    extensions(
+        ("x-permission" = json!("archives.read")), ("x-cli" = json!("archive get")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-errors" = json!(["not_found", "unavailable"]))
+    ),
+    responses((status = 200, body = [u8], content_type = "application/zstd"))
+)]
+pub(crate) async fn read_archive(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+) -> Result<Response, ApiProblem> {
+    let archive = find(&state, &caller, &key).await?;
+    let missing = |why: String| {
+        tracing::error!(archive = %archive.id, %why, "the file of an archive cannot be read");
+        ApiProblem::new(Code::Unavailable, "the file of this archive cannot be read from the artifact store")
+            .then("see the control plane's log; a backup holds the file too")
+    };
+    let found = state.importer.store.get(&archive.sha256, 0).await.map_err(|error| missing(error.to_string()))?;
+    let (length, bytes) = found.ok_or_else(|| missing("it is not there".to_owned()))?;
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/zstd"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok((headers, Body::from_stream(bytes)).into_response())
+}
+
+async fn find(state: &ApiState, caller: &Caller, key: &str) -> Result<ArchiveRecord, ApiProblem> {
+    caller.must(Permission::ArchivesRead)?;
+    let id: ArchiveId = key.parse().map_err(|_| CommandError::not_found("archive", key))?;
+    Ok(state.engine.store().read().await?.archive(id).await?)
+}

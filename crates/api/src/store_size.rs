@@ -1,0 +1,97 @@
+//! How large the store's tables are, measured beside requests: at most once a minute, and for a hundredth of the time at most.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use gpuaas_engine::Engine;
+use gpuaas_store::StoreSize;
+use tokio::sync::watch;
+
+/// The least time between two measurements.
+const MEASURED_EVERY: Duration = Duration::from_secs(60);
+/// For so many times as long as a measurement took, there is no other.
+const REST: u32 = 100;
+/// Whoever asks before the first measurement has ended waits this long for it.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+
+/// The newest measurement.
+pub(crate) struct StoreSizes {
+    newest: watch::Sender<Option<Arc<StoreSize>>>,
+    next: Mutex<Next>,
+}
+
+/// When to measure next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Once the process has run this long.
+    At(Duration),
+    /// A measurement is under way.
+    UnderWay,
+}
+
+impl Default for StoreSizes {
+    fn default() -> Self {
+        Self { newest: watch::Sender::new(None), next: Mutex::new(Next::At(Duration::ZERO)) }
+    }
+}
+
+impl StoreSizes {
+    /// The newest measurement, and begins another one when it is due. Absent while there is none.
+    pub(crate) async fn get(self: &Arc<Self>, engine: &Arc<Engine>) -> Option<Arc<StoreSize>> {
+        let runtime = &engine.ports().runtime;
+        if self.begins(runtime.elapsed()) {
+            let (sizes, engine) = (self.clone(), engine.clone());
+            runtime.spawn("measuring the store", Box::pin(async move { sizes.measure(&engine).await }));
+        }
+        let mut newest = self.newest.subscribe();
+        let first = newest.wait_for(Option::is_some);
+        tokio::select! {
+            biased;
+            measured = first => measured.ok().and_then(|measured| measured.clone()),
+            () = runtime.sleep_until(engine.ports().clock.now().plus(FIRST_WAIT)) => None,
+        }
+    }
+
+    /// Whether it is the caller's to measure now.
+    fn begins(&self, now: Duration) -> bool {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = matches!(*next, Next::At(at) if at <= now);
+        if is_due {
+            *next = Next::UnderWay;
+        }
+        is_due
+    }
+
+    async fn measure(&self, engine: &Engine) {
+        let runtime = &engine.ports().runtime;
+        let began = runtime.elapsed();
+        match engine.store().measure().await {
+            Ok(size) => drop(self.newest.send_replace(Some(Arc::new(size)))),
+            Err(error) => tracing::warn!(%error, "the store's tables could not be measured"),
+        }
+        self.ended(began, runtime.elapsed());
+    }
+
+    fn ended(&self, began: Duration, now: Duration) {
+        let rest = (now.saturating_sub(began) * REST).max(MEASURED_EVERY);
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Next::At(now + rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn store_is_measured_once_a_minute_and_more_rarely_where_it_takes_long() {
+        let (sizes, at) = (StoreSizes::default(), Duration::from_secs);
+        assert!(sizes.begins(at(1)));
+        assert!(!sizes.begins(at(500)), "one is under way");
+        sizes.ended(at(1), at(1));
+        assert!(!sizes.begins(at(60)) && sizes.begins(at(61)));
+        sizes.ended(at(61), at(71));
+        assert!(!sizes.begins(at(1_070)) && sizes.begins(at(1_071)));
+    }
+}

@@ -1,0 +1,132 @@
+//! `gpuaas archive`.
+
+use std::{io::Write, path::PathBuf};
+
+use anyhow::Context;
+use clap::Subcommand;
+use gpuaas_api_types::Archive;
+use gpuaas_client::Client;
+
+use crate::{cli::Target, output};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List archives of history that left the database, oldest first
+    List {
+        /// Holding these: operations, tasks, events or audit
+        #[arg(long)]
+        kind: Option<String>,
+    },
+    /// Print the content of an archive: one JSON document a line
+    Get {
+        /// Its id
+        #[arg(required_unless_present = "operation")]
+        id: Option<String>,
+        /// Find this operation in all archives, and print it with its steps and tasks
+        #[arg(long, value_name = "ID", conflicts_with = "id")]
+        operation: Option<String>,
+        /// Write into this file (0600) instead of standard output
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+}
+
+pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
+    match verb {
+        Verb::List { kind } => {
+            let archives = client.list_archives(kind).await?.items;
+            let header = ["ID", "KIND", "FROM", "UNTIL", "ENTRIES", "BYTES"];
+            output::list(target.output, &archives, &header, row, |archive| archive.id.clone())
+        }
+        Verb::Get { id: Some(id), operation: None, file } => {
+            let archive = client.get_archive(&id).await?;
+            print(&content(client, &archive).await?, file)
+        }
+        Verb::Get { operation, file, .. } => {
+            let id = operation.unwrap_or_default();
+            let archives = client.list_archives(Some("operations".to_owned())).await?.items;
+            for archive in archives.iter().filter(|archive| may_hold(archive, &id)) {
+                let lines = lines_of(&content(client, archive).await?, &id);
+                if !lines.is_empty() {
+                    return print(&lines, file);
+                }
+            }
+            anyhow::bail!("no archive holds the operation {id}")
+        }
+    }
+}
+
+fn row(archive: &Archive) -> Vec<String> {
+    vec![
+        archive.id.clone(),
+        archive.kind.clone(),
+        archive.from.clone(),
+        archive.until.clone(),
+        archive.entries.to_string(),
+        archive.size_bytes.to_string(),
+    ]
+}
+
+/// The lines of an archive, if its file is the one that was recorded.
+async fn content(client: &Client, archive: &Archive) -> anyhow::Result<Vec<u8>> {
+    let file = client.read_archive(&archive.id).await?;
+    let found = gpuaas_trust::sha256_hex(&file);
+    anyhow::ensure!(found == archive.sha256, "the file of {} has SHA-256 {found}, not {}", archive.id, archive.sha256);
+    zstd::decode_all(&file[..]).context("decompressing the archive")
+}
+
+/// Whether an operation of that id was made within the time of an archive: ids begin with it.
+fn may_hold(archive: &Archive, operation: &str) -> bool {
+    let digits: String = operation.chars().filter(|digit| *digit != '-').take(12).collect();
+    let Ok(millis) = i64::from_str_radix(&digits, 16) else { return false };
+    let at = |text: &str| text.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_millisecond);
+    let (Ok(from), Ok(until)) = (at(&archive.from), at(&archive.until)) else { return true };
+    (from..=until).contains(&millis)
+}
+
+/// The lines that are about an operation.
+fn lines_of(lines: &[u8], operation: &str) -> Vec<u8> {
+    let of = |line: &&[u8]| {
+        let line: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
+        line["operation"]["id"] == operation
+            || line["step"]["operation"] == operation
+            || line["task"]["operation"] == operation
+    };
+    lines.split_inclusive(|byte| *byte == b'\n').filter(of).flatten().copied().collect()
+}
+
+fn print(lines: &[u8], file: Option<PathBuf>) -> anyhow::Result<()> {
+    match file {
+        Some(file) => gpuaas_server::write_private(&file, lines).with_context(|| format!("writing {}", file.display())),
+        None => std::io::stdout().write_all(lines).context("printing the archive"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_one_operation_are_found() {
+        let lines = b"{\"archive\":{}}\n{\"operation\":{\"id\":\"a\"}}\n{\"step\":{\"operation\":\"b\"}}\n{\"task\":{\"operation\":\"a\"}}\n";
+        let found = String::from_utf8(lines_of(lines, "a")).expect("text");
+        assert_eq!(found, "{\"operation\":{\"id\":\"a\"}}\n{\"task\":{\"operation\":\"a\"}}\n");
+    }
+
+    #[test]
+    fn archives_of_another_time_are_not_read_for_an_operation() {
+        let archive = |from: &str, until: &str| Archive {
+            id: String::new(),
+            kind: "operations".to_owned(),
+            from: from.to_owned(),
+            until: until.to_owned(),
+            entries: 1,
+            sha256: String::new(),
+            size_bytes: 0,
+            created_at: String::new(),
+        };
+        let of_2026 = "019b76da-a800-7000-8000-000000000000";
+        assert!(may_hold(&archive("2025-12-31T00:00:00Z", "2026-01-02T00:00:00Z"), of_2026));
+        assert!(!may_hold(&archive("2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"), of_2026));
+    }
+}

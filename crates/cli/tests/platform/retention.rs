@@ -1,0 +1,112 @@
+//! History leaves the database while work goes on; none of it is lost, also where the control plane dies in between.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use gpuaas_client::Client;
+use gpuaas_crash_points::Point;
+use gpuaas_model::Code;
+use serde_json::Value;
+
+use crate::{fleet::Fleet, world::eventually};
+
+/// The least that can be set.
+const SHORT: [(&str, &str); 3] =
+    [("GPUAAS_KEEP_OPERATIONS", "10s"), ("GPUAAS_KEEP_EVENTS", "10s"), ("GPUAAS_KEEP_AUDIT", "10s")];
+/// After this long about as much leaves the database as comes.
+const SETTLED: Duration = Duration::from_secs(20);
+
+/// Pings the node for so long; returns how often.
+async fn work(client: &Client, long: Duration) -> u64 {
+    let (began, mut pings) = (Instant::now(), 0);
+    while began.elapsed() < long {
+        client.ping_node("gpu-1").await.expect("it answers");
+        pings += 1;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    pings
+}
+
+fn rows(fleet: &Fleet, table: &str) -> u64 {
+    let store = rusqlite::Connection::open(fleet.data_dir().join("gpuaas.db")).expect("the file opens");
+    let count = store.query_row(&format!("select count(*) from {table}"), [], |row| row.get::<_, i64>(0));
+    u64::try_from(count.expect("it is counted")).expect("a count")
+}
+
+/// The lines of all archives of one kind, in their order.
+async fn archived(client: &Client, kind: &str) -> Vec<Value> {
+    let mut lines = Vec::new();
+    for archive in client.list_archives(Some(kind.to_owned())).await.expect("listed").items {
+        let file = client.read_archive(&archive.id).await.expect("read");
+        let shown = client.get_archive(&archive.id).await.expect("shown");
+        assert_eq!((gpuaas_trust::sha256_hex(&file), shown.size_bytes), (archive.sha256, file.len() as u64));
+        let text = zstd::decode_all(&file[..]).expect("it opens");
+        let of_archive = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.extend(of_archive.map(|line| serde_json::from_slice::<Value>(line).expect("a line of JSON")));
+    }
+    lines
+}
+
+/// Every record of the audit is in one archive or still in the database, and none is in two archives.
+async fn audit_is_whole(client: &Client) {
+    // Before the archives: what leaves the database meanwhile is in them.
+    let left = client.list_audit(None, None, None, 0).await.expect("listed").items;
+    let lines = archived(client, "audit").await;
+    let numbers = lines.iter().filter_map(|line| line["audit"]["sequence"].as_u64());
+    let numbers: Vec<u64> = numbers.collect();
+    let last = u64::try_from(numbers.len()).expect("a count");
+    assert_eq!(numbers, (1..=last).collect::<Vec<_>>(), "each is archived once, in order");
+    assert!(left.first().is_some_and(|record| record.sequence <= last + 1), "the database has what follows {last}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_stay_few_while_work_goes_on_and_removed_events_are_answered_as_gone() {
+    let fleet = Fleet::start_with_settings(1, &SHORT).await;
+    let client = fleet.client();
+    let mut pings = work(&client, SETTLED).await;
+    let tables = ["tasks", "events", "audit"];
+    let settled: BTreeMap<_, _> = tables.map(|table| (table, rows(&fleet, table))).into();
+    pings += work(&client, SETTLED).await;
+    for (table, before) in settled {
+        let now = rows(&fleet, table);
+        assert!(now < before + before / 2, "{table} grew from {before} to {now} rows");
+        assert!(table != "tasks" || now < pings, "{now} tasks are left of {pings}");
+    }
+    for refused in [client.list_events(None, 1).await.map(drop), client.follow_events(None, 1).await.map(drop)] {
+        assert_eq!(refused.expect_err("they were removed").code(), Code::EventsGone);
+    }
+    let first = client.list_events(None, 0).await.expect("from what there is").items.remove(0);
+    assert!(first.sequence > 1);
+    drop(client.follow_events(None, first.sequence).await.expect("its successor is kept"));
+    let tasks = archived(&client, "tasks").await;
+    assert!(tasks.iter().any(|line| line["task"]["task_type"] == "host.noop" && line["task"]["envelope"].is_string()));
+    audit_is_whole(&client).await;
+    let archives = client.list_archives(None).await.expect("listed").items.len();
+    let file = fleet.path("backup.tar").to_string_lossy().into_owned();
+    let backup = fleet.server_verb(&["backup", &file, "-o", "json"]);
+    let manifest: Value = serde_json::from_slice(&backup.stdout).expect("JSON on stdout");
+    assert!(manifest["artifacts"].as_u64().is_some_and(|count| count >= archives as u64), "{manifest}: {archives}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_plane_that_dies_between_archive_and_deletion_loses_and_repeats_nothing() {
+    let mut fleet = Fleet::start_with_settings(1, &SHORT).await;
+    for point in [Point::ArchiveWritten, Point::ArchiveRecorded] {
+        let name = point.to_string();
+        work(&fleet.client(), Duration::from_secs(2)).await;
+        fleet.arm(None, &name);
+        eventually("nothing is archived", async || fleet.stands_at(None, &name)).await;
+        fleet.kill_server();
+        fleet.start_server();
+        let client = fleet.client();
+        work(&client, Duration::from_secs(1)).await;
+        let before = client.list_archives(None).await.expect("listed").items.len();
+        eventually("it does not go on", async || {
+            client.list_archives(None).await.is_ok_and(|list| list.items.len() > before + 2)
+        })
+        .await;
+        audit_is_whole(&client).await;
+    }
+}

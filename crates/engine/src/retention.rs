@@ -1,0 +1,264 @@
+//! Keeps history for as long as the settings say: archives it, and deletes it from the database.
+//!
+//! Guarantees: an operation, task, event or audit record is deleted only once a file that holds it is durable in the artifact store and a row names
+//! that file. What is still needed is never due: the newest operation of a workload that exists, whatever has not ended, the newest event of each
+//! stream and the newest audit record. A process that dies in between goes on where it was: a file without its row is written again under the same
+//! digest, and rows that an archive holds are deleted by the next pass.
+//!
+//! Of several replicas one does it at a time, under a lease. Each change is bounded, and a pause follows it.
+
+mod batch;
+
+use std::{sync::Arc, time::Duration};
+
+use gpuaas_crash_points::{Point, reach};
+use gpuaas_model::{ArchiveId, ArchiveKind, AuditAction, Timestamp};
+use gpuaas_store::{ArchiveRecord, Expired, StoreError};
+use serde_json::json;
+
+use crate::{engine::Engine, record::audit_own};
+use batch::Batch;
+
+/// The lease under which one replica keeps history.
+const LEASE: &str = "retention";
+/// How long it lasts without a renewal: longer than a file takes to be written.
+const LEASE_TTL: Duration = Duration::from_secs(60);
+/// Between two changes, so that others get their turn.
+const PAUSE: Duration = Duration::from_millis(20);
+/// History is looked through this often at most, and at least.
+const PASS_EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3_600));
+/// After a failure, most likely of a disk or the database, it is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+/// Archives begin and end at whole days at most: a quiet control plane writes one a day of each kind.
+const GRAIN_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+/// How long something is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepFor {
+    /// For so long after it ended or happened.
+    Duration(Duration),
+    /// It is never deleted.
+    Forever,
+}
+
+impl KeepFor {
+    /// The least that can be set. What is in flight does not depend on it: that is never due.
+    pub const LEAST: Duration = Duration::from_secs(10);
+
+    /// The moment before which something is due at `now`; absent where nothing ever is.
+    pub fn due_before(self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Duration(age) => {
+                let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+                Some(Timestamp::from_millis(now.as_millis().saturating_sub(age).max(0)))
+            }
+            Self::Forever => None,
+        }
+    }
+
+    /// The same for what is archived, at a whole tenth of the age: a pass that is repeated cuts the same file.
+    fn archived_before(self, now: Timestamp) -> Option<Timestamp> {
+        let Self::Duration(age) = self else { return None };
+        let grain = i64::try_from((age / 10).clamp(PASS_EVERY.0, GRAIN_MAX).as_millis()).unwrap_or(i64::MAX);
+        let due = self.due_before(now)?.as_millis();
+        Some(Timestamp::from_millis(due - due % grain))
+    }
+}
+
+/// How long each kind of history is kept in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Operations with their steps and tasks, and tasks that serve none, after their end. Archived.
+    pub operations: KeepFor,
+    /// Events. Archived.
+    pub events: KeepFor,
+    /// Audit records. Archived.
+    pub audit: KeepFor,
+    /// Answers to requests with an idempotency key.
+    pub idempotency_keys: KeepFor,
+    /// Enrollments, after their use or expiry.
+    pub enrollments: KeepFor,
+    /// Tokens and grants of access, after their expiry or withdrawal.
+    pub ended_credentials: KeepFor,
+}
+
+impl Retention {
+    /// What counts where nothing is set.
+    pub const USUAL: Self = Self {
+        operations: KeepFor::Duration(DAY.saturating_mul(90)),
+        events: KeepFor::Duration(DAY.saturating_mul(30)),
+        audit: KeepFor::Duration(DAY.saturating_mul(400)),
+        idempotency_keys: KeepFor::Duration(DAY),
+        enrollments: KeepFor::Duration(DAY.saturating_mul(7)),
+        ended_credentials: KeepFor::Duration(DAY.saturating_mul(30)),
+    };
+
+    fn of(&self, kind: ArchiveKind) -> KeepFor {
+        match kind {
+            ArchiveKind::Operations | ArchiveKind::Tasks => self.operations,
+            ArchiveKind::Events => self.events,
+            ArchiveKind::Audit => self.audit,
+        }
+    }
+
+    /// How often history is looked through.
+    fn pass_every(&self) -> Duration {
+        let all =
+            [self.operations, self.events, self.audit, self.idempotency_keys, self.enrollments, self.ended_credentials];
+        let ages = all.iter().filter_map(|keep| match keep {
+            KeepFor::Duration(age) => Some(*age / 10),
+            KeepFor::Forever => None,
+        });
+        ages.min().unwrap_or(PASS_EVERY.1).clamp(PASS_EVERY.0, PASS_EVERY.1)
+    }
+}
+
+/// Why a pass ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum RetentionError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file could not be written.
+    #[error("an archive could not be written: {0}")]
+    File(String),
+    /// A record is no JSON.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+impl Engine {
+    /// Archives and deletes history until the engine stops.
+    pub async fn keep_history(self: &Arc<Self>) {
+        let every = self.retention().pass_every();
+        let mut next = every.min(RETRY_AFTER);
+        loop {
+            let due = self.ports().runtime.sleep_until(self.ports().clock.now().plus(next));
+            let pass = async {
+                due.await;
+                self.retain().await
+            };
+            next = match self.stopping().run_until_cancelled(pass).await {
+                None => return,
+                Some(Ok(())) => every,
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "history could not be archived and deleted; it is tried again");
+                    every.min(RETRY_AFTER)
+                }
+            };
+        }
+    }
+
+    /// Archives and deletes all that is due. Does nothing while another replica does it.
+    pub async fn retain(&self) -> Result<(), RetentionError> {
+        if !self.has_retention_turn().await? {
+            return Ok(());
+        }
+        let now = self.ports().clock.now();
+        for kind in ArchiveKind::ALL {
+            // What an earlier pass archived goes first.
+            self.delete_all(archived(*kind)).await?;
+            let Some(before) = self.retention().of(*kind).archived_before(now) else { continue };
+            while let Some(batch) = self.next_batch(*kind, before).await? {
+                if !self.has_retention_turn().await? {
+                    return Ok(());
+                }
+                self.archive(batch).await?;
+                self.delete_all(archived(*kind)).await?;
+            }
+        }
+        let Retention { idempotency_keys, enrollments, ended_credentials, .. } = *self.retention();
+        let ended = [
+            idempotency_keys.due_before(now).map(Expired::IdempotencyKeys),
+            enrollments.due_before(now).map(Expired::Enrollments),
+            ended_credentials.due_before(now).map(Expired::AccessGrants),
+            ended_credentials.due_before(now).map(Expired::Tokens),
+        ];
+        for what in ended.into_iter().flatten() {
+            self.delete_all(what).await?;
+        }
+        self.store().delete_expired(Expired::Leases).await?;
+        self.store().give_up_lease(LEASE, self.replica()).await?;
+        Ok(())
+    }
+
+    async fn has_retention_turn(&self) -> Result<bool, StoreError> {
+        Ok(self.store().acquire_lease(LEASE, self.replica(), LEASE_TTL).await?.is_some())
+    }
+
+    /// What is due, read at one moment; the reader is given back before anything is written.
+    async fn next_batch(&self, kind: ArchiveKind, before: Timestamp) -> Result<Option<Batch>, RetentionError> {
+        let mut reader = self.store().read().await?;
+        Batch::next(&mut reader, kind, before).await
+    }
+
+    /// Writes a batch into the artifact store, and then the row that says so.
+    async fn archive(&self, batch: Batch) -> Result<(), RetentionError> {
+        let Batch { kind, lines, entries, from, until, ranges, operations, tasks } = batch;
+        let file = self.archive_files().keep(lines).await.map_err(RetentionError::File)?;
+        reach(Point::ArchiveWritten);
+        let (clock, entropy) = (&*self.ports().clock, &*self.ports().entropy);
+        let archive = ArchiveRecord {
+            id: ArchiveId::generate(clock, entropy),
+            kind,
+            from,
+            until,
+            entries,
+            ranges,
+            sha256: file.sha256,
+            size_bytes: file.size_bytes,
+            created_at: clock.now(),
+        };
+        let mut tx = self.store().begin().await?;
+        tx.insert_archive(&archive, &operations, &tasks).await?;
+        let about = json!({
+            "kind": archive.kind, "entries": archive.entries, "sha256": archive.sha256,
+            "from": archive.from.to_string(), "until": archive.until.to_string(),
+        });
+        audit_own(&mut tx, AuditAction::ArchiveCreate, format!("archive/{}", archive.id), None, about).await?;
+        tx.commit().await?;
+        reach(Point::ArchiveRecorded);
+        tracing::info!(archive = %archive.id, %kind, entries, "history was archived");
+        Ok(())
+    }
+
+    async fn delete_all(&self, what: Expired) -> Result<(), StoreError> {
+        while self.store().delete_expired(what).await? {
+            self.ports().runtime.sleep_until(self.ports().clock.now().plus(PAUSE)).await;
+        }
+        Ok(())
+    }
+}
+
+/// What can be deleted once archives of that kind hold it.
+const fn archived(kind: ArchiveKind) -> Expired {
+    match kind {
+        ArchiveKind::Operations => Expired::ArchivedOperations,
+        ArchiveKind::Tasks => Expired::ArchivedTasks,
+        ArchiveKind::Events | ArchiveKind::Audit => Expired::ArchivedNumbers,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_that_is_repeated_within_the_grain_has_the_same_limit() {
+        let at = |seconds: i64| Timestamp::from_millis(1_800_000_000_000 + seconds * 1_000);
+        let keep = Retention::USUAL.events;
+        assert_eq!(keep.archived_before(at(0)), keep.archived_before(at(3_600)));
+        assert!(keep.archived_before(at(0)) < keep.archived_before(at(24 * 3_600)));
+        assert!(keep.archived_before(at(0)) <= keep.due_before(at(0)), "nothing goes early");
+        assert_eq!(KeepFor::Forever.archived_before(at(0)), None);
+    }
+
+    #[test]
+    fn history_is_looked_through_as_often_as_the_shortest_age_needs() {
+        assert_eq!(Retention::USUAL.pass_every(), Duration::from_secs(3_600));
+        let short = Retention { events: KeepFor::Duration(Duration::from_secs(60)), ..Retention::USUAL };
+        assert_eq!(short.pass_every(), Duration::from_secs(6));
+    }
+}

@@ -1,0 +1,95 @@
+//! History leaves the database once it is archived; what is needed stays.
+
+use std::sync::atomic::Ordering;
+
+use gpuaas_model::{ArchiveKind, AuditAction, Code, OperationState, StreamName};
+use gpuaas_store::{AuditFilter, OperationFilter, Page};
+use serde_json::Value;
+
+use crate::{kit::task, nodes::failed, site::Site};
+
+/// The archived lines of one name.
+fn lines(site: &Site, name: &str) -> Vec<Value> {
+    let files = site.world.files.kept.lock().unwrap();
+    let lines = files.values().flat_map(|file| file.lines());
+    let lines = lines.map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
+    lines.filter_map(|line| line.get(name).cloned()).collect()
+}
+
+/// A deployment that failed, and the one that took it up again.
+async fn history(site: &Site) -> [gpuaas_model::OperationId; 2] {
+    site.world.nodes.will_end([failed(Code::ClusterNotReady, "no readiness")]);
+    let first = site.deployed(|of| vec![task("install", of, 0)]).await;
+    let second = site.resumed(first.workload.id).await;
+    assert_eq!(second.operation.state, OperationState::Succeeded);
+    [first.operation.id, second.operation.id]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn history_is_archived_whole_before_it_is_deleted_and_the_newest_stays() {
+    let site = Site::of(1).await;
+    let [first, second] = history(&site).await;
+    let before = site.world.store().read().await.unwrap().events(StreamName::Platform, 0, 1_000).await.unwrap();
+    site.world.engine.retain().await.unwrap();
+    assert!(site.world.files.kept.lock().unwrap().is_empty(), "nothing is old enough");
+
+    let later = site.world.later().await;
+    later.retain().await.unwrap();
+    let mut reader = site.world.store().read().await.unwrap();
+    let left = reader.operations(&OperationFilter::default()).await.unwrap();
+    assert_eq!(left.iter().map(|of| of.id).collect::<Vec<_>>(), [second], "the newest of a workload stays");
+    assert_eq!(lines(&site, "operation").iter().map(|of| of["id"].clone()).collect::<Vec<_>>(), [first.to_string()]);
+    let tasks = lines(&site, "task");
+    assert!(tasks.iter().any(|of| of["operation"] == first.to_string() && of["envelope"].is_string()), "{tasks:?}");
+    assert!(lines(&site, "step").iter().all(|of| of["operation"] == first.to_string()));
+    // Every event but the newest of its stream is in an archive once, and no other is gone.
+    let events = reader.events(StreamName::Platform, 0, 1_000).await.unwrap();
+    let newest = before.last().map_or(0, |event| event.sequence);
+    assert_eq!(events.first().map(|event| event.sequence), Some(newest));
+    let of_platform = lines(&site, "event").into_iter().filter(|event| event["stream"] == "platform");
+    let archived: Vec<u64> = of_platform.filter_map(|event| event["sequence"].as_u64()).collect();
+    assert_eq!(archived, (1..newest).collect::<Vec<_>>());
+    // The audit goes on, and says what was archived.
+    let audit = reader.audits(&AuditFilter::default()).await.unwrap();
+    let archives = reader.archives(None, &Page::default()).await.unwrap();
+    let told = audit.iter().filter(|record| record.action == AuditAction::ArchiveCreate).count();
+    assert!(told > 0 && told <= archives.len(), "{told} of {}", archives.len());
+    let of_audit: Vec<u64> = lines(&site, "audit").iter().filter_map(|record| record["sequence"].as_u64()).collect();
+    assert_eq!(of_audit, (1..audit[0].sequence).collect::<Vec<_>>());
+    drop(reader);
+
+    // What is left is enough to go on with: the workload's state and its next operation.
+    let kept = site.world.files.kept.lock().unwrap().len();
+    later.retain().await.unwrap();
+    assert_eq!(site.world.files.kept.lock().unwrap().len(), kept, "nothing is archived twice");
+    let ended = site.decommissioned(left[0].workload, |of| vec![task("uninstall", of, 0)]).await;
+    assert_eq!(ended.operation.state, OperationState::Succeeded);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_deleted_of_which_no_file_could_be_written() {
+    let site = Site::of(1).await;
+    history(&site).await;
+    site.world.files.is_full.store(true, Ordering::Relaxed);
+    let later = site.world.later().await;
+    later.retain().await.expect_err("no file can be written");
+    let mut reader = site.world.store().read().await.unwrap();
+    assert_eq!(reader.operations(&OperationFilter::default()).await.unwrap().len(), 2);
+    assert_eq!(reader.archives(None, &Page::default()).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_whose_writer_died_is_recognised_and_not_written_twice() {
+    let site = Site::of(1).await;
+    history(&site).await;
+    site.world.files.dies_after.store(true, Ordering::Relaxed);
+    let later = site.world.later().await;
+    later.retain().await.expect_err("it died before the row");
+    let orphans: Vec<String> = site.world.files.kept.lock().unwrap().keys().cloned().collect();
+    assert_eq!(orphans.len(), 1);
+    later.retain().await.unwrap();
+    let archives = site.world.store().read().await.unwrap().archives(None, &Page::default()).await.unwrap();
+    let operations = archives.iter().filter(|archive| archive.kind == ArchiveKind::Operations);
+    assert_eq!(operations.map(|archive| archive.sha256.clone()).collect::<Vec<_>>(), orphans);
+    assert_eq!(lines(&site, "operation").len(), 1);
+}

@@ -1,0 +1,66 @@
+//! What left the database is in an archive once, and nothing left it that is still needed.
+
+use std::sync::Arc;
+
+use gpuaas_model::{ArchiveKind, Lifecycle};
+use gpuaas_store::{AuditFilter, AuditRecord, Page, Reader, StoreError, WorkloadFilter};
+use serde_json::Value;
+
+use crate::world::World;
+
+/// Judges a seed in which history was kept for a short time.
+pub(crate) async fn judge(world: &Arc<World>) -> Result<(), StoreError> {
+    let mut reader = world.store.read().await?;
+    judge_audit(world, &mut reader).await?;
+    for task in reader.all_open_tasks().await? {
+        if let Some(operation) = task.operation
+            && reader.operation(operation).await.is_err()
+        {
+            world.violated(format!("task {} is open, and its operation {operation} was deleted", task.id));
+        }
+    }
+    for operation in reader.open_operations().await? {
+        if reader.steps_of(operation.id).await?.is_empty() {
+            world.violated(format!("operation {} is open and has no steps", operation.id));
+        }
+    }
+    for workload in reader.workloads(&WorkloadFilter::default()).await? {
+        if workload.lifecycle != Lifecycle::Decommissioned && reader.newest_operation(workload.id).await?.is_none() {
+            world.violated(format!("the newest operation of {} was deleted", workload.name));
+        }
+    }
+    Ok(())
+}
+
+/// Numbers go from 1 through the archives into the database without a gap.
+async fn judge_audit(world: &Arc<World>, reader: &mut Reader) -> Result<(), StoreError> {
+    let mut archived: Vec<u64> = Vec::new();
+    for archive in reader.archives(Some(ArchiveKind::Audit), &Page::default()).await? {
+        world.count("archives of the audit");
+        let Some(lines) = world.archive_file(&archive.sha256) else {
+            world.violated(format!("archive {} has no file", archive.id));
+            continue;
+        };
+        let lines = lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+        archived.extend(lines.filter_map(|line| line["audit"]["sequence"].as_u64()));
+    }
+    let last = archived.len() as u64;
+    if archived != (1..=last).collect::<Vec<_>>() {
+        world.violated(format!("archives hold the audit's numbers {archived:?}"));
+    }
+    let mut left: Vec<AuditRecord> = Vec::new();
+    loop {
+        let after = left.last().map_or(0, |record| record.sequence);
+        let page = reader.audits(&AuditFilter { after, ..AuditFilter::default() }).await?;
+        if page.is_empty() {
+            break;
+        }
+        left.extend(page);
+    }
+    let first = left.first().map_or(0, |record| record.sequence);
+    let follows = left.windows(2).all(|two| two[1].sequence == two[0].sequence + 1);
+    if !(1..=last + 1).contains(&first) || !follows {
+        world.violated(format!("the audit goes on with {first} behind {last} that are archived"));
+    }
+    Ok(())
+}

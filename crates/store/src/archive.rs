@@ -1,0 +1,199 @@
+//! Archives of history, and what is due to be archived.
+//!
+//! Guarantees: the row of an archive names everything that the file holds, in the change that adds it, and nothing is in two archives. The database
+//! itself refuses to delete an event or audit record that no archive holds. The newest event of a stream and the newest audit record are never due.
+
+use gpuaas_model::{ArchiveId, ArchiveKind, OperationId, StreamName, TaskId, Timestamp};
+
+use crate::{
+    error::StoreError,
+    page::Page,
+    query::{Value, document, get_count, get_parsed, int, text, text_or_empty},
+    record::{ArchiveRecord, ArchivedRange, AuditRecord, EventRecord, OperationRecord, TaskRecord},
+    store::{Reader, Tx},
+};
+
+impl Tx {
+    /// Adds an archive whose file is durable, with the operations and tasks that it holds beside its ranges. [`StoreError::Stale`] when one of them
+    /// is in an archive already.
+    pub async fn insert_archive(
+        &mut self,
+        archive: &ArchiveRecord,
+        operations: &[OperationId],
+        tasks: &[TaskId],
+    ) -> Result<(), StoreError> {
+        let values = vec![text(archive.id), text(archive.kind), text(&archive.sha256), document(archive)?];
+        self.execute("insert into archives (id, kind, sha256, doc) values ($1, $2, $3, $4)", values).await?;
+        for range in &archive.ranges {
+            if self.archived_until(&range.stream).await? >= range.first {
+                return Err(StoreError::Stale { what: "archive" });
+            }
+            let values = vec![text(&range.stream), int(range.first), int(range.last), text(archive.id)];
+            let sql = "insert into archive_ranges (stream, first_sequence, last_sequence, archive_id) values ($1, $2, $3, $4)";
+            self.execute(sql, values).await?;
+        }
+        for operation in operations {
+            let sql = "update operations set archive_id = $2 where id = $1 and is_open = 0 and archive_id = ''";
+            self.mark_archived(sql, text(operation), archive.id).await?;
+        }
+        for task in tasks {
+            let sql = "update tasks set archive_id = $2 where id = $1 and is_open = 0 and archive_id = ''";
+            self.mark_archived(sql, text(task), archive.id).await?;
+        }
+        Ok(())
+    }
+
+    async fn mark_archived(&mut self, sql: &'static str, row: Value, archive: ArchiveId) -> Result<(), StoreError> {
+        match self.execute(sql, vec![row, text(archive)]).await? {
+            1 => Ok(()),
+            _ => Err(StoreError::Stale { what: "archive" }),
+        }
+    }
+}
+
+impl Reader {
+    /// The archive of that id.
+    pub async fn archive(&mut self, id: ArchiveId) -> Result<ArchiveRecord, StoreError> {
+        let found = self.find("select id, doc from archives where id = $1", vec![text(id)]).await?;
+        found.ok_or_else(|| StoreError::not_found("archive", id))
+    }
+
+    /// Archives of one kind or of all, oldest first.
+    pub async fn archives(&mut self, kind: Option<ArchiveKind>, page: &Page) -> Result<Vec<ArchiveRecord>, StoreError> {
+        let sql = "select id, doc from archives where ($1 = '' or kind = $1) and id > $2 order by id limit $3";
+        self.list(sql, vec![text_or_empty(kind), page.after(), page.limit()]).await
+    }
+
+    /// Digests of the files of all archives.
+    pub async fn archive_digests(&mut self) -> Result<Vec<String>, StoreError> {
+        let rows = self.rows("select sha256 from archives order by id", Vec::new()).await?;
+        rows.iter().map(|row| Ok(row.text("sha256")?.to_owned())).collect()
+    }
+
+    /// Operations that ended before `before` and are in no archive, those that ended first at first. The newest operation of a workload that is not
+    /// decommissioned is none of them, nor is one with a task that has not ended.
+    pub async fn operations_to_archive(
+        &mut self,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<OperationRecord>, StoreError> {
+        let sql = "select id, doc from operations where ended_at > 0 and ended_at < $1 and archive_id = '' and is_open = 0 \
+                   and (exists (select 1 from workloads w where w.id = workload_id and w.lifecycle = 'decommissioned') \
+                   or exists (select 1 from operations n where n.workload_id = operations.workload_id and n.id > operations.id)) \
+                   and not exists (select 1 from tasks t where t.operation_id = operations.id and t.is_open = 1) \
+                   order by ended_at limit $2";
+        self.list(sql, vec![Value::Int(before.as_millis()), Value::Int(i64::from(limit))]).await
+    }
+
+    /// All tasks of an operation, oldest first.
+    pub async fn tasks_of(&mut self, operation: OperationId) -> Result<Vec<TaskRecord>, StoreError> {
+        self.list("select id, doc from tasks where operation_id = $1 order by id", vec![text(operation)]).await
+    }
+
+    /// Tasks that serve no operation, ended before `before` and are in no archive, oldest first.
+    pub async fn tasks_to_archive(&mut self, before: Timestamp, limit: u32) -> Result<Vec<TaskRecord>, StoreError> {
+        let sql = "select id, doc from tasks where operation_id = '' and archive_id = '' and is_open = 0 order by id limit $1";
+        let mut tasks: Vec<TaskRecord> = self.list(sql, vec![Value::Int(i64::from(limit))]).await?;
+        let young = tasks.iter().position(|task| task.ended_at.is_none_or(|at| at >= before));
+        tasks.truncate(young.unwrap_or(tasks.len()));
+        Ok(tasks)
+    }
+
+    /// Every stream that ever had an event.
+    pub async fn event_streams(&mut self) -> Result<Vec<StreamName>, StoreError> {
+        let sql = "select stream from streams where stream = 'platform' or stream like 'project/%' order by stream";
+        let rows = self.rows(sql, Vec::new()).await?;
+        rows.iter().map(|row| get_parsed(row, "stream")).collect()
+    }
+
+    /// Events of a stream from before `before` that are in no archive, oldest first, without gaps.
+    pub async fn events_to_archive(
+        &mut self,
+        stream: StreamName,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<EventRecord>, StoreError> {
+        let newest = self.last_sequence(stream).await?;
+        let mut after = self.archived_until(&stream.to_string()).await?;
+        // Most streams have nothing that is due: one row says so.
+        if !is_due(self.events(stream, after, 1).await?.first().map(|event| event.at), before) {
+            return Ok(Vec::new());
+        }
+        let mut due: Vec<EventRecord> = Vec::new();
+        while let Some(left) = limit.checked_sub(u32::try_from(due.len()).unwrap_or(u32::MAX)).filter(|left| *left > 0)
+        {
+            let page = self.events(stream, after, left).await?;
+            let numbered = page.iter().map(|event| (event.sequence, event.at));
+            let taken = consecutive(due.last().map(|event| event.sequence), numbered, before, newest);
+            let is_whole = taken == page.len() && taken > 0;
+            due.extend(page.into_iter().take(taken));
+            if !is_whole {
+                break;
+            }
+            after = due.last().map_or(after, |event| event.sequence);
+        }
+        Ok(due)
+    }
+
+    /// Audit records from before `before` that are in no archive, oldest first, without gaps.
+    pub async fn audits_to_archive(&mut self, before: Timestamp, limit: u32) -> Result<Vec<AuditRecord>, StoreError> {
+        let newest = self.last_audit().await?;
+        let mut after = self.archived_until(ArchivedRange::AUDIT).await?;
+        if !is_due(self.audits_after(after, 1).await?.first().map(|record| record.at), before) {
+            return Ok(Vec::new());
+        }
+        let mut due: Vec<AuditRecord> = Vec::new();
+        while let Some(left) = limit.checked_sub(u32::try_from(due.len()).unwrap_or(u32::MAX)).filter(|left| *left > 0)
+        {
+            let page = self.audits_after(after, left).await?;
+            let numbered = page.iter().map(|record| (record.sequence, record.at));
+            let taken = consecutive(due.last().map(|record| record.sequence), numbered, before, newest);
+            let is_whole = taken == page.len() && taken > 0;
+            due.extend(page.into_iter().take(taken));
+            if !is_whole {
+                break;
+            }
+            after = due.last().map_or(after, |record| record.sequence);
+        }
+        Ok(due)
+    }
+
+    /// The last number of a stream that an archive holds; 0 where none does.
+    async fn archived_until(&mut self, stream: &str) -> Result<u64, StoreError> {
+        let sql = "select last_sequence from archive_ranges where stream = $1 order by first_sequence desc limit 1";
+        let row = self.row(sql, vec![text(stream)]).await?;
+        row.map_or(Ok(0), |row| get_count(&row, "last_sequence"))
+    }
+
+    async fn last_audit(&mut self) -> Result<u64, StoreError> {
+        let row = self.row("select last_sequence from streams where stream = 'audit'", Vec::new()).await?;
+        row.map_or(Ok(0), |row| get_count(&row, "last_sequence"))
+    }
+
+    /// The next archived numbers whose rows are still there, or may be.
+    pub(crate) async fn next_range_to_delete(&mut self) -> Result<Option<ArchivedRange>, StoreError> {
+        let sql = "select stream, first_sequence, last_sequence from archive_ranges where is_deleted = 0 \
+                   order by stream, first_sequence limit 1";
+        let Some(row) = self.row(sql, Vec::new()).await? else { return Ok(None) };
+        Ok(Some(ArchivedRange {
+            stream: row.text("stream")?.to_owned(),
+            first: get_count(&row, "first_sequence")?,
+            last: get_count(&row, "last_sequence")?,
+        }))
+    }
+}
+
+fn is_due(oldest: Option<Timestamp>, before: Timestamp) -> bool {
+    oldest.is_some_and(|at| at < before)
+}
+
+/// How many of these records are due: up to the first that is not, that is the newest of all, or that does not follow the one before it.
+fn consecutive(
+    mut last: Option<u64>,
+    numbered: impl Iterator<Item = (u64, Timestamp)>,
+    before: Timestamp,
+    newest: u64,
+) -> usize {
+    let mut follows = |sequence| last.replace(sequence).is_none_or(|last| sequence == last + 1);
+    numbered.take_while(|(sequence, at)| *at < before && *sequence < newest && follows(*sequence)).count()
+}
