@@ -31,6 +31,7 @@ pub(super) const SETTINGS: &str = "GPUAAS_REQUESTS_PER_TOKEN, _PROJECT and _ADDR
 pub(super) struct Place {
     folder: tempfile::TempDir,
     database: Option<Database>,
+    settings: Vec<(&'static str, &'static str)>,
 }
 
 struct Database {
@@ -49,7 +50,12 @@ impl Place {
             Store::Sqlite => None,
             Store::Postgres => Some(Database::start().await?),
         };
-        Ok(Self { folder, database })
+        Ok(Self { folder, database, settings: Vec::new() })
+    }
+
+    /// The same for control planes with settings of their own, by their variables.
+    pub(super) fn with_settings(self, settings: impl Into<Vec<(&'static str, &'static str)>>) -> Self {
+        Self { settings: settings.into(), ..self }
     }
 
     /// The address of the rows, while no control plane runs or beside one.
@@ -123,6 +129,7 @@ impl ControlPlane {
             .args(["--data-dir", data.as_str(), "--ready-file", ready_file.as_str()])
             .env_remove("GPUAAS_READY_FILE")
             .envs(RATES.map(|setting| (setting, RATE)))
+            .envs(place.settings.iter().copied())
             .envs(place.database.as_ref().map(|database| ("GPUAAS_STORE_URL", &database.url)))
             .stdin(Stdio::null())
             .stderr(File::create(&log)?)

@@ -6,6 +6,7 @@ mod figures;
 mod growth;
 mod lab;
 mod lists;
+mod soak;
 mod sse;
 mod syscalls;
 mod usage;
@@ -46,6 +47,8 @@ pub(crate) enum Bench {
     Lists(lists::Options),
     /// Bytes that operations and idempotency keys leave in the database.
     Growth(growth::Options),
+    /// Mixed load for half an hour, and every minute what the control plane and its agents hold.
+    Soak(soak::Options),
     /// Booted nodes of a lab: bringing one in, a bootstrap's own share, what the agent takes, a journal that is followed. Needs root.
     Lab(lab::Options),
     /// Twenty deployments at once to simulated nodes, by one replica and by two on one PostgreSQL.
@@ -67,6 +70,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Sse(options) => sse::run(options),
         Bench::Lists(options) => lists::run(options),
         Bench::Growth(options) => growth::run(options),
+        Bench::Soak(options) => soak::run(options),
         Bench::Lab(options) => lab::run(options),
         Bench::Replicas { profile } => of_engine(&["replicas"], profile),
     }

@@ -3,6 +3,7 @@
 use std::{fs, ops::Sub};
 
 use anyhow::Context;
+use camino::Utf8Path;
 
 use super::figures::Figure;
 
@@ -138,6 +139,16 @@ pub(super) fn resident_bytes(pid: i32) -> anyhow::Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/statm"))?;
     let pages: f64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).context("statm has pages")?;
     Ok(pages * rustix::param::page_size() as f64)
+}
+
+/// Resident bytes of all processes that run a program.
+pub(super) fn resident_bytes_of(program: &Utf8Path) -> anyhow::Result<f64> {
+    let program = program.canonicalize()?;
+    let entries = fs::read_dir("/proc")?.flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let of_program = pids.filter(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program));
+    // One that ends meanwhile has none.
+    Ok(of_program.map(|pid| resident_bytes(pid).unwrap_or_default()).sum())
 }
 
 fn usage(pid: i32, user: f64, system: f64) -> anyhow::Result<Usage> {

@@ -1,0 +1,282 @@
+//! `cargo xtask bench soak`: a control plane under mixed load for a long time, and whether what it holds stays as it is.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use camino::Utf8Path;
+use futures::{FutureExt, StreamExt, future::BoxFuture};
+use gpuaas_api_types::{CreateToken, EnrollNode};
+use gpuaas_client::Client;
+
+use super::{
+    Chosen,
+    control_plane::{ControlPlane, Place, SETTINGS},
+    figures, usage,
+};
+use crate::{demo::Store, package::programs};
+
+/// How to measure.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Minutes of load.
+    #[arg(long, default_value_t = 30, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_440))]
+    minutes: u16,
+    /// Sandbox nodes.
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=200))]
+    nodes: u8,
+    /// The cargo profile of what runs.
+    #[arg(long, default_value = "dist")]
+    profile: String,
+    #[command(flatten)]
+    chosen: Chosen,
+}
+
+/// How long everything that is kept for a time is kept: rows come and go many times while this measures.
+const KEPT: &str = "60s";
+/// The settings of it.
+const KEEP: [&str; 6] = [
+    "GPUAAS_KEEP_OPERATIONS",
+    "GPUAAS_KEEP_EVENTS",
+    "GPUAAS_KEEP_AUDIT",
+    "GPUAAS_KEEP_IDEMPOTENCY_KEYS",
+    "GPUAAS_KEEP_ENROLLMENTS",
+    "GPUAAS_KEEP_ENDED_CREDENTIALS",
+];
+/// How often everything is looked at.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(60);
+/// Events that a subscriber reads before it comes again.
+const EVENTS_OF_A_SUBSCRIBER: usize = 50;
+/// Connections of each kind of load.
+const PINGERS: usize = 8;
+const READERS: usize = 2;
+const SUBSCRIBERS: usize = 20;
+
+/// Measures.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let programs = programs::folder(&options.profile)?;
+    println!(
+        "{PINGERS} connections ping nodes, one makes and revokes tokens under idempotency keys, one issues enrollment strings, {READERS} read lists,"
+    );
+    println!(
+        "{SUBSCRIBERS} follow events, {EVENTS_OF_A_SUBSCRIBER} each, and come again. History, keys and ended credentials are kept for {KEPT}. {SETTINGS}"
+    );
+    for store in options.chosen.stores() {
+        super::block_on(measured(options, &programs, store))?;
+    }
+    Ok(())
+}
+
+async fn measured(options: &Options, programs: &Utf8Path, store: Store) -> anyhow::Result<()> {
+    let place = Place::fresh(store).await?.with_settings(KEEP.map(|setting| (setting, KEPT)));
+    let plane = Arc::new(ControlPlane::start(programs, &place, options.nodes).await?);
+    println!("soak, profile {}, {} nodes, {}", options.profile, options.nodes, figures::name(store));
+    println!(
+        "{:>8}{:>12}{:>12}{:>14}{:>12}{:>16}{:>14}{:>12}{:>12}{:>10}",
+        "minute",
+        "server MB",
+        "agents MB",
+        "descriptors",
+        "threads",
+        "rows",
+        "in tables MB",
+        "free MB",
+        "requests/s",
+        "failed"
+    );
+    let load = Load::start(&plane)?;
+    let began = Instant::now();
+    let mut done = 0;
+    for minute in 0..=options.minutes {
+        let until = began + LOOKED_AT_EVERY * u32::from(minute);
+        tokio::time::sleep_until(until.into()).await;
+        let now = load.done.load(Ordering::Relaxed);
+        let a_second = (now - done) as f64 / LOOKED_AT_EVERY.as_secs_f64();
+        done = now;
+        let held = Held::of(&plane, programs).await?;
+        println!(
+            "{minute:>8}{:>12}{:>12}{:>14}{:>12}{:>16}{:>14}{:>12}{:>12}{:>10}",
+            figures::shown(held.server / 1e6),
+            figures::shown(held.agents / 1e6),
+            held.descriptors,
+            held.threads,
+            held.rows,
+            figures::shown(held.table_bytes / 1e6),
+            figures::shown(held.free_bytes / 1e6),
+            figures::shown(a_second),
+            load.failed.load(Ordering::Relaxed),
+        );
+    }
+    Ok(())
+}
+
+/// What is held at one moment.
+struct Held {
+    server: f64,
+    agents: f64,
+    descriptors: usize,
+    threads: usize,
+    rows: f64,
+    table_bytes: f64,
+    free_bytes: f64,
+}
+
+impl Held {
+    async fn of(plane: &ControlPlane, programs: &Utf8Path) -> anyhow::Result<Self> {
+        let pid = plane.pid()?;
+        let entries = |name: &str| anyhow::Ok(fs::read_dir(format!("/proc/{pid}/{name}"))?.count());
+        let metrics = plane.client()?.read_text("/metrics").await?;
+        Ok(Self {
+            server: usage::resident_bytes(pid)?,
+            agents: usage::resident_bytes_of(&programs.join("gpuaas-agent"))?,
+            descriptors: entries("fd")?,
+            threads: entries("task")?,
+            rows: sum(&metrics, "gpuaas_store_table_rows"),
+            table_bytes: sum(&metrics, "gpuaas_store_table_bytes"),
+            free_bytes: sum(&metrics, "gpuaas_store_free_bytes"),
+        })
+    }
+}
+
+/// The sum of a metric over its labels; 0 for one that is not there.
+fn sum(metrics: &str, name: &str) -> f64 {
+    let values = metrics.lines().filter_map(|line| {
+        let (of, value) = line.strip_prefix(name)?.rsplit_once(' ')?;
+        (of.is_empty() || of.starts_with('{')).then(|| value.parse::<f64>().ok())?
+    });
+    values.sum()
+}
+
+/// Whatever sends requests; ends with this value.
+struct Load {
+    done: Arc<AtomicU64>,
+    failed: Arc<AtomicU64>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+/// One request or more, again and again; the number says which time it is.
+type Step = Box<dyn Fn(u64) -> BoxFuture<'static, anyhow::Result<()>> + Send>;
+
+impl Load {
+    fn start(plane: &ControlPlane) -> anyhow::Result<Self> {
+        let mut load = Self { done: Arc::default(), failed: Arc::default(), tasks: Vec::new() };
+        let nodes = plane.nodes();
+        for first in 0..PINGERS {
+            let own: Vec<String> = nodes.iter().skip(first % nodes.len()).step_by(PINGERS).cloned().collect();
+            load.repeat(pings(plane.client()?, own));
+        }
+        load.repeat(tokens(plane.client()?));
+        load.repeat(enrollments(plane.client()?, nodes));
+        for _ in 0..READERS {
+            load.repeat(pages(plane.client()?));
+        }
+        for _ in 0..SUBSCRIBERS {
+            load.repeat(events(plane.client()?));
+        }
+        Ok(load)
+    }
+
+    fn repeat(&mut self, step: Step) {
+        let (done, failed) = (self.done.clone(), self.failed.clone());
+        self.tasks.push(tokio::spawn(async move {
+            for number in 0.. {
+                match step(number).await {
+                    Ok(()) => drop(done.fetch_add(1, Ordering::Relaxed)),
+                    Err(error) => {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                        eprintln!("    {error:#}");
+                        // Whoever fails at once must not fill the terminal.
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                    }
+                }
+            }
+        }));
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+fn pings(client: Client, nodes: Vec<String>) -> Step {
+    Box::new(move |number| {
+        let (client, node) = (client.clone(), nodes[number as usize % nodes.len()].clone());
+        async move { client.ping_node(&node).await.map(drop).context("a ping") }.boxed()
+    })
+}
+
+fn tokens(client: Client) -> Step {
+    Box::new(move |number| {
+        let client = client.clone();
+        async move {
+            let keyed = client.clone().with_idempotency_key(format!("bench-soak-{number}"));
+            let role = "platform-metrics".to_owned();
+            let ask = CreateToken { name: "soak".to_owned(), role, project: None, ttl_seconds: Some(3_600) };
+            let made = keyed.create_token(&ask).await.context("making a token")?;
+            client.revoke_token(&made.token.id).await.map(drop).context("revoking a token")
+        }
+        .boxed()
+    })
+}
+
+/// Another string for a node that is enrolled already: it is never used.
+fn enrollments(client: Client, nodes: Vec<String>) -> Step {
+    Box::new(move |number| {
+        let (client, node) = (client.clone(), nodes[number as usize % nodes.len()].clone());
+        async move {
+            client.issue_enrollment(&node, &EnrollNode::default()).await.map(drop).context("issuing an enrollment")?;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Ok(())
+        }
+        .boxed()
+    })
+}
+
+fn pages(client: Client) -> Step {
+    Box::new(move |number| {
+        let client = client.clone();
+        async move {
+            match number % 4 {
+                0 => client.list_nodes(None, None).await.map(drop),
+                1 => client.list_tasks(None, None).await.map(drop),
+                2 => client.list_audit(None, None, Some(10), 0).await.map(drop),
+                _ => client.list_operations(None, None, None).await.map(drop),
+            }
+            .context("a list")
+        }
+        .boxed()
+    })
+}
+
+fn events(client: Client) -> Step {
+    Box::new(move |_| {
+        let client = client.clone();
+        async move {
+            let mut events = Box::pin(client.follow_new_events(None).await.context("following events")?);
+            for _ in 0..EVENTS_OF_A_SUBSCRIBER {
+                events.next().await.context("a stream that ended")?.context("an event")?;
+            }
+            Ok(())
+        }
+        .boxed()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metric_is_summed_over_its_labels_alone() {
+        let text = "# TYPE a_rows gauge\na_rows{table=\"x\"} 4\na_rows{table=\"y\"} 5\na_rows_of_others 7\na_rows 1\n";
+        assert_eq!((sum(text, "a_rows"), sum(text, "another")), (10.0, 0.0));
+    }
+}
