@@ -111,7 +111,14 @@ async fn withdrawn(changes: &mut Receiver<Change>, token: TokenId) {
     loop {
         match changes.recv().await {
             Ok(Change::Token(changed)) if changed == token => return,
-            Ok(Change::Token(_) | Change::Event { .. } | Change::Operation(_) | Change::Node(_) | Change::Sealing) => {}
+            Ok(
+                Change::Token(_)
+                | Change::Event { .. }
+                | Change::Operation(_)
+                | Change::Node(_)
+                | Change::Keys
+                | Change::Sealing,
+            ) => {}
             Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
             Err(RecvError::Closed) => std::future::pending().await,
         }

@@ -298,15 +298,15 @@ impl Engine {
         tx.commit().await
     }
 
-    /// Writes how a task ended, with event and audit record. A task that ended before stays as it was.
+    /// Writes how a task ended, with event and audit record, and returns it as it is now. A task that ended before stays as it was.
     pub(crate) async fn record_task_end(
         &self,
         tx: &mut Tx,
         mut task: TaskRecord,
         end: &TaskEnd,
-    ) -> Result<(), StoreError> {
+    ) -> Result<TaskRecord, StoreError> {
         if task.state.is_final() {
-            return Ok(());
+            return Ok(task);
         }
         let before = task.state;
         let (state, result) = match end {
@@ -331,7 +331,8 @@ impl Engine {
             self.key_tending().doubt();
         }
         let node = tx.node(task.node).await?;
-        audit_task(tx, &task, node.name.as_str(), AuditAction::TaskComplete, result).await
+        audit_task(tx, &task, node.name.as_str(), AuditAction::TaskComplete, result).await?;
+        Ok(task)
     }
 }
 

@@ -212,7 +212,7 @@ impl Engine {
                         // It may have connected to another replica: whoever waits for a node tries again.
                         self.wake_waiting();
                     }
-                    Ok(Change::Event { .. } | Change::Token(_) | Change::Sealing) => {}
+                    Ok(Change::Event { .. } | Change::Token(_) | Change::Keys | Change::Sealing) => {}
                     Ok(Change::Missed) => {
                         self.wake_waiting();
                         self.nodes().readmit_all();

@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use gpuaas_model::{AuditAction, EventKind, KeyEvent, KeyState, NodeId, StreamName, Timestamp};
+use gpuaas_model::{AuditAction, EventKind, KeyEvent, KeyState, NodeId, Timestamp};
 use gpuaas_store::{Change, Reader, SessionRecord, SigningKeyRecord, StoreError, Tx, repeated};
 use gpuaas_trust::SigningKeySet;
 use serde_json::json;
@@ -106,14 +106,9 @@ impl Engine {
             let woken = async {
                 loop {
                     match changes.recv().await {
-                        Ok(Change::Event { stream: StreamName::Platform, .. } | Change::Missed) => return true,
-                        Ok(
-                            Change::Event { .. }
-                            | Change::Operation(_)
-                            | Change::Node(_)
-                            | Change::Token(_)
-                            | Change::Sealing,
-                        ) => {}
+                        // A rotation waits for the nodes that are connected.
+                        Ok(Change::Keys | Change::Node(_) | Change::Missed) => return true,
+                        Ok(Change::Event { .. } | Change::Operation(_) | Change::Token(_) | Change::Sealing) => {}
                         Err(RecvError::Lagged(_)) => return true,
                         Err(RecvError::Closed) => return false,
                     }

@@ -7,7 +7,7 @@ use crate::{
     error::StoreError,
     query::{Value, get_blob, get_count, get_text, int, text},
     record::AuthorityRecord,
-    store::{Reader, Tx},
+    store::{Change, Reader, Tx},
 };
 
 pub(crate) const TABLE: &str = "authorities";
@@ -57,6 +57,7 @@ impl Tx {
         let [doc, code] = self.proven(TABLE, authority, &key).await?;
         let (id, state, version) = (text(&authority.id), text(authority.state), int(authority.version));
         self.execute(sql, vec![id, state, version, Value::Blob(key), doc, code]).await?;
+        self.hints.push(Change::Keys);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ pub(crate) use row::{Cell, Row, Value};
 
 use std::{borrow::Cow, path::Path};
 
-use crate::{dialect::Dialect, error::StoreError};
+use crate::{dialect::Dialect, error::StoreError, repeat::repeated};
 use postgres::Postgres;
 use sqlite::Sqlite;
 
@@ -26,7 +26,8 @@ impl Connection {
     pub(crate) async fn open(dialect: Dialect, url: &str) -> Result<Self, StoreError> {
         let setup = dialect.connection_setup();
         Ok(match dialect {
-            Dialect::Sqlite => Self::Sqlite(Sqlite::open(url, &setup)?),
+            // Of several that make the file's first page at once SQLite refuses some without waiting: each would wait for the other.
+            Dialect::Sqlite => Self::Sqlite(repeated(async || Sqlite::open(url, &setup)).await?),
             Dialect::Postgres => Self::Postgres(Box::new(Box::pin(Postgres::open(url, setup)).await?)),
         })
     }

@@ -8,11 +8,41 @@ pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
 const STATEMENT_MAX: Duration = Duration::from_secs(30);
 /// How long a change may rest between two statements: a replica that froze in one must not hold up the others.
 const IDLE_IN_CHANGE_MAX: Duration = Duration::from_secs(10);
+/// Pages of SQLite's log after which they are copied into the database: 16 MiB. A page that changes often is copied once in that many.
+const LOG_PAGES: u32 = 4_096;
 /// PostgreSQL 14 and newer; what the tests run against is 15.
 const POSTGRES_OLDEST: i64 = 14;
 
 /// Lists among the values of a statement at most: they are its first values.
 const LISTS_MAX: usize = 3;
+
+macro_rules! sqlite_now_ms {
+    () => {
+        "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
+    };
+}
+
+/// Not `now()`, which stands still within a transaction.
+macro_rules! postgres_now_ms {
+    () => {
+        "cast(extract(epoch from clock_timestamp()) * 1000 as bigint)"
+    };
+}
+
+/// The holder keeps its fence; whoever follows one whose time is over gets a higher one.
+macro_rules! take_lease {
+    ($clock:expr) => {
+        concat!(
+            "with now (ms) as (select case when $4 > 0 then $4 else ",
+            $clock,
+            " end) insert into leases (name, holder, fence, expires_at) select $1, $2, 1, now.ms + $3 from now where true \
+             on conflict (name) do update set holder = excluded.holder, expires_at = excluded.expires_at, \
+             fence = case when leases.holder = excluded.holder then leases.fence else leases.fence + 1 end \
+             where leases.holder = excluded.holder or leases.expires_at <= excluded.expires_at - $3 \
+             returning fence, expires_at"
+        )
+    };
+}
 
 /// Which database it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,12 +118,20 @@ impl Dialect {
         }
     }
 
-    /// The database's clock in milliseconds since the epoch.
+    /// Yields the database's clock as `now_ms`, in milliseconds since the epoch.
     pub(crate) const fn now_ms(self) -> &'static str {
         match self {
-            Self::Sqlite => "select cast((julianday('now') - 2440587.5) * 86400000 as integer) as now_ms",
-            // Not `now()`, which stands still within a transaction.
-            Self::Postgres => "select cast(extract(epoch from clock_timestamp()) * 1000 as bigint) as now_ms",
+            Self::Sqlite => concat!("select ", sqlite_now_ms!(), " as now_ms"),
+            Self::Postgres => concat!("select ", postgres_now_ms!(), " as now_ms"),
+        }
+    }
+
+    /// Takes the lease `$1` for the holder `$2` and `$3` milliseconds, or renews it, and yields its `fence` and `expires_at`; yields nothing while
+    /// another holds it. It is `$4` milliseconds after the epoch, or, if that is 0, what the database's clock says.
+    pub(crate) const fn take_lease(self) -> &'static str {
+        match self {
+            Self::Sqlite => take_lease!(sqlite_now_ms!()),
+            Self::Postgres => take_lease!(postgres_now_ms!()),
         }
     }
 
@@ -103,7 +141,7 @@ impl Dialect {
         match self {
             Self::Sqlite => format!(
                 "pragma busy_timeout = {lock_wait_ms}; pragma journal_mode = wal; pragma synchronous = full; \
-                 pragma foreign_keys = on;"
+                 pragma foreign_keys = on; pragma temp_store = memory; pragma wal_autocheckpoint = {LOG_PAGES};"
             ),
             // A server may be set to answer before a commit is on disk; a stronger setting than `on` stays.
             Self::Postgres => format!(

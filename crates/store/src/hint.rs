@@ -97,6 +97,7 @@ fn written(change: &Change) -> Option<String> {
         Change::Operation(id) => Some(format!("operation {id}")),
         Change::Node(id) => Some(format!("node {id}")),
         Change::Token(id) => Some(format!("token {id}")),
+        Change::Keys => Some("keys".to_owned()),
         Change::Sealing => Some("sealing".to_owned()),
         Change::Missed => None,
     }
@@ -118,6 +119,7 @@ fn read(line: &str) -> Option<Change> {
         "operation" => Change::Operation(words.next()?.parse().ok()?),
         "node" => Change::Node(words.next()?.parse().ok()?),
         "token" => Change::Token(words.next()?.parse().ok()?),
+        "keys" => Change::Keys,
         "sealing" => Change::Sealing,
         _ => return None,
     };
@@ -139,6 +141,7 @@ mod tests {
             Change::Operation(OperationId::from_uuid(Uuid::from_u128(4))),
             Change::Node(NodeId::from_uuid(Uuid::from_u128(5))),
             Change::Token(TokenId::from_uuid(Uuid::from_u128(6))),
+            Change::Keys,
             Change::Sealing,
         ];
         let payloads = payloads(here, hints.iter());

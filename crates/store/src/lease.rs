@@ -62,23 +62,13 @@ impl Tx {
         holder: ReplicaId,
         ttl: Duration,
     ) -> Result<Option<LeaseRecord>, StoreError> {
-        let now = self.database_now().await?;
-        let before = self.lease(name).await?;
-        let fence = match &before {
-            Some(lease) if lease.holder == holder => lease.fence,
-            Some(lease) if lease.expires_at > now => return Ok(None),
-            Some(lease) => lease.fence + 1,
-            None => 1,
-        };
-        let lease = LeaseRecord { name: name.to_owned(), holder, fence, expires_at: now.plus(ttl) };
-        let values = vec![text(name), text(holder), int(fence), Value::Int(lease.expires_at.as_millis())];
-        let sql = if before.is_some() {
-            "update leases set holder = $2, fence = $3, expires_at = $4 where name = $1"
-        } else {
-            "insert into leases (name, holder, fence, expires_at) values ($1, $2, $3, $4)"
-        };
-        self.execute(sql, values).await?;
-        Ok(Some(lease))
+        let simulated_now = if self.simulated.shared { self.clock.now().as_millis() } else { 0 };
+        let ttl_ms = int(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        let values = vec![text(name), text(holder), ttl_ms, Value::Int(simulated_now)];
+        let sql = self.dialect.take_lease();
+        let Some(row) = self.row(sql, values).await? else { return Ok(None) };
+        let (fence, expires_at) = (get_count(&row, "fence")?, Timestamp::from_millis(get_int(&row, "expires_at")?));
+        Ok(Some(LeaseRecord { name: name.to_owned(), holder, fence, expires_at }))
     }
 
     /// The fence to sign with, under a lease that live holders share: the present one while anybody's lease lasts, a higher one, with a lease

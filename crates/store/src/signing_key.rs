@@ -8,7 +8,7 @@ use crate::{
     error::StoreError,
     query::{Value, get_blob, get_count, get_text, int, text},
     record::{SessionRecord, SigningKeyRecord},
-    store::{Reader, Tx},
+    store::{Change, Reader, Tx},
 };
 
 pub(crate) const TABLE: &str = "signing_keys";
@@ -38,6 +38,7 @@ impl Tx {
         let sql = "insert into signing_keys (key_id, state, version, seed, doc, code) values ($1, $2, $3, $4, $5, $6)";
         let seed = Value::Blob(seed);
         self.execute(sql, vec![text(&key.key_id), text(key.state), int(key.version), seed, doc, code]).await?;
+        self.hints.push(Change::Keys);
         Ok(())
     }
 
@@ -54,6 +55,7 @@ impl Tx {
         let values = vec![text(&key.key_id), text(key.state), int(key.version), Value::Blob(seed), doc, code];
         let sql = "update signing_keys set state = $2, version = $3, seed = $4, doc = $5, code = $6 where key_id = $1";
         self.execute(sql, values).await?;
+        self.hints.push(Change::Keys);
         Ok(())
     }
 

@@ -115,6 +115,8 @@ pub enum Change {
     Node(NodeId),
     /// A token was withdrawn.
     Token(TokenId),
+    /// A task-signing key or an authority was made or changed.
+    Keys,
     /// Another sealing key is in use, or rows have come under the one in use.
     Sealing,
     /// Hints of other processes may have been lost: anything may have changed.

@@ -203,6 +203,7 @@ behaviours! {
         of_many_that_take_a_name_at_once_one_succeeds,
     }
     keys {
+        a_key_that_is_made_or_changed_is_hinted,
         one_key_is_active_and_one_staged_at_most,
         a_key_that_signs_no_more_has_no_seed,
         an_authority_that_is_retired_has_no_key,

@@ -35,8 +35,8 @@ pub(crate) struct Options {
 
 /// Sizes of pages. Events have 200 at most.
 const SIZES: [u32; 2] = [1_000, 50];
-/// Tokens and service accounts that are made through the API.
-const CREDENTIALS: u32 = 1_000;
+/// Tokens, and service accounts, that are made through the API: as many as a project may have.
+const CREDENTIALS: u32 = 100;
 /// Requests of each measurement, however long they take.
 const REQUESTS_MIN: usize = 20;
 

@@ -189,7 +189,12 @@ impl Following {
                     return Some(());
                 }
                 Ok(
-                    Change::Event { .. } | Change::Operation(_) | Change::Node(_) | Change::Token(_) | Change::Sealing,
+                    Change::Event { .. }
+                    | Change::Operation(_)
+                    | Change::Node(_)
+                    | Change::Token(_)
+                    | Change::Keys
+                    | Change::Sealing,
                 ) => {}
                 Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return Some(()),
                 Err(RecvError::Closed) => return None,

@@ -60,9 +60,7 @@ async fn followed(engine: &Engine, ping: Outgoing) -> Result<(TaskRecord, Durati
     let task = ping.task.clone();
     let end = node_task::end(engine, ping).await;
     let mut tx = engine.store().begin().await?;
-    let id = task.id;
-    engine.record_task_end(&mut tx, task, &end).await?;
-    let ended = tx.task(id).await?;
+    let ended = engine.record_task_end(&mut tx, task, &end).await?;
     tx.commit().await?;
     let took = engine.ports().runtime.elapsed().saturating_sub(began);
     Ok((ended, took))

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use gpuaas_model::{KeyState, Role, ServiceAccountId, TaskState, TokenId};
 use gpuaas_store::{
-    AuthorityRecord, Expired, Page, SigningKeyRecord, Store, StoreError, StoredAuthority, StoredSigningKey, TokenRecord,
+    AuthorityRecord, Change, Expired, Page, SigningKeyRecord, Store, StoreError, StoredAuthority, StoredSigningKey,
+    TokenRecord,
 };
 
 use super::{
@@ -29,6 +30,19 @@ async fn insert(store: &Store, key: &StoredSigningKey) -> Result<(), StoreError>
     let mut tx = store.begin().await?;
     tx.insert_signing_key(key).await?;
     tx.commit().await
+}
+
+pub(crate) async fn a_key_that_is_made_or_changed_is_hinted(world: World) {
+    let store = world.open().await;
+    let mut changes = store.changes();
+    let mut made = key("one", KeyState::Staged, 1);
+    insert(&store, &made).await.unwrap();
+    assert_eq!(changes.try_recv(), Ok(Change::Keys));
+    made.key.state = KeyState::Active;
+    let mut tx = store.begin().await.unwrap();
+    tx.update_signing_key(&made.key).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(changes.try_recv(), Ok(Change::Keys));
 }
 
 pub(crate) async fn one_key_is_active_and_one_staged_at_most(world: World) {
