@@ -77,7 +77,7 @@ impl Feed {
     }
 
     async fn read(&self, store: &Store, after: u64) -> Result<Vec<Sent>, StoreError> {
-        let events = store.read().await?.events(self.stream, after, BATCH).await?;
+        let events = store.read_once().await?.events(self.stream, after, BATCH).await?;
         Ok(events.into_iter().map(sent).collect())
     }
 }

@@ -200,7 +200,7 @@ impl Asked {
     }
 
     async fn remembered(&self, state: &ApiState) -> Result<Option<Response>, ApiProblem> {
-        let Some(known) = state.engine.store().read().await?.idempotency(self.token, &self.key).await? else {
+        let Some(known) = state.engine.store().read_once().await?.idempotency(self.token, &self.key).await? else {
             return Ok(None);
         };
         if Self::forgotten_before(state).is_some_and(|limit| known.created_at < limit) {

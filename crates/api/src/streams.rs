@@ -97,7 +97,7 @@ async fn end_of(store: &Store, ports: &Ports, token: TokenId) {
 
 /// When a token that is good will end by itself; `None` for one that is not.
 async fn good_until(store: &Store, now: Timestamp, token: TokenId) -> Result<Option<Timestamp>, StoreError> {
-    let token = match store.read().await?.token(token).await {
+    let token = match store.read_once().await?.token(token).await {
         Ok(token) => token,
         Err(StoreError::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error),

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     catalog::Catalog,
     commands::access,
-    driver::Driver,
+    driver::{Driver, STORE_RETRY},
     fair_queue::FairQueue,
     held::Held,
     key_rotation::KeyTending,
@@ -190,20 +190,25 @@ impl Engine {
     }
 
     /// Drives every open operation until [`Engine::stop`]: those that rows name at the start, those that changes announce, and, every
-    /// [`SWEEP_EVERY`], those whose announcement was lost. Has nodes that changed looked at again, whoever changed them.
-    pub async fn run(self: &Arc<Self>) -> Result<(), StoreError> {
+    /// [`SWEEP_EVERY`], those whose announcement was lost. Goes on with every allocation on its way at the start. Has nodes that changed
+    /// looked at again, whoever changed them.
+    pub async fn run(self: &Arc<Self>) {
         let mut changes = self.store().changes();
         // What changed before there was anybody to be told.
         self.nodes().readmit_all();
-        self.activate_open().await?;
-        let mut sweep = self.next_sweep();
+        let mut has_begun = self.begin_open().await;
+        let mut sweep = self.next_sweep(has_begun);
         loop {
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return Ok(()),
+                () = self.stop.cancelled() => return,
                 () = &mut sweep => {
-                    self.sweep().await;
-                    sweep = self.next_sweep();
+                    if has_begun {
+                        self.sweep().await;
+                    } else {
+                        has_begun = self.begin_open().await;
+                    }
+                    sweep = self.next_sweep(has_begun);
                 }
                 change = changes.recv() => match change {
                     Ok(Change::Operation(id)) => self.activate(id),
@@ -223,7 +228,7 @@ impl Engine {
                         self.nodes().readmit_all();
                         self.sweep().await;
                     }
-                    Err(RecvError::Closed) => return Ok(()),
+                    Err(RecvError::Closed) => return,
                 },
             }
         }
@@ -253,7 +258,22 @@ impl Engine {
         self.ports().runtime.spawn("operation driver", Box::pin(future));
     }
 
-    pub(crate) async fn activate_open(self: &Arc<Self>) -> Result<(), StoreError> {
+    /// Goes on with what is open at the start; `false` if the database could not be read, for which it does not end.
+    async fn begin_open(self: &Arc<Self>) -> bool {
+        let begun = self.go_on_with_open().await;
+        if let Err(error) = &begun {
+            tracing::warn!(%error, "what is open could not be read; it is read again");
+        }
+        begun.is_ok()
+    }
+
+    /// Goes on with every open operation and with every allocation on its way, here from now on.
+    pub(crate) async fn go_on_with_open(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.activate_open().await?;
+        self.provision_open().await
+    }
+
+    async fn activate_open(self: &Arc<Self>) -> Result<(), StoreError> {
         let open = self.store().read().await?.open_operations().await?;
         for operation in open {
             self.activate(operation.id);
@@ -270,8 +290,9 @@ impl Engine {
         }
     }
 
-    fn next_sweep(&self) -> futures::future::BoxFuture<'static, ()> {
-        self.ports().runtime.sleep_until(self.ports().clock.now().plus(SWEEP_EVERY))
+    fn next_sweep(&self, has_begun: bool) -> futures::future::BoxFuture<'static, ()> {
+        let wait = if has_begun { SWEEP_EVERY } else { STORE_RETRY };
+        self.ports().runtime.sleep_until(self.ports().clock.now().plus(wait))
     }
 }
 

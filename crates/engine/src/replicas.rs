@@ -100,8 +100,7 @@ impl Engine {
 
     /// Goes on with what a process that is gone was doing.
     async fn take_over(self: &Arc<Self>) -> Result<(), StoreError> {
-        self.activate_open().await?;
-        self.provision_open().await?;
+        self.go_on_with_open().await?;
         self.expect_nodes_back().await
     }
 

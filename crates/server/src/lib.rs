@@ -230,18 +230,13 @@ impl ControlPlane {
 
 /// Runs the engine, and hands over what it holds when everything stops.
 async fn drive(engine: Arc<Engine>, stop: CancellationToken) {
-    if let Err(error) = engine.provision_open().await {
-        tracing::error!(%error, "allocations on their way could not be read");
-    }
     tokio::select! {
         () = stop.cancelled() => engine.stop(),
         () = async {
             tokio::join!(engine.keep_alive(), engine.keep_keys(), engine.watch_access(), engine.tell_forged_rows(), engine.keep_sealing(), engine.keep_history());
             std::future::pending().await
         } => {}
-        result = engine.run() => if let Err(error) = result {
-            tracing::error!(%error, "the engine ended");
-        }
+        () = engine.run() => {}
     }
     if let Err(error) = engine.leave().await {
         tracing::warn!(%error, "the other replicas could not be told; they will notice");

@@ -46,8 +46,7 @@ impl Reader {
 
     /// All rows of a statement.
     pub(crate) async fn rows(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        let ran = self.connection()?.rows(sql, values, usize::MAX).await;
-        self.noted(ran)
+        self.read(sql.into(), values, usize::MAX).await
     }
 
     /// All rows of a statement with lists among its values: `json_each($1)` is a table with the items of the first one in its column `value`.
@@ -56,15 +55,12 @@ impl Reader {
         sql: &'static str,
         values: Vec<Value>,
     ) -> Result<Vec<Row>, StoreError> {
-        let sql = self.dialect.with_lists(sql);
-        let ran = self.connection()?.rows(sql, values, usize::MAX).await;
-        self.noted(ran)
+        self.read(self.dialect.with_lists(sql), values, usize::MAX).await
     }
 
     /// The first row of a statement.
     pub(crate) async fn row(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Option<Row>, StoreError> {
-        let ran = self.connection()?.rows(sql, values, 1).await;
-        Ok(self.noted(ran)?.pop())
+        Ok(self.read(sql.into(), values, 1).await?.pop())
     }
 
     /// The record in the first row's `doc`. The statement yields the row's key too, by which one that cannot be read is named.

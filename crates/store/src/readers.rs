@@ -1,12 +1,19 @@
 //! Those who read: a few connections beside the writer's, each on one moment of the rows.
 
+use std::{borrow::Cow, mem};
+
 use deadpool::{
     Runtime,
     managed::{Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult, Timeouts},
 };
 use futures::FutureExt;
 
-use crate::{database::Connection, dialect::Dialect, error::StoreError, store::TURN_WAIT_MAX};
+use crate::{
+    database::{Connection, Row, Value},
+    dialect::Dialect,
+    error::StoreError,
+    store::TURN_WAIT_MAX,
+};
 
 /// Readers beside the one writer.
 const READERS_MAX: usize = 4;
@@ -30,6 +37,12 @@ pub(crate) struct Lent {
     dialect: Dialect,
 }
 
+/// Whoever reads with one statement, which sees one moment without a transaction: a server is asked once instead of three times.
+pub(crate) struct Once {
+    readers: Readers,
+    has_read: bool,
+}
+
 impl Readers {
     pub(crate) fn new(dialect: Dialect, url: String) -> Self {
         let timeouts = Timeouts { wait: Some(TURN_WAIT_MAX), create: None, recycle: None };
@@ -48,6 +61,11 @@ impl Readers {
             }
         }
         self.begun().await
+    }
+
+    /// A reader of one statement, which waits for a connection when it reads.
+    pub(crate) fn once(&self) -> Once {
+        Once { readers: self.clone(), has_read: false }
     }
 
     async fn begun(&self) -> Result<Lent, StoreError> {
@@ -74,6 +92,32 @@ impl Lent {
     pub(crate) fn connection(&mut self) -> Result<&mut Connection, StoreError> {
         let connection = self.connection.as_deref_mut();
         connection.ok_or_else(|| StoreError::Unreachable("the connection was given back".to_owned()))
+    }
+}
+
+impl Once {
+    /// The rows of the statement, at most `most` of them. Refuses a second statement, which would see another moment.
+    pub(crate) async fn rows(
+        &mut self,
+        sql: Cow<'static, str>,
+        values: Vec<Value>,
+        most: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        if mem::replace(&mut self.has_read, true) {
+            return Err(StoreError::Database("a reader of one statement was asked for a second".to_owned()));
+        }
+        // As in `lend`: the one after the last is fresh.
+        for _ in 0..READERS_MAX {
+            match self.read(sql.clone(), values.clone(), most).await {
+                Err(StoreError::Unreachable(_)) => {}
+                read => return read,
+            }
+        }
+        self.read(sql, values, most).await
+    }
+
+    async fn read(&self, sql: Cow<'static, str>, values: Vec<Value>, most: usize) -> Result<Vec<Row>, StoreError> {
+        self.readers.pool.get().await.map_err(refused)?.rows(sql, values, most).await
     }
 }
 

@@ -9,12 +9,9 @@ use std::sync::Arc;
 #[cfg(feature = "simulation")]
 use gpuaas_model::Clock;
 
-use crate::store::Store;
 #[cfg(feature = "simulation")]
-use crate::{
-    error::StoreError,
-    store::{Simulated, StoreOptions},
-};
+use crate::store::{Simulated, StoreOptions};
+use crate::{error::StoreError, store::Store};
 
 /// When a simulation's store answers.
 #[cfg(feature = "simulation")]
@@ -26,14 +23,16 @@ pub enum Answers {
     InTheirTime,
 }
 
-/// What somebody waits for before a change or a reader begins.
+/// What somebody waits for before a change or a reader begins, and why neither does.
 #[cfg(feature = "simulation")]
-pub type Gate = Arc<dyn Fn() -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
+pub type Gate = Arc<dyn Fn() -> futures::future::BoxFuture<'static, Result<(), StoreError>> + Send + Sync>;
 
 #[cfg(not(feature = "simulation"))]
 impl Store {
     /// Nothing to be waited for.
-    pub(crate) async fn pass_gate(&self) {}
+    pub(crate) async fn pass_gate(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 #[cfg(feature = "simulation")]
@@ -65,9 +64,10 @@ impl Store {
     }
 
     /// Waits for the gate, if there is one.
-    pub(crate) async fn pass_gate(&self) {
-        if let Some(gate) = &self.gate {
-            gate().await;
+    pub(crate) async fn pass_gate(&self) -> Result<(), StoreError> {
+        match &self.gate {
+            Some(gate) => gate().await,
+            None => Ok(()),
         }
     }
 }

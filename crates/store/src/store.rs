@@ -4,6 +4,7 @@
 //! changes would wait for each other anyway, or lock each other up half-way.
 
 use std::{
+    borrow::Cow,
     fmt,
     fs::{OpenOptions, Permissions},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
@@ -20,14 +21,14 @@ use crate::{
     address,
     counts::Counters,
     damage::Damage,
-    database::Connection,
+    database::{Connection, Row, Value},
     dialect::Dialect,
     error::StoreError,
     genuine::Genuine,
     hint::{self, Listener},
     history::History,
     migrate,
-    readers::{Lent, Readers},
+    readers::{Lent, Once, Readers},
     room::Room,
     sealing::SealingRecord,
     writer::{Told, Turn, Writer},
@@ -141,6 +142,7 @@ pub struct Reader {
 /// The connection of somebody who reads or writes.
 enum Held {
     Lent(Lent),
+    Once(Once),
     Turn(Turn),
 }
 
@@ -206,16 +208,22 @@ impl Store {
 
     /// Begins a change. Others wait until it is committed or dropped: never hold one across anything but other statements.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
-        self.pass_gate().await;
+        self.pass_gate().await?;
         let turn = self.writer.turn().await.inspect_err(|error| self.damage.take_note(error))?;
         Ok(Tx { reader: self.reader(Held::Turn(turn)), hints: Vec::new() })
     }
 
     /// A consistent view of all that is committed now. To be dropped soon: a server ends one that rests for ten seconds.
     pub async fn read(&self) -> Result<Reader, StoreError> {
-        self.pass_gate().await;
+        self.pass_gate().await?;
         let lent = self.readers.lend().await.inspect_err(|error| self.damage.take_note(error))?;
         Ok(self.reader(Held::Lent(lent)))
+    }
+
+    /// A view of all that is committed when it reads, for one statement. It holds no connection before and none after.
+    pub async fn read_once(&self) -> Result<Reader, StoreError> {
+        self.pass_gate().await?;
+        Ok(self.reader(Held::Once(self.readers.once())))
     }
 
     /// What is committed from now on, as hints.
@@ -253,7 +261,7 @@ impl Tx {
     pub async fn commit(self) -> Result<(), StoreError> {
         match self.reader.held {
             Held::Turn(turn) => turn.commit(self.hints).await,
-            Held::Lent(_) => Err(StoreError::Database("a reader changes nothing".to_owned())),
+            Held::Lent(_) | Held::Once(_) => Err(StoreError::Database("a reader changes nothing".to_owned())),
         }
     }
 }
@@ -263,7 +271,23 @@ impl Reader {
         match &mut self.held {
             Held::Lent(lent) => lent.connection(),
             Held::Turn(turn) => turn.connection(),
+            Held::Once(_) => Err(StoreError::Database("a reader of one statement has no connection".to_owned())),
         }
+    }
+
+    /// The rows of a statement, at most `most` of them.
+    pub(crate) async fn read(
+        &mut self,
+        sql: Cow<'static, str>,
+        values: Vec<Value>,
+        most: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        let ran = match &mut self.held {
+            // Boxed, so that the futures of all others stay small.
+            Held::Once(once) => Box::pin(once.rows(sql, values, most)).await,
+            Held::Lent(_) | Held::Turn(_) => self.connection()?.rows(sql, values, most).await,
+        };
+        self.noted(ran)
     }
 
     /// Counts a statement, and notes one that failed: its change must not commit what the other statements did.

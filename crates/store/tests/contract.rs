@@ -65,6 +65,7 @@ behaviours!(@on postgres as shared: conflicts {
 } replicas {
     a_connection_cut_in_the_middle_of_a_change_leaves_nothing_and_the_store_recovers,
     a_connection_cut_before_a_commit_does_not_commit,
+    readers_whose_connections_were_cut_while_nobody_used_them_read,
     cut_connections_under_load_leave_no_gap_and_no_half,
     other_processes_get_hints_after_the_commit_and_the_writer_gets_each_once,
     a_lost_listener_says_so_and_hears_again,
@@ -99,6 +100,7 @@ behaviours! {
         a_change_with_a_failed_statement_does_not_commit,
         what_was_committed_is_there_after_opening_again,
         a_reader_sees_one_moment,
+        a_reader_of_one_statement_sees_what_is_committed_when_it_reads_and_reads_once,
     }
     enrollment {
         what_a_token_allows_is_returned_with_its_redemption,

@@ -255,7 +255,7 @@ fn forced(ask: EnrollNode) -> Result<Option<Forced>, ApiProblem> {
 }
 
 async fn find(state: &ApiState, key: &str) -> Result<NodeRecord, ApiProblem> {
-    lookup::node(&mut state.engine.store().read().await?, key).await
+    lookup::node(&mut state.engine.store().read_once().await?, key).await
 }
 
 fn shown(

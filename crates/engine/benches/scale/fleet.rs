@@ -325,7 +325,6 @@ async fn engine(url: &str, nodes: &Arc<Nodes>, predecessor: Option<ReplicaId>) -
         retention: Retention::USUAL,
     });
     engine.join().await.expect("joined");
-    engine.provision_open().await.expect("provisioned");
     let (runs, lives) = (engine.clone(), engine.clone());
     tokio::spawn(async move { runs.run().await });
     tokio::spawn(async move { lives.keep_alive().await });

@@ -23,7 +23,7 @@ const PROVISION_LEASE_TTL: Duration = Duration::from_secs(90);
 
 impl Engine {
     /// Runs the inspection of a requested allocation in the background. A control plane that dies in the middle does it again at its
-    /// next start ([`Engine::provision_open`]).
+    /// next start ([`Engine::run`]).
     pub fn provision(self: &Arc<Self>, allocation: AllocationId, correlation: CorrelationId) {
         let engine = self.clone();
         let work = async move {
@@ -43,13 +43,14 @@ impl Engine {
     }
 
     /// Goes on with every allocation that was on its way when this process started, or when another that did it died.
-    pub async fn provision_open(self: &Arc<Self>) -> Result<(), StoreError> {
+    pub(crate) async fn provision_open(self: &Arc<Self>) -> Result<(), StoreError> {
         let mut reader = self.store().read().await?;
-        for state in [AllocationState::Requested, AllocationState::Provisioning] {
-            for allocation in reader.every_allocation_in(state).await? {
-                let correlation = CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy);
-                self.provision(allocation.id, correlation);
-            }
+        // Both are read before either is gone on with: whoever fails here has begun nothing.
+        let mut open = reader.every_allocation_in(AllocationState::Requested).await?;
+        open.extend(reader.every_allocation_in(AllocationState::Provisioning).await?);
+        for allocation in open {
+            let correlation = CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy);
+            self.provision(allocation.id, correlation);
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ use gpuaas_model::{
     AuditAction, Clock, CorrelationId, Entropy, KeyState, NodeId, NodeState, Principal, ReplicaId, Role, Runtime,
     Timestamp, TokenId,
 };
-use gpuaas_store::{AuditFilter, NodeKeyRecord, SessionRecord, Store, StoreOptions};
+use gpuaas_store::{AuditFilter, Gate, NodeKeyRecord, SessionRecord, Store, StoreOptions};
 use gpuaas_trust::{Authority, SealingKey, TokenKey};
 use uuid::Uuid;
 
@@ -127,7 +127,7 @@ impl World {
     async fn at_pace(hurry: u32) -> Self {
         let (nodes, folder) = (Arc::new(Scripted::default()), tempfile::tempdir().unwrap());
         let (kit, files) = (Arc::new(Kit::new()), Arc::new(Files::default()));
-        let engine = engine(&folder, (&nodes, &kit, &files), 1, (Duration::from_secs(3_600), hurry), None).await;
+        let engine = engine(&folder, (&nodes, &kit, &files), Start { hurry, ..Start::of(1) }).await;
         let now = engine.ports().clock.now();
         let made = engine.keys().make(KeyState::Active, 1, now, &*engine.ports().entropy).unwrap();
         let mut tx = engine.store().begin().await.unwrap();
@@ -142,18 +142,22 @@ impl World {
 
     /// Another engine over the same rows, whose clock is so much behind that of the first.
     pub(crate) async fn behind_by_an_hour(&self) -> Arc<Engine> {
-        engine(&self.folder, (&self.nodes, &self.kit, &self.files), 2, (Duration::ZERO, HURRY), None).await
+        self.another(Start { off: Duration::ZERO, ..Start::of(2) }).await
     }
 
     /// Another engine over the same rows, as a process that is started after the first has.
     pub(crate) async fn successor(&self) -> Arc<Engine> {
-        engine(&self.folder, (&self.nodes, &self.kit, &self.files), 2, (Duration::from_secs(3_600), HURRY), None).await
+        self.another(Start::of(2)).await
+    }
+
+    /// The same where what `gate` says comes before every change and every reader of the database.
+    pub(crate) async fn successor_behind(&self, gate: Gate) -> Arc<Engine> {
+        self.another(Start { gate: Some(gate), ..Start::of(2) }).await
     }
 
     /// Another engine over the same rows, whose clock is two hours ahead of the first.
     pub(crate) async fn later(&self) -> Arc<Engine> {
-        engine(&self.folder, (&self.nodes, &self.kit, &self.files), 2, (Duration::from_secs(3 * 3_600), HURRY), None)
-            .await
+        self.another(Start { off: Duration::from_secs(3 * 3_600), ..Start::of(2) }).await
     }
 
     /// Another engine over the same rows, with a hook that reimages machines.
@@ -161,14 +165,11 @@ impl World {
         // Each draws other numbers, and so makes other ids.
         static STARTED: AtomicU64 = AtomicU64::new(3);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        engine(
-            &self.folder,
-            (&self.nodes, &self.kit, &self.files),
-            number,
-            (Duration::from_secs(3_600), HURRY),
-            Some(hook),
-        )
-        .await
+        self.another(Start { reimage_hook: Some(hook), ..Start::of(number) }).await
+    }
+
+    async fn another(&self, start: Start) -> Arc<Engine> {
+        engine(&self.folder, (&self.nodes, &self.kit, &self.files), start).await
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -228,17 +229,34 @@ impl World {
     }
 }
 
+/// In what one engine differs from others.
+struct Start {
+    /// Its own; what it draws goes by it.
+    number: u64,
+    off: Duration,
+    hurry: u32,
+    reimage_hook: Option<Arc<dyn ReimageHook>>,
+    gate: Option<Gate>,
+}
+
+impl Start {
+    fn of(number: u64) -> Self {
+        Self { number, off: Duration::from_secs(3_600), hurry: HURRY, reimage_hook: None, gate: None }
+    }
+}
+
 async fn engine(
     folder: &tempfile::TempDir,
     (nodes, kit, files): (&Arc<Scripted>, &Arc<Kit>, &Arc<Files>),
-    number: u64,
-    (off, hurry): (Duration, u32),
-    reimage_hook: Option<Arc<dyn ReimageHook>>,
+    Start { number, off, hurry, reimage_hook, gate }: Start,
 ) -> Arc<Engine> {
     let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
     let time = Arc::new(Hurried { began: Instant::now(), off, hurry, drawn: AtomicU64::new(number << 32) });
     let ports = Ports { clock: time.clone(), entropy: time.clone(), runtime: time };
-    let store = Store::open(&options, ports.clock.clone()).await.unwrap();
+    let mut store = Store::open(&options, ports.clock.clone()).await.unwrap();
+    if let Some(gate) = gate {
+        store = store.behind(gate);
+    }
     let authority = Authority::generate("cp", ports.clock.now()).unwrap();
     Engine::new(EngineParts {
         replica: ReplicaId::from_uuid(Uuid::from_u128(u128::from(number))),

@@ -130,7 +130,6 @@ async fn serve(
     let name = format!("cp-{slot}");
     world.say(&format!("{name} serves as {replica}"));
     world.plane_serves(Plane { slot, name, process, engine: engine.clone() });
-    engine.provision_open().await?;
     let alive = engine.clone();
     world.scheduler.spawn(process, async move { alive.keep_alive().await });
     let watching = engine.clone();
@@ -139,7 +138,8 @@ async fn serve(
         let keeping = engine.clone();
         world.scheduler.spawn(process, async move { keeping.keep_history().await });
     }
-    engine.run().await
+    engine.run().await;
+    Ok(())
 }
 
 /// The first control plane records the key that signs.

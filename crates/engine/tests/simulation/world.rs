@@ -311,11 +311,12 @@ impl World {
         Arc::new(move || {
             let world = world.upgrade();
             Box::pin(async move {
-                let Some(world) = world else { return };
+                let Some(world) = world else { return Ok(()) };
                 let until = locked(&world.stalled).get(&process).copied();
                 if let Some(until) = until {
                     world.scheduler.sleep_until(until).await;
                 }
+                Ok(())
             })
         })
     }

@@ -90,3 +90,15 @@ pub(crate) async fn a_reader_sees_one_moment(world: World) {
     let mut after = store.read().await.unwrap();
     assert_eq!(after.node(node.id).await.unwrap(), next);
 }
+
+pub(crate) async fn a_reader_of_one_statement_sees_what_is_committed_when_it_reads_and_reads_once(world: World) {
+    let store = world.open().await;
+    let (_, node, _) = given::placed(&store, "gpu-1").await;
+    let mut reader = store.read_once().await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    let next = tx.update_node(&node).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(reader.node(node.id).await.unwrap(), next);
+    let refused = reader.node(node.id).await.expect_err("it would see another moment");
+    assert!(refused.to_string().contains("one statement"), "{refused}");
+}

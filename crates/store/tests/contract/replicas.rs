@@ -64,6 +64,23 @@ pub(crate) async fn a_connection_cut_before_a_commit_does_not_commit(world: Worl
     assert_eq!(next(&mut changes).await, Change::Missed, "only the cut itself is told");
 }
 
+pub(crate) async fn readers_whose_connections_were_cut_while_nobody_used_them_read(world: World) {
+    let store = world.open().await;
+    let (_, node, _) = given::placed(&store, "gpu-1").await;
+    for _ in 0..2 {
+        // All that the store holds open are idle when they are cut.
+        at_once(8, |_| {
+            let (store, id) = (store.clone(), node.id);
+            async move { store.read().await.unwrap().node(id).await.unwrap() }
+        })
+        .await;
+        world.sql(CUT_ALL).await.unwrap();
+        assert_eq!(store.read_once().await.unwrap().node(node.id).await.unwrap(), node);
+        world.sql(CUT_ALL).await.unwrap();
+        assert_eq!(store.read().await.unwrap().node(node.id).await.unwrap(), node);
+    }
+}
+
 pub(crate) async fn cut_connections_under_load_leave_no_gap_and_no_half(world: World) {
     let stores = [world.open().await, world.open().await];
     let world = std::sync::Arc::new(world);

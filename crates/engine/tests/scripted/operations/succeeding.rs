@@ -1,8 +1,13 @@
 //! Operations that go well.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
 use gpuaas_model::{EventKind, Health, MemberEvent, MemberStateName, OperationState, StepState, TaskState, TaskType};
 use gpuaas_planner::{Learned, StepAction, StepSpec};
-use gpuaas_store::TaskFilter;
+use gpuaas_store::{Gate, StoreError, TaskFilter};
 use serde_json::json;
 
 use crate::{
@@ -139,4 +144,29 @@ async fn what_one_engine_began_another_goes_on_with_under_the_same_task() {
     assert_eq!((site.world.nodes.sent(), ended.tasks["install"].state), (2, TaskState::Succeeded));
     let filter = TaskFilter { operation: Some(operation), ..TaskFilter::default() };
     assert_eq!(site.world.store().read().await.unwrap().tasks(&filter).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn engine_whose_database_cannot_be_read_at_its_start_goes_on_as_soon_as_it_can() {
+    let site = Site::of(1).await;
+    let (_end, act) = held("unpacking");
+    site.world.nodes.will([act]);
+    let (_, operation) = site.deploy(|of| vec![task("install", of, 0)]).await;
+    site.until(operation, "install", |step| step.state == StepState::Running && step.detail.is_some()).await;
+    site.world.engine.stop();
+    site.world.engine.leave().await.unwrap();
+    // The first three readings of its loop fail.
+    let refusals = Arc::new(AtomicU32::new(0));
+    let left = refusals.clone();
+    let gate: Gate = Arc::new(move || {
+        let is_refused = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+        Box::pin(async move { if is_refused { Err(StoreError::Busy) } else { Ok(()) } })
+    });
+    let successor = site.world.successor_behind(gate).await;
+    successor.join().await.unwrap();
+    refusals.store(3, Ordering::Relaxed);
+    let engine = successor.clone();
+    tokio::spawn(async move { engine.run().await });
+    let ended = site.end_of(operation).await;
+    assert_eq!((ended.operation.state, refusals.load(Ordering::Relaxed)), (OperationState::Succeeded, 0));
 }
