@@ -86,6 +86,12 @@ mod watched {
         async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
             self.host.sync(path).await
         }
+        async fn append_durably(&self, path: &Utf8Path, content: Vec<u8>) -> Result<(), HostError> {
+            self.done(self.host.append_durably(path, content).await)
+        }
+        async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>) -> Result<(), HostError> {
+            self.done(self.host.overwrite(path, at, content).await)
+        }
         async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
             self.done(self.host.rename(from, to).await)
         }

@@ -10,7 +10,7 @@ mod file;
 use std::{collections::BTreeMap, sync::Arc};
 
 use camino::Utf8PathBuf;
-use gpuaas_host::{FileSpec, Host, HostError};
+use gpuaas_host::{FileSpec, Host};
 use gpuaas_model::{AllocationId, StepId, TaskId, Timestamp, WorkloadId};
 use gpuaas_trust::TaskStatement;
 use gpuaas_wire::{
@@ -18,7 +18,6 @@ use gpuaas_wire::{
     task::TaskOutcome,
 };
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::{error::AgentError, state};
 use file::{Contents, Head, Header, LineWriter};
@@ -119,8 +118,6 @@ struct Refused {
 pub(crate) struct Ledger {
     host: Arc<dyn Host>,
     path: Utf8PathBuf,
-    /// Opened when the file was written anew.
-    file: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     header: Header,
     entries: BTreeMap<TaskId, Known>,
     refused: BTreeMap<TaskId, Refused>,
@@ -215,7 +212,6 @@ impl Ledger {
         let mut ledger = Self {
             host,
             path: file::path(),
-            file: None,
             header: contents.header.unwrap_or_else(anew),
             entries: BTreeMap::new(),
             refused: BTreeMap::new(),
@@ -331,29 +327,25 @@ impl Ledger {
             self.compact(now).await?;
         }
         self.torn = true;
-        let fail = |source| HostError::File { action: "write", path: self.path.clone(), source };
         let mut writing = LineWriter { lines: self.lines, last: self.last.clone(), content: Vec::new() };
         writing.add(&line).map_err(|error| AgentError::State(error.to_string()))?;
-        let file = self.file.as_mut().expect("compaction opens the file, and tears the ledger where it cannot");
-        file.write_all(&writing.content).await.map_err(fail)?;
-        file.flush().await.map_err(fail)?;
-        self.host.sync(&self.path).await?;
-        let written = self.header.written + 1;
-        self.acknowledge(writing, written).await?;
+        self.host.append_durably(&self.path, std::mem::take(&mut writing.content)).await?;
+        let head = self.head(writing, self.header.written + 1);
+        file::advance_head(&self.host, &head).await?;
+        self.acknowledged(head);
         self.take(line);
         Ok(())
     }
 
-    /// Writes to the head that the file is good up to there: only then may anybody act on it.
-    async fn acknowledge(
-        &mut self,
-        LineWriter { lines, last, .. }: LineWriter,
-        written: u64,
-    ) -> Result<(), AgentError> {
+    /// What the head says when the file is good up to there.
+    fn head(&self, LineWriter { lines, last, .. }: LineWriter, written: u64) -> Head {
         let Header { id, rewritten, .. } = self.header.clone();
-        file::write_head(&self.host, &Head { ledger: id, rewritten, lines, last: last.clone(), written }).await?;
+        Head { ledger: id, rewritten, lines, last, written }
+    }
+
+    /// The head says so: only now may anybody act on it.
+    fn acknowledged(&mut self, Head { lines, last, written, .. }: Head) {
         (self.lines, self.last, self.header.written, self.torn) = (lines, last, written, false);
-        Ok(())
     }
 
     fn take(&mut self, line: Line) {
@@ -408,8 +400,10 @@ impl Ledger {
         let content = std::mem::take(&mut writing.content);
         self.host.write(&FileSpec { path: self.path.clone(), mode: 0o600, content }).await?;
         self.header = header;
-        self.file = Some(self.host.append(&self.path).await?);
-        self.acknowledge(writing, self.header.written).await
+        let head = self.head(writing, self.header.written);
+        file::write_head(&self.host, &head).await?;
+        self.acknowledged(head);
+        Ok(())
     }
 }
 

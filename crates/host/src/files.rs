@@ -2,12 +2,13 @@
 //!
 //! Guarantees: what is written or copied is there whole and durable, or not at all, and belongs to the user that the agent runs as; a copy holds
 //! exactly the bytes that its digest names; planted links, pipes and mounts neither redirect an operation nor block it ([`crate::root`]); a slow disk
-//! blocks no other task; a dropped operation changes nothing that it has not begun to put in place.
+//! blocks no other task; a dropped operation changes nothing that it has not begun to put in place. Two operations change a file where it lies, for the
+//! agent's own: what is added to it, or written over a part of it.
 
 use std::{
     fs::File,
     io::{ErrorKind, Read, Seek, Write},
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::fs::FileExt},
 };
 
 use camino::Utf8Path;
@@ -104,6 +105,16 @@ impl Files {
     pub(crate) async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
         let path = path.to_owned();
         self.aside(move |root, _| open(root, &path)?.sync_all().map_err(HostError::file("sync", &path))).await
+    }
+
+    pub(crate) async fn append_durably(&self, path: &Utf8Path, content: Vec<u8>) -> Result<(), HostError> {
+        let path = path.to_owned();
+        self.aside(move |root, _| append_durably(root, &path, &content)).await
+    }
+
+    pub(crate) async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>) -> Result<(), HostError> {
+        let path = path.to_owned();
+        self.aside(move |root, _| overwrite(root, &path, at, &content)).await
     }
 
     pub(crate) async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
@@ -284,6 +295,31 @@ fn open_append(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
         Some(held) => held.open(OFlags::WRONLY | OFlags::APPEND).map_err(HostError::file("open", path)),
         None => place.created(0o600),
     }
+}
+
+fn append_durably(root: &Root, path: &Utf8Path, content: &[u8]) -> Result<(), HostError> {
+    let fail = |action| HostError::file(action, path);
+    let held = own_file(root, path)?;
+    let mut file = held.open(OFlags::WRONLY | OFlags::APPEND).map_err(fail("open"))?;
+    file.write_all(content).map_err(fail("write"))?;
+    file.sync_data().map_err(fail("sync"))
+}
+
+fn overwrite(root: &Root, path: &Utf8Path, at: u64, content: &[u8]) -> Result<(), HostError> {
+    let fail = |action| HostError::file(action, path);
+    let held = own_file(root, path)?;
+    if at.saturating_add(content.len() as u64) > held.size() {
+        return Err(fail("write")(ErrorKind::UnexpectedEof.into()));
+    }
+    let file = held.open(OFlags::WRONLY).map_err(fail("open"))?;
+    file.write_all_at(content, at).map_err(fail("write"))?;
+    file.sync_data().map_err(fail("sync"))
+}
+
+/// The regular file of that path, which nobody else may write.
+fn own_file(root: &Root, path: &Utf8Path) -> Result<Held, HostError> {
+    let place = root.place(path)?.ok_or_else(|| absent("open", path))?;
+    place.own_file()?.ok_or_else(|| absent("open", path))
 }
 
 fn rename(root: &Root, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {

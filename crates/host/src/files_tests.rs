@@ -152,3 +152,26 @@ fn a_copy_that_was_given_up_is_not_put_in_place() {
     assert!(!real.exists());
     assert!(list(&root, "/x".into()).unwrap().is_empty(), "nor does a draft stay");
 }
+
+#[test]
+fn what_is_added_or_written_over_lies_in_the_same_file_and_nowhere_else() {
+    let (folder, root) = root();
+    write(&root, &file("/var/notes", "one two")).unwrap();
+    let inode = |path: &str| std::os::unix::fs::MetadataExt::ino(&fs::metadata(folder.path().join(path)).unwrap());
+    let before = inode("var/notes");
+    append_durably(&root, "/var/notes".into(), b" three").unwrap();
+    overwrite(&root, "/var/notes".into(), 4, b"TWO").unwrap();
+    assert_eq!(read(&root, "/var/notes".into(), 100).unwrap().unwrap(), b"one TWO three");
+    assert_eq!(inode("var/notes"), before);
+    // It never grows by being written over, and neither makes a file or follows a link.
+    overwrite(&root, "/var/notes".into(), 11, b"long").unwrap_err();
+    overwrite(&root, "/var/notes".into(), u64::MAX, b"x").unwrap_err();
+    symlink(folder.path().join("var/notes"), folder.path().join("var/link")).unwrap();
+    for path in ["/var/none", "/var/link", "/none/notes"] {
+        append_durably(&root, path.into(), b"x").unwrap_err();
+        overwrite(&root, path.into(), 0, b"x").unwrap_err();
+    }
+    assert_eq!(read(&root, "/var/notes".into(), 100).unwrap().unwrap(), b"one TWO three");
+    assert_eq!(list(&root, "/var".into()).unwrap(), ["link", "notes"]);
+    assert!(!folder.path().join("none").exists());
+}

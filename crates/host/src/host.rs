@@ -79,6 +79,11 @@ pub trait Host: Send + Sync {
     async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError>;
     /// Makes a file's content durable.
     async fn sync(&self, path: &Utf8Path) -> Result<(), HostError>;
+    /// Adds to a file that is there. Durable when this returns; a crash meanwhile leaves some beginning of what was added.
+    async fn append_durably(&self, path: &Utf8Path, content: Vec<u8>) -> Result<(), HostError>;
+    /// Writes over bytes that a file has, from `at` on. Durable when this returns; a crash meanwhile leaves any of these bytes old or new, and all others
+    /// as they were.
+    async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>) -> Result<(), HostError>;
     /// Gives a file another name in one step.
     async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError>;
     /// The content of a file that holds exactly that, checked in the memory that is returned;

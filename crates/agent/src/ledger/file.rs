@@ -4,6 +4,9 @@
 //! digest of the line before: a line that was changed, taken out or put elsewhere is seen. Lines at the end leave no gap, so `ledger.head` says how many
 //! lines were acknowledged, and the digest of the last. It is written after the line, and before anybody acts upon the line: the ledger may be one
 //! line ahead of it, and is never behind.
+//!
+//! The head has two records, written over in turn: it never changes its length, which costs the disk least, and a crash while one is written leaves
+//! the other, which is of the line before. A record that is damaged costs as much: the ledger's last line alone is then not missed if it is cut too.
 
 use std::sync::Arc;
 
@@ -22,6 +25,8 @@ use crate::{
 /// Longest ledger that is read: far above what compaction leaves.
 const FILE_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
 const HEAD_BYTES_MAX: u64 = 4 * 1_024;
+/// Length of each of the head's two records: a disk's smallest block.
+const RECORD_BYTES: usize = 512;
 
 /// A ledger's id, for as long as it exists. The identity names it too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,8 +139,12 @@ async fn read_head(host: &Arc<dyn Host>) -> Result<Option<Head>, AgentProblem> {
     let read =
         host.read(&head_path(), HEAD_BYTES_MAX).await.map_err(|error| wrong(format!("cannot be read: {error}")))?;
     let Some(text) = read else { return Ok(None) };
-    verified("", &text).ok_or_else(|| wrong("is damaged: its digest is not that of its content".to_owned()))?;
-    serde_json::from_slice(&text).map(Some).map_err(|error| wrong(format!("is damaged: {error}")))
+    let whole = text.chunks(RECORD_BYTES).filter_map(|record| {
+        verified("", record)?;
+        serde_json::from_slice::<Head>(record).ok()
+    });
+    let newest = whole.max_by_key(|head| (head.rewritten, head.lines));
+    newest.map(Some).ok_or_else(|| wrong("is damaged: no digest in it is that of its content".to_owned()))
 }
 
 /// Which ledger the first line says that it is.
@@ -243,11 +252,25 @@ impl LineWriter {
     }
 }
 
-/// Writes how much is acknowledged. Durable when this returns.
+/// Writes how much of a file that was written anew is acknowledged. Durable when this returns.
 pub(super) async fn write_head(host: &Arc<dyn Host>, head: &Head) -> Result<(), HostError> {
-    let text = serde_json::to_string(head).expect("names and numbers are JSON");
-    let content = with_digest("", &text).0.into_bytes();
+    let content = record(head).repeat(2);
     host.write(&FileSpec { path: head_path(), mode: 0o600, content }).await.map(drop)
+}
+
+/// Writes that one line more is acknowledged, over the record before the last. Durable when this returns.
+pub(super) async fn advance_head(host: &Arc<dyn Host>, head: &Head) -> Result<(), HostError> {
+    let at = head.lines % 2 * RECORD_BYTES;
+    host.overwrite(&head_path(), at as u64, record(head)).await
+}
+
+fn record(head: &Head) -> Vec<u8> {
+    let text = serde_json::to_string(head).expect("names and numbers are JSON");
+    let mut record = with_digest("", &text).0.into_bytes();
+    debug_assert!(record.len() < RECORD_BYTES, "two names of 32 digits and three numbers take half of it");
+    record.resize(RECORD_BYTES - 1, b' ');
+    record.push(b'\n');
+    record
 }
 
 /// The first line of a file that is written anew.

@@ -6,12 +6,10 @@ use std::{
     collections::BTreeMap,
     io,
     net::IpAddr,
-    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
 };
 
 use async_trait::async_trait;
@@ -30,6 +28,8 @@ struct File {
     content: Vec<u8>,
     /// How much of it survives the loss of power.
     synced: usize,
+    /// What stood where something is being written over, and where that begins.
+    overwritten: Option<(usize, Vec<u8>)>,
 }
 
 /// Cheap to clone: all of them are the same disk.
@@ -80,37 +80,14 @@ impl Disk {
     /// The power goes: of what was not synced some beginning is left.
     pub(crate) fn lose_power(&self, chance: &mut Chance) {
         for file in self.files().values_mut() {
+            if let Some((at, old)) = file.overwritten.take() {
+                let new = usize::try_from(chance.below(old.len() as u64 + 1)).expect("a length fits");
+                file.content[at + new..at + old.len()].copy_from_slice(&old[new..]);
+            }
             let unsynced = file.content.len() - file.synced;
             let left = usize::try_from(chance.below(unsynced as u64 + 1)).expect("a length fits");
             file.content.truncate(file.synced + left);
         }
-    }
-}
-
-struct Appending {
-    disk: Disk,
-    path: Utf8PathBuf,
-}
-
-impl AsyncWrite for Appending {
-    fn poll_write(self: Pin<&mut Self>, _context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if let Some(full) = self.disk.no_room() {
-            // The last block had room for some of it.
-            let torn = &bytes[..bytes.len() / 2];
-            self.disk.files().entry(self.path.clone()).or_default().content.extend_from_slice(torn);
-            return Poll::Ready(Err(full));
-        }
-        self.disk.files().entry(self.path.clone()).or_default().content.extend_from_slice(bytes);
-        self.disk.appended.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
     }
 }
 
@@ -125,22 +102,55 @@ impl Host for Disk {
         if let Some(source) = self.no_room() {
             return Err(HostError::File { action: "write", path: file.path.clone(), source });
         }
-        let written = File { content: file.content.clone(), synced: file.content.len() };
+        let written = File { content: file.content.clone(), synced: file.content.len(), overwritten: None };
         self.files().insert(file.path.clone(), written);
         Ok(Changed::Yes)
     }
     async fn read(&self, path: &Utf8Path, _bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
         Ok(self.files().get(path).map(|file| file.content.clone()))
     }
-    async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError> {
-        self.files().entry(path.to_owned()).or_default();
-        Ok(Box::new(Appending { disk: self.clone(), path: path.to_owned() }))
+    async fn append(&self, _path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError> {
+        absent("appending without waiting")
     }
-    async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
+    async fn sync(&self, _path: &Utf8Path) -> Result<(), HostError> {
+        absent("appending without waiting")
+    }
+    async fn append_durably(&self, path: &Utf8Path, content: Vec<u8>) -> Result<(), HostError> {
+        let fail = |source| HostError::File { action: "write", path: path.to_owned(), source };
+        match (self.no_room(), self.files().get_mut(path)) {
+            (_, None) => return Err(fail(io::ErrorKind::NotFound.into())),
+            (Some(full), Some(file)) => {
+                // The last block had room for some of it.
+                file.content.extend_from_slice(&content[..content.len() / 2]);
+                return Err(fail(full));
+            }
+            (None, Some(file)) => file.content.extend_from_slice(&content),
+        }
+        self.appended.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&content);
         // A turn in between: a death finds the line written and not synced.
         crate::scheduler::later_turn().await;
         if let Some(file) = self.files().get_mut(path) {
             file.synced = file.content.len();
+        }
+        Ok(())
+    }
+    async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>) -> Result<(), HostError> {
+        let fail =
+            |kind: io::ErrorKind| HostError::File { action: "write", path: path.to_owned(), source: kind.into() };
+        let range = usize::try_from(at).expect("a length fits")..;
+        {
+            let mut files = self.files();
+            let file = files.get_mut(path).ok_or_else(|| fail(io::ErrorKind::NotFound))?;
+            let part = file.content.get_mut(range.clone()).and_then(|rest| rest.get_mut(..content.len()));
+            let part = part.ok_or_else(|| fail(io::ErrorKind::UnexpectedEof))?;
+            let old = part.to_vec();
+            part.copy_from_slice(&content);
+            file.overwritten = Some((range.start, old));
+        }
+        // A death in between finds some beginning of it written.
+        crate::scheduler::later_turn().await;
+        if let Some(file) = self.files().get_mut(path) {
+            file.overwritten = None;
         }
         Ok(())
     }

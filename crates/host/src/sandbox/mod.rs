@@ -101,6 +101,14 @@ impl Host for SandboxHost {
         self.files.sync(path).await
     }
 
+    async fn append_durably(&self, path: &Utf8Path, content: Vec<u8>) -> Result<(), HostError> {
+        self.files.append_durably(path, content).await
+    }
+
+    async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>) -> Result<(), HostError> {
+        self.files.overwrite(path, at, content).await
+    }
+
     async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
         self.files.rename(from, to).await
     }

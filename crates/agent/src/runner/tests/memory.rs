@@ -120,6 +120,36 @@ async fn line_that_was_written_and_not_acknowledged_is_read_and_the_ledger_goes_
 }
 
 #[tokio::test]
+async fn head_has_two_records_of_which_one_suffices_and_without_both_no_task_runs() {
+    let mut world = World::new().await;
+    let length = world.text(HEAD).await.len();
+    world.end(&statement(1)).await;
+    let whole = world.text(HEAD).await;
+    assert_eq!((whole.len(), whole.lines().count()), (length, 2));
+    let records = whole.lines().map(|record| serde_json::from_str::<serde_json::Value>(record).unwrap());
+    let lines: Vec<_> = records.map(|record| record["lines"].as_u64().unwrap()).collect();
+    assert_eq!(lines[0].abs_diff(lines[1]), 1, "they are written over in turn");
+    // Each has its own middle damaged, then both.
+    let damaged = |places: &[usize]| {
+        let mut damaged = whole.clone().into_bytes();
+        places.iter().for_each(|at| damaged[*at] ^= 1);
+        damaged
+    };
+    let ledger = world.text(LEDGER).await;
+    for at in [20, length / 2 + 20] {
+        world.write(LEDGER, ledger.as_bytes()).await;
+        world.write(HEAD, &damaged(&[at])).await;
+        world.restart().await.unwrap();
+        assert_eq!(world.ended().await, [task(1)], "byte {at}");
+    }
+    world.write(LEDGER, ledger.as_bytes()).await;
+    world.write(HEAD, &damaged(&[20, length / 2 + 20])).await;
+    world.restart().await.unwrap();
+    let problem = world.runner.problem().expect("nobody can tell whether the ledger is whole");
+    assert!(problem.detail.contains("ledger.head is damaged"), "{}", problem.detail);
+}
+
+#[tokio::test]
 async fn from_a_ledger_that_is_damaged_in_its_middle_no_task_runs() {
     let mut world = World::new().await;
     world.end(&statement(1)).await;

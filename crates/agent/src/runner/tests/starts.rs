@@ -67,8 +67,9 @@ const MATRIX: &[(&str, Damage, Does, &str)] = &[
     (LEDGER,   Newer,   Serves,  ""),
     (HEAD,     Missing, TakesNone, "ledger.head is missing"),
     (HEAD,     Empty,   TakesNone, "ledger.head is damaged"),
-    (HEAD,     Half,    TakesNone, "ledger.head is damaged"),
-    (HEAD,     Flipped, TakesNone, "ledger.head is damaged"),
+    // The other of its two records is whole, and the ledger itself.
+    (HEAD,     Half,    Serves,  ""),
+    (HEAD,     Flipped, Serves,  ""),
     // The ledger itself is whole, and knows more.
     (HEAD,     Older,   Serves,  ""),
     (HEAD,     Newer,   TakesNone, "it was cut, or is an older copy"),
