@@ -125,7 +125,7 @@ async fn an_init_that_ends_leaves_no_process_and_the_next_one_starts_what_is_ena
     bench.host.start("stays.service").await.unwrap();
     let line = bench.says("stays.service", "say: child").await;
     let child = bench.number("stays.service", "say: child").await;
-    assert!(bench.runs(child).await);
+    bench.until_is(child, "sleep").await;
     sandbox.end();
     assert!(bench.host.processes(&[]).await.unwrap().is_empty());
     assert!(matches!(bench.host.unit("stays.service").await, Err(HostError::InitGone(_))), "no init, no answer");

@@ -7,7 +7,7 @@ use std::{
 };
 
 use gpuaas_model::{Code, Coded};
-use gpuaas_store::{DumpError, StoreError};
+use gpuaas_store::{BadRow, DumpError, StoreError};
 
 use crate::backup::BackupError;
 
@@ -99,6 +99,14 @@ pub enum ServerError {
     /// The store cannot be opened or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The store has a row that cannot be read. Nothing was changed because of it.
+    #[error("{place} has a row that cannot be read: {row}")]
+    RowUnreadable {
+        /// The store.
+        place: String,
+        /// Table, key, column and what is wrong.
+        row: Box<BadRow>,
+    },
     /// Certificates or signatures cannot be made.
     #[error("certificates: {0}")]
     Trust(String),
@@ -172,6 +180,16 @@ fn of_store(error: &StoreError) -> Code {
     }
 }
 
+impl ServerError {
+    /// The same, with the name of the store where only a row of it was named.
+    pub(crate) fn of_rows_in(self, place: String) -> Self {
+        match self {
+            Self::Store(StoreError::Corrupt(row)) => Self::RowUnreadable { place, row },
+            other => other,
+        }
+    }
+}
+
 impl Coded for ServerError {
     fn code(&self) -> Code {
         match self {
@@ -187,6 +205,7 @@ impl Coded for ServerError {
             Self::Key { source, .. } if source.kind() == ErrorKind::InvalidData => Code::SealingKeyInvalid,
             Self::SealingKeyMismatch { .. } => Code::SealingKeyMismatch,
             Self::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => Code::AddressInUse,
+            Self::RowUnreadable { .. } => Code::RowUnreadable,
             Self::Store(error) => of_store(error),
             Self::RestoreUnfinished { .. } => Code::RestoreUnfinished,
             Self::Backup(BackupError::OtherKey { .. }) => Code::StateConflict,
@@ -238,7 +257,7 @@ impl Coded for ServerError {
                  (gpuaas server restore FILE); gpuaas server verify lists what is damaged"
                     .to_owned()
             }
-            Self::Store(StoreError::Corrupt(_)) => {
+            Self::RowUnreadable { .. } | Self::Store(StoreError::Corrupt(_)) => {
                 "gpuaas server verify lists every row that cannot be read; bring the row back from a backup, or restore the whole backup"
                     .to_owned()
             }

@@ -88,6 +88,11 @@ pub struct ControlPlane {
 
 /// Opens the store, takes the lock, and listens. Ready when it returns.
 pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
+    // Boxed, so that the futures of those who start stay small.
+    Box::pin(started(options)).await.map_err(|error| error.of_rows_in(options.store().place()))
+}
+
+async fn started(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
     let ports = ports::system();
     let data = DataDir::open(&options.data_dir)?;
     backup::refuse_unfinished(data.path())?;

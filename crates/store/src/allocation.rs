@@ -7,8 +7,9 @@ use gpuaas_model::{AllocationId, AllocationState, Name, NodeId, ProjectId, Workl
 use crate::{
     error::StoreError,
     page::Page,
-    query::{document, get_parsed, int, list_of, text, text_or_empty},
+    query::{document, get_parsed, int, list_of, text},
     record::AllocationRecord,
+    select::Select,
     store::{Change, Reader, Tx},
 };
 
@@ -90,16 +91,7 @@ impl Reader {
 
     /// Allocations, oldest first.
     pub async fn allocations(&mut self, filter: &AllocationFilter) -> Result<Vec<AllocationRecord>, StoreError> {
-        let sql = "select id, doc from allocations where ($1 = '' or project_id = $1) and ($2 = '' or state = $2) \
-                   and ($3 = '' or node_id = $3) and id > $4 order by id limit $5";
-        let values = vec![
-            text_or_empty(filter.project),
-            text_or_empty(filter.state),
-            text_or_empty(filter.node),
-            filter.page.after(),
-            filter.page.limit(),
-        ];
-        self.list(sql, values).await
+        self.records(list(filter)).await
     }
 
     /// Every allocation in that state, however many there are, oldest first.
@@ -135,4 +127,12 @@ impl Reader {
         let user = |row| Ok((get_parsed(row, "allocation_id")?, (get_parsed(row, "id")?, get_parsed(row, "name")?)));
         rows.iter().map(user).collect()
     }
+}
+
+pub(crate) fn list(filter: &AllocationFilter) -> Select {
+    Select::all("id, doc from allocations")
+        .equal("project_id", filter.project)
+        .equal("state", filter.state)
+        .equal("node_id", filter.node)
+        .page(&filter.page)
 }

@@ -8,8 +8,9 @@ use gpuaas_model::{ArchiveId, ArchiveKind, OperationId, StreamName, TaskId, Time
 use crate::{
     error::StoreError,
     page::Page,
-    query::{Value, document, get_count, get_parsed, int, text, text_or_empty},
+    query::{Value, document, get_count, get_parsed, int, text},
     record::{ArchiveRecord, ArchivedRange, AuditRecord, EventRecord, OperationRecord, TaskRecord},
+    select::Select,
     store::{Reader, Tx},
 };
 
@@ -60,8 +61,7 @@ impl Reader {
 
     /// Archives of one kind or of all, oldest first.
     pub async fn archives(&mut self, kind: Option<ArchiveKind>, page: &Page) -> Result<Vec<ArchiveRecord>, StoreError> {
-        let sql = "select id, doc from archives where ($1 = '' or kind = $1) and id > $2 order by id limit $3";
-        self.list(sql, vec![text_or_empty(kind), page.after(), page.limit()]).await
+        self.records(Select::all("id, doc from archives").equal("kind", kind).page(page)).await
     }
 
     /// Digests of the files of all archives.

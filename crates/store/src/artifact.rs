@@ -5,8 +5,9 @@ use gpuaas_model::VerifiedBy;
 use crate::{
     error::StoreError,
     page::Page,
-    query::{Value, document, text, text_or_empty},
+    query::{Value, document, text},
     record::ArtifactRecord,
+    select::Select,
     store::{Reader, Tx},
 };
 
@@ -67,8 +68,8 @@ impl Reader {
         app: Option<&str>,
         version: Option<&str>,
     ) -> Result<Vec<ArtifactRecord>, StoreError> {
-        let sql = "select id, doc from artifacts where ($1 = '' or app = $1) and ($2 = '' or version = $2) order by id";
-        self.list(sql, vec![text_or_empty(app), text_or_empty(version)]).await
+        let all = Select::all("id, doc from artifacts").equal("app", app).equal("version", version);
+        self.records(all.then("order by id")).await
     }
 
     /// Imported files, a page of all, oldest first.

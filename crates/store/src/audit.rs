@@ -9,6 +9,7 @@ use crate::{
     page::Page,
     query::{Row, Value, get_count, get_int, get_optional, get_parsed, get_text, int, text, text_or_empty},
     record::{AuditRecord, NewAudit},
+    select::Select,
     store::{Reader, Tx},
 };
 
@@ -66,18 +67,7 @@ impl Tx {
 impl Reader {
     /// Audit records, oldest first.
     pub async fn audits(&mut self, filter: &AuditFilter) -> Result<Vec<AuditRecord>, StoreError> {
-        let sql = "select * from audit where ($1 = '' or actor = $1) and ($2 = '' or target = $2) and ($3 = '' or action = $3) \
-                   and ($4 = '' or project_id = $4) and at >= $5 and sequence > $6 order by sequence limit $7";
-        let values = vec![
-            text_or_empty(filter.actor.as_ref()),
-            text_or_empty(filter.target.as_ref()),
-            text_or_empty(filter.action),
-            text_or_empty(filter.project),
-            Value::Int(filter.since.map_or(0, Timestamp::as_millis)),
-            int(filter.after),
-            Value::Int(i64::from(filter.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX))),
-        ];
-        self.rows(sql, values).await?.iter().map(audit).collect()
+        self.selected(list(filter)).await?.iter().map(audit).collect()
     }
 }
 
@@ -118,4 +108,15 @@ pub(crate) fn audit(row: &Row) -> Result<AuditRecord, StoreError> {
         correlation: get_optional(row, "correlation")?,
         metadata,
     })
+}
+
+pub(crate) fn list(filter: &AuditFilter) -> Select {
+    let limit = filter.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX);
+    Select::all("* from audit")
+        .equal("actor", filter.actor.as_ref())
+        .equal("target", filter.target.as_ref())
+        .equal("action", filter.action)
+        .equal("project_id", filter.project)
+        .since("at", filter.since)
+        .behind("sequence", int(filter.after), Value::Int(i64::from(limit)))
 }

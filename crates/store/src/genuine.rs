@@ -22,6 +22,7 @@ use crate::{
     error::StoreError,
     page::Page,
     query::{Row, Value, get_text},
+    select::Select,
     store::{Reader, Store, Tx},
 };
 
@@ -138,19 +139,18 @@ impl Reader {
         Ok(records)
     }
 
-    /// A page of records. The statement filters by `of` as `$1`, takes ids above `$2` in order, and has the limit `$3`. Refused rows do not count
-    /// towards the limit: a page is shorter than its limit only at the end of the list.
+    /// A page of records of a list, in the order of their ids. Refused rows do not count towards the limit: a page is shorter than its limit only at
+    /// the end of the list.
     pub(crate) async fn genuine_page<T: DeserializeOwned>(
         &mut self,
         table: &'static str,
-        sql: &'static str,
-        of: Value,
+        list: &Select,
         page: &Page,
         is_in_its_row: IsInItsRow<T>,
     ) -> Result<Vec<T>, StoreError> {
         let (mut records, mut rest) = (Vec::new(), page.clone());
         loop {
-            let rows = self.rows(sql, vec![of.clone(), rest.after(), rest.limit()]).await?;
+            let rows = self.selected(list.clone().page(&rest)).await?;
             rest.after = rows.last().map(|row| get_text(row, "id")).transpose()?;
             let is_last = rows.len() < page.size();
             records.extend(self.genuine_records(table, rows, is_in_its_row)?);

@@ -362,8 +362,9 @@ impl HistoryPoint {
 /// What a store lacks that has `number` commits of the process whose mark it is.
 fn missing(mark: &Mark, number: u64, audit: (u64, Option<Timestamp>)) -> String {
     let commits = mark.number.saturating_sub(number);
-    let commits = if commits == 1 { "commit".to_owned() } else { format!("{commits} commits") };
-    format!("{} {commits} of this process are missing", missing_since(mark, audit))
+    let missing = if commits == 1 { "1 commit".to_owned() } else { format!("{commits} commits") };
+    let is = if commits == 1 { "is" } else { "are" };
+    format!("{} {missing} of this process {is} missing", missing_since(mark, audit))
 }
 
 fn missing_since(mark: &Mark, (audit, at): (u64, Option<Timestamp>)) -> String {

@@ -48,6 +48,7 @@ mod replica;
 mod room;
 mod sealing;
 mod secret;
+mod select;
 mod service_account;
 mod setting;
 mod signing_key;

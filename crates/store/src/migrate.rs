@@ -18,6 +18,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (8, include_str!("../migrations/0008_service_accounts_with_codes.sql")),
     (9, include_str!("../migrations/0009_found_without_looking_at_every_row.sql")),
     (10, include_str!("../migrations/0010_retention.sql")),
+    (11, include_str!("../migrations/0011_lists_by_their_conditions.sql")),
 ];
 
 /// The newest schema that this version knows.

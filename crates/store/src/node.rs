@@ -7,8 +7,9 @@ use gpuaas_model::{Connectivity, Name, NodeId, NodeState};
 use crate::{
     error::StoreError,
     page::Page,
-    query::{document, get_count, get_parsed, int, list_of, text, text_or_empty},
+    query::{document, get_count, get_parsed, int, list_of, text},
     record::NodeRecord,
+    select::Select,
     store::{Change, Reader, Tx},
 };
 
@@ -98,15 +99,8 @@ impl Reader {
 
     /// Nodes, oldest first.
     pub async fn nodes(&mut self, filter: &NodeFilter) -> Result<Vec<NodeRecord>, StoreError> {
-        let sql = "select id, doc from nodes where ($1 = '' or state = $1) and ($2 = '' or connectivity = $2) and id > $3 \
-                   order by id limit $4";
-        let values = vec![
-            text_or_empty(filter.state),
-            text_or_empty(filter.connectivity),
-            filter.page.after(),
-            filter.page.limit(),
-        ];
-        self.list(sql, values).await
+        let all = Select::all("id, doc from nodes").equal("state", filter.state);
+        self.records(all.equal("connectivity", filter.connectivity).page(&filter.page)).await
     }
 
     /// Every node of which `is_one` is true, however many there are, oldest first.

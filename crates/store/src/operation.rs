@@ -5,8 +5,9 @@ use gpuaas_model::{OperationId, OperationState, ProjectId, Timestamp, WorkloadId
 use crate::{
     error::StoreError,
     page::Page,
-    query::{Value, document, get_count, text, text_or_empty},
+    query::{Value, document, get_count, text},
     record::{OperationRecord, StepRecord},
+    select::Select,
     store::{Change, Reader, Tx},
 };
 
@@ -120,15 +121,14 @@ impl Reader {
 
     /// Operations, oldest first.
     pub async fn operations(&mut self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {
-        let sql = "select id, doc from operations where ($1 = '' or project_id = $1) and ($2 = '' or workload_id = $2) \
-                   and ($3 = '' or state = $3) and id > $4 order by id limit $5";
-        let values = vec![
-            text_or_empty(filter.project),
-            text_or_empty(filter.workload),
-            text_or_empty(filter.state),
-            filter.page.after(),
-            filter.page.limit(),
-        ];
-        self.list(sql, values).await
+        self.records(list(filter)).await
     }
+}
+
+pub(crate) fn list(filter: &OperationFilter) -> Select {
+    Select::all("id, doc from operations")
+        .equal("project_id", filter.project)
+        .equal("workload_id", filter.workload)
+        .equal("state", filter.state)
+        .page(&filter.page)
 }

@@ -5,8 +5,9 @@ use gpuaas_model::ProjectId;
 use crate::{
     error::StoreError,
     page::Page,
-    query::{document, text, text_or_empty},
+    query::{document, text},
     record::ProjectRecord,
+    select::Select,
     store::{Reader, Tx},
 };
 
@@ -36,7 +37,6 @@ impl Reader {
 
     /// Projects, or the one of that id, oldest first.
     pub async fn projects(&mut self, id: Option<ProjectId>, page: &Page) -> Result<Vec<ProjectRecord>, StoreError> {
-        let sql = "select id, doc from projects where ($1 = '' or id = $1) and id > $2 order by id limit $3";
-        self.list(sql, vec![text_or_empty(id), page.after(), page.limit()]).await
+        self.records(Select::all("id, doc from projects").equal("id", id).page(page)).await
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     page::Page,
     query::{Row, Value, get_int, get_text, text},
     record::{ServiceAccountRecord, TokenRecord},
+    select::Select,
     store::{Reader, Tx},
 };
 
@@ -80,9 +81,7 @@ impl Reader {
         project: ProjectId,
         page: &Page,
     ) -> Result<Vec<ServiceAccountRecord>, StoreError> {
-        let sql = "select id, project_id, name, deleted_at, doc, code from service_accounts \
-                   where project_id = $1 and deleted_at = 0 and id > $2 order by id limit $3";
-        self.genuine_page(TABLE, sql, text(project), page, is_in_its_row).await
+        self.genuine_page(TABLE, &list(project), page, is_in_its_row).await
     }
 
     fn genuine_service_accounts(&self, row: Option<Row>) -> Result<Vec<ServiceAccountRecord>, StoreError> {
@@ -101,4 +100,11 @@ pub(crate) fn is_in_its_row(account: &ServiceAccountRecord, row: &Row) -> Result
         && get_text(row, "project_id")? == account.project.to_string()
         && get_text(row, "name")? == account.name.to_string()
         && get_int(row, "deleted_at")? == deleted_at(account))
+}
+
+/// The living ones.
+pub(crate) fn list(project: ProjectId) -> Select {
+    Select::all("id, project_id, name, deleted_at, doc, code from service_accounts")
+        .equal("project_id", Some(project))
+        .only("deleted_at = 0")
 }

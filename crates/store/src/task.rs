@@ -7,6 +7,7 @@ use crate::{
     page::Page,
     query::{Value, document, text, text_or_empty},
     record::TaskRecord,
+    select::Select,
     store::{Reader, Tx},
 };
 
@@ -76,16 +77,15 @@ impl Reader {
 
     /// Tasks, oldest first.
     pub async fn tasks(&mut self, filter: &TaskFilter) -> Result<Vec<TaskRecord>, StoreError> {
-        let sql = "select id, doc from tasks where ($1 = '' or project_id = $1) and ($2 = '' or node_id = $2) \
-                   and ($3 = '' or operation_id = $3) and ($4 = '' or state = $4) and id > $5 order by id limit $6";
-        let values = vec![
-            text_or_empty(filter.project),
-            text_or_empty(filter.node),
-            text_or_empty(filter.operation),
-            text_or_empty(filter.state),
-            filter.page.after(),
-            filter.page.limit(),
-        ];
-        self.list(sql, values).await
+        self.records(list(filter)).await
     }
+}
+
+pub(crate) fn list(filter: &TaskFilter) -> Select {
+    Select::all("id, doc from tasks")
+        .equal("project_id", filter.project)
+        .equal("node_id", filter.node)
+        .equal("operation_id", filter.operation)
+        .equal("state", filter.state)
+        .page(&filter.page)
 }

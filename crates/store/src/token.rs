@@ -7,6 +7,7 @@ use crate::{
     page::Page,
     query::{Row, Value, get_count, get_int, get_text, text, text_or_empty},
     record::TokenRecord,
+    select::Select,
     store::{Change, Reader, Tx},
 };
 
@@ -103,9 +104,7 @@ impl Reader {
 
     /// Tokens of all, or of one project, oldest first.
     pub async fn tokens(&mut self, project: Option<ProjectId>, page: &Page) -> Result<Vec<TokenRecord>, StoreError> {
-        let sql = "select id, sha256, project_id, service_account_id, ends_at, doc, code from tokens \
-                   where ($1 = '' or project_id = $1) and id > $2 order by id limit $3";
-        self.genuine_page(TABLE, sql, text_or_empty(project), page, is_in_its_row).await
+        self.genuine_page(TABLE, &list(project), page, is_in_its_row).await
     }
 
     /// The tokens that a service account holds or held.
@@ -128,4 +127,9 @@ pub(crate) fn is_in_its_row(token: &TokenRecord, row: &Row) -> Result<bool, Stor
         && get_text(row, "project_id")? == or_empty(token.project.map(|id| id.to_string()))
         && get_text(row, "service_account_id")? == or_empty(token.service_account.map(|id| id.to_string()))
         && get_int(row, "ends_at")? == ends_at(token))
+}
+
+pub(crate) fn list(project: Option<ProjectId>) -> Select {
+    Select::all("id, sha256, project_id, service_account_id, ends_at, doc, code from tokens")
+        .equal("project_id", project)
 }

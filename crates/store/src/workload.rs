@@ -7,8 +7,9 @@ use gpuaas_model::{Health, Lifecycle, ProjectId, WorkloadId};
 use crate::{
     error::StoreError,
     page::Page,
-    query::{document, get_count, get_parsed, int, text, text_or_empty},
+    query::{document, get_count, get_parsed, int, text},
     record::WorkloadRecord,
+    select::Select,
     store::{Reader, Tx},
 };
 
@@ -92,25 +93,29 @@ impl Reader {
 
     /// Workloads, oldest first.
     pub async fn workloads(&mut self, filter: &WorkloadFilter) -> Result<Vec<WorkloadRecord>, StoreError> {
-        let sql = "select id, doc from workloads where ($1 = '' or project_id = $1) and ($2 = '' or lifecycle = $2) \
-                   and ($3 = '' or health = $3) and ($4 = '' or app = $4) and id > $5 order by id limit $6";
-        let values = vec![
-            text_or_empty(filter.project),
-            text_or_empty(filter.lifecycle),
-            text_or_empty(filter.health),
-            text_or_empty(filter.app.as_ref()),
-            filter.page.after(),
-            filter.page.limit(),
-        ];
-        self.list(sql, values).await
+        self.records(list(filter)).await
     }
 
     /// Counts of a project's workloads, or of all.
     pub async fn workload_counts(&mut self, project: Option<ProjectId>) -> Result<WorkloadCounts, StoreError> {
-        let sql = "select lifecycle, health, count(*) as n from workloads where ($1 = '' or project_id = $1) \
-                   group by lifecycle, health";
-        let rows = self.rows(sql, vec![text_or_empty(project)]).await?;
+        let rows = self.selected(counted(project)).await?;
         let count = |row| Ok(((get_parsed(row, "lifecycle")?, get_parsed(row, "health")?), get_count(row, "n")?));
         rows.iter().map(count).collect()
     }
+}
+
+pub(crate) fn list(filter: &WorkloadFilter) -> Select {
+    Select::all("id, doc from workloads")
+        .equal("project_id", filter.project)
+        .equal("lifecycle", filter.lifecycle)
+        .equal("health", filter.health)
+        .equal("app", filter.app.as_ref())
+        .page(&filter.page)
+}
+
+/// How many there are in each lifecycle and health.
+pub(crate) fn counted(project: Option<ProjectId>) -> Select {
+    Select::all("lifecycle, health, count(*) as n from workloads")
+        .equal("project_id", project)
+        .then("group by lifecycle, health")
 }

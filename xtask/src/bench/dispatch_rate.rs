@@ -12,7 +12,7 @@ use super::{
     figures::{self, Figure, percentile_ms},
     syscalls,
 };
-use crate::{demo::Store, package::programs};
+use crate::demo::Store;
 
 /// How to measure.
 #[derive(clap::Args)]
@@ -40,7 +40,7 @@ const TRACED: (usize, Duration) = (10, Duration::from_secs(5));
 
 /// Measures.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let programs = programs::folder(&options.profile)?;
+    let programs = options.chosen.programs(&options.profile)?;
     let (mut columns, mut traces) = (Vec::new(), Vec::new());
     for store in options.chosen.stores() {
         let (figures, trace) = super::block_on(measured(options, &programs, store))?;

@@ -12,7 +12,7 @@ use super::{
     control_plane::{ControlPlane, Place},
     figures::{self, Figure},
 };
-use crate::{demo::Store, package::programs};
+use crate::demo::Store;
 
 /// How to measure.
 #[derive(clap::Args)]
@@ -45,7 +45,7 @@ const WHOLE_OF_POSTGRES: &str = "select pg_database_size(current_database()) as 
 
 /// Measures.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let programs = programs::folder(&options.profile)?;
+    let programs = options.chosen.programs(&options.profile)?;
     let mut columns = Vec::new();
     for store in options.chosen.stores() {
         let mut figures = of_operations(options, store)?;

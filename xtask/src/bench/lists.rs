@@ -15,7 +15,7 @@ use super::{
     control_plane::{ControlPlane, Place, SETTINGS},
     figures::{self, percentile_ms, shown},
 };
-use crate::{demo::Store, package::programs};
+use crate::demo::Store;
 
 /// How to measure.
 #[derive(clap::Args)]
@@ -64,7 +64,7 @@ const LISTS: [List; 12] = [
 
 /// Measures.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let programs = programs::folder(&options.profile)?;
+    let programs = options.chosen.programs(&options.profile)?;
     let mut tables = Vec::new();
     for store in options.chosen.stores() {
         tables.push((store, super::block_on(measured(options, &programs, store))?));

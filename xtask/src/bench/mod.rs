@@ -18,10 +18,12 @@ use std::{
 };
 
 use anyhow::Context;
+use camino::Utf8PathBuf;
 use clap::Subcommand;
 
 use crate::{
     demo::{self, Report, Store},
+    package::programs,
     shell,
 };
 
@@ -106,17 +108,25 @@ fn of_engine(arguments: &[&str], profile: &str) -> anyhow::Result<()> {
     shell::run(what, shell::cargo(&bench).args(["--profile", profile, "--"]).args(arguments))
 }
 
-/// Which databases are measured.
+/// What is measured: which programs, on which databases.
 #[derive(clap::Args)]
 pub(crate) struct Chosen {
     /// Measure this database alone; SQLite and PostgreSQL when absent.
     #[arg(long, value_enum)]
     store: Option<Store>,
+    /// Measure `gpuaas` and `gpuaas-agent` of this folder, for example those of an earlier commit, and build none.
+    #[arg(long, value_name = "FOLDER")]
+    programs: Option<Utf8PathBuf>,
 }
 
 impl Chosen {
     fn stores(&self) -> Vec<Store> {
         self.store.map_or_else(|| vec![Store::Sqlite, Store::Postgres], |one| vec![one])
+    }
+
+    /// The folder of the programs; built by this profile unless a folder was named.
+    fn programs(&self, profile: &str) -> anyhow::Result<Utf8PathBuf> {
+        self.programs.clone().map_or_else(|| programs::folder(profile), Ok)
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
     control_plane::{ControlPlane, Place, SETTINGS},
     figures, usage,
 };
-use crate::{demo::Store, package::programs};
+use crate::demo::Store;
 
 /// How to measure.
 #[derive(clap::Args)]
@@ -63,7 +63,7 @@ const SUBSCRIBERS: usize = 20;
 
 /// Measures.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let programs = programs::folder(&options.profile)?;
+    let programs = options.chosen.programs(&options.profile)?;
     println!(
         "{PINGERS} connections ping nodes, one makes and revokes tokens under idempotency keys, one issues enrollment strings, {READERS} read lists,"
     );

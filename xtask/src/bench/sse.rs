@@ -15,7 +15,7 @@ use super::{
     figures::{self, Figure, percentile_ms},
     usage,
 };
-use crate::{demo::Store, package::programs};
+use crate::demo::Store;
 
 /// How to measure.
 #[derive(clap::Args)]
@@ -44,7 +44,7 @@ const SETTLE: Duration = Duration::from_secs(2);
 
 /// Measures.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let programs = programs::folder(&options.profile)?;
+    let programs = options.chosen.programs(&options.profile)?;
     let mut columns = Vec::new();
     for store in options.chosen.stores() {
         columns.push((store, super::block_on(measured(options, &programs, store))?));

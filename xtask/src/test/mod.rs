@@ -261,7 +261,7 @@ fn cargo_test(
         counts.take(&binary, line);
         let dull = line.starts_with("test ") && line.ends_with("... ok");
         // How much a test tried, where it says so, and what was not tried at all.
-        let said = ["roles × routes: ", "simulation: ", "hostile: ", "NOT RUN: "]
+        let said = ["roles × routes: ", "simulation: ", "hostile: ", "start matrix of ", "NOT RUN: "]
             .iter()
             .any(|of| line.trim_start().starts_with(of));
         counts.figures.extend(said.then(|| line.trim().to_owned()));

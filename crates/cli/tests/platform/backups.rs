@@ -75,6 +75,26 @@ async fn one_on_a_file_may_come_back_on_postgresql() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_on_postgresql_is_backed_up_and_comes_back_on_another() {
+    let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
+    let mut fleet = Fleet::start_on(1, 1, Some(server.fresh_database().await)).await;
+    let unused = RegisterNode { name: "gpu-3".to_owned(), ..RegisterNode::default() };
+    fleet.client().register_node(&unused).await.expect("registered");
+    let backup = fleet.path("backup.tar").to_string_lossy().into_owned();
+    let made = fleet.server_verb(&["backup", &backup]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    fleet.kill_server();
+    std::fs::rename(fleet.data_dir(), fleet.path("lost")).expect("moved");
+    fleet.point_at(server.fresh_database().await);
+    let restored = fleet.server_verb(&["restore", &backup]);
+    assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+    fleet.start_server();
+    fleet.exchange_one_time_admin().await;
+    let nodes = fleet.client().list_nodes(None, None).await.expect("listed").items;
+    assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["gpu-1", "gpu-3"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn interrupted_restore_is_completed_at_the_next_start() {
     let mut fleet = Fleet::start(0).await;
     let client = fleet.client();

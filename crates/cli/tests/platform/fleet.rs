@@ -228,9 +228,14 @@ impl Fleet {
 
     /// Another store for the first replica, from its next start on.
     pub(crate) fn move_to(&mut self, store_url: String) {
-        self.environment = shared_environment(self.folder.path(), store_url);
+        self.point_at(store_url);
         let kept = self.path("lost").join("sealing.key");
         std::fs::copy(kept, self.path("sealing.key")).expect("the key that sealed the rows");
+    }
+
+    /// The same of one whose sealing key lies where that of a shared store must.
+    pub(crate) fn point_at(&mut self, store_url: String) {
+        self.environment = shared_environment(self.folder.path(), store_url);
     }
 
     /// Where the first replica keeps its own.

@@ -49,5 +49,6 @@ mod stops;
 mod strangers;
 mod streams;
 mod support;
+mod unreadable;
 mod workloads;
 mod world;

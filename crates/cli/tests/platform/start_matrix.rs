@@ -49,91 +49,119 @@ const HISTORY_WENT_BACK: Expected = Refuses("history_went_back");
 /// Nothing tells of which moment the rows are.
 const HISTORY_UNPROVEN: Expected = Refuses("history_unproven");
 
-/// The whole table.
-const CELLS: &[(&str, &[(State, Expected)])] = &[
+/// Kinds of findings, or the code with which `verify` itself refuses.
+type Found = &'static str;
+const NOTHING: Found = "nothing";
+
+/// What may be wrong with one file.
+type States = &'static [(State, Found, Expected)];
+
+/// The whole table: what is wrong with a file, what `verify` finds, and what a start must do.
+const CELLS: &[(&str, States)] = &[
     (
         "gpuaas.db",
         &[
-            (Missing, Refuses("store_missing")),
-            (Empty, Refuses("store_missing")),
-            (Cut, Refuses("store_damaged")),
-            (Flipped, Refuses("store_damaged")),
-            (Older, HISTORY_WENT_BACK),
-            (Newer, Refuses("store_too_new")),
-            (Foreign, Refuses("sealing_key_mismatch")),
+            (Missing, "store_missing", Refuses("store_missing")),
+            (Empty, "store_missing", Refuses("store_missing")),
+            (Cut, "database", Refuses("store_damaged")),
+            (Flipped, "database", Refuses("store_damaged")),
+            (Older, "history", HISTORY_WENT_BACK),
+            (Newer, "store_too_new", Refuses("store_too_new")),
+            (Foreign, "history,key", Refuses("sealing_key_mismatch")),
         ],
     ),
     (
         "gpuaas.db-wal",
         &[
-            (Missing, HISTORY_WENT_BACK),
-            (Empty, HISTORY_WENT_BACK),
-            (Cut, HISTORY_WENT_BACK),
-            (Flipped, HISTORY_WENT_BACK),
-            (Older, HISTORY_WENT_BACK),
+            (Missing, "history", HISTORY_WENT_BACK),
+            (Empty, "history", HISTORY_WENT_BACK),
+            (Cut, "history", HISTORY_WENT_BACK),
+            (Flipped, "history", HISTORY_WENT_BACK),
+            (Older, "history", HISTORY_WENT_BACK),
             // Its pages take the place of this one's.
-            (Foreign, Refuses("store_damaged")),
+            (Foreign, "database", Refuses("store_damaged")),
         ],
     ),
     // An earlier mark is still true, and of its two entries one is enough.
     (
         "history.mark",
         &[
-            (Missing, HISTORY_UNPROVEN),
-            (Empty, HISTORY_UNPROVEN),
-            (Cut, HISTORY_UNPROVEN),
-            (Flipped, Serves),
-            (Older, Serves),
-            (Foreign, HISTORY_UNPROVEN),
+            (Missing, "history", HISTORY_UNPROVEN),
+            (Empty, "history", HISTORY_UNPROVEN),
+            (Cut, "history", HISTORY_UNPROVEN),
+            (Flipped, NOTHING, Serves),
+            (Older, NOTHING, Serves),
+            (Foreign, "history", HISTORY_UNPROVEN),
         ],
     ),
     (
         "sealing.key",
         &[
-            (Missing, Refuses("sealing_key_missing")),
-            (Empty, Refuses("sealing_key_invalid")),
-            (Cut, Refuses("sealing_key_invalid")),
-            (Flipped, Refuses("sealing_key_mismatch")),
-            (Older, Serves),
-            (Foreign, Refuses("sealing_key_mismatch")),
+            (Missing, "key", Refuses("sealing_key_missing")),
+            (Empty, "key", Refuses("sealing_key_invalid")),
+            (Cut, "key", Refuses("sealing_key_invalid")),
+            (Flipped, "key", Refuses("sealing_key_mismatch")),
+            (Older, NOTHING, Serves),
+            (Foreign, "key", Refuses("sealing_key_mismatch")),
         ],
     ),
     // No rotation is under way: the next key has nothing under it.
     (
         "sealing-next.key",
         &[
-            (Missing, Serves),
-            (Empty, Refuses("sealing_key_invalid")),
-            (Cut, Refuses("sealing_key_invalid")),
-            (Flipped, Serves),
-            (Older, Serves),
-            (Foreign, Serves),
+            (Missing, NOTHING, Serves),
+            (Empty, "key", Refuses("sealing_key_invalid")),
+            (Cut, "key", Refuses("sealing_key_invalid")),
+            (Flipped, NOTHING, Serves),
+            (Older, NOTHING, Serves),
+            (Foreign, NOTHING, Serves),
         ],
     ),
     (
         "replica.id",
-        &[(Missing, Serves), (Empty, Serves), (Cut, Serves), (Flipped, Serves), (Older, Serves), (Foreign, Serves)],
+        &[
+            (Missing, NOTHING, Serves),
+            (Empty, NOTHING, Serves),
+            (Cut, NOTHING, Serves),
+            (Flipped, NOTHING, Serves),
+            (Older, NOTHING, Serves),
+            (Foreign, NOTHING, Serves),
+        ],
     ),
     (
         "ca.pem",
-        &[(Missing, Serves), (Empty, Serves), (Cut, Serves), (Flipped, Serves), (Older, Serves), (Foreign, Serves)],
+        &[
+            (Missing, NOTHING, Serves),
+            (Empty, NOTHING, Serves),
+            (Cut, NOTHING, Serves),
+            (Flipped, NOTHING, Serves),
+            (Older, NOTHING, Serves),
+            (Foreign, NOTHING, Serves),
+        ],
     ),
     (
         "admin.token",
-        &[(Missing, Serves), (Empty, Serves), (Cut, Serves), (Flipped, Serves), (Older, Serves), (Foreign, Serves)],
+        &[
+            (Missing, NOTHING, Serves),
+            (Empty, NOTHING, Serves),
+            (Cut, NOTHING, Serves),
+            (Flipped, NOTHING, Serves),
+            (Older, NOTHING, Serves),
+            (Foreign, NOTHING, Serves),
+        ],
     ),
     // A digest is compared where an artifact is laid out, and by `verify`; a start compares lengths.
     (
         "artifacts/*",
         &[
-            (Missing, ServesAndNames),
-            (Empty, ServesAndNames),
-            (Cut, ServesAndNames),
-            (Flipped, Serves),
-            (Older, Serves),
+            (Missing, "artifact", ServesAndNames),
+            (Empty, "artifact", ServesAndNames),
+            (Cut, "artifact", ServesAndNames),
+            (Flipped, "artifact", Serves),
+            (Older, NOTHING, Serves),
         ],
     ),
-    ("lock", &[(Missing, Serves), (Empty, Serves), (Foreign, Serves)]),
+    ("lock", &[(Missing, NOTHING, Serves), (Empty, NOTHING, Serves), (Foreign, NOTHING, Serves)]),
 ];
 
 /// The directories that cells are made of.
@@ -285,8 +313,11 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
+/// A file, what is wrong with it, what `verify` finds, and what a start must do.
+type Cell = (&'static str, State, Found, Expected);
+
 /// One cell: what `verify` found and the start did, and whether that is what it must do.
-async fn judged(given: &Given, all: &Acknowledged, file: &str, state: State, expected: Expected) -> (String, bool) {
+async fn judged(given: &Given, all: &Acknowledged, (file, state, finds, expected): Cell) -> (String, bool) {
     let cell = given.cell(file, state);
     let before = contents(&cell);
     let verified = Start::default().verb(&cell, &["verify", "-o", "json"]);
@@ -324,11 +355,12 @@ async fn judged(given: &Given, all: &Acknowledged, file: &str, state: State, exp
         }
     };
     let note = if is_unchanged { "" } else { "   VERIFY HAS CHANGED IT" };
-    let verify = if found.is_empty() { "nothing" } else { &found };
-    let line = format!("{file:<18}{:<9}verify: {verify:<28}start {did}{note}", format!("{state:?}"));
+    let verify = if found.is_empty() { NOTHING } else { &found };
+    let other = if verify == finds { String::new() } else { format!("   IT MUST FIND {finds}") };
+    let line = format!("{file:<18}{:<9}verify: {verify:<28}start {did}{note}{other}", format!("{state:?}"));
     drop(started);
     let _ = fs::remove_dir_all(cell);
-    (line, is_right && is_unchanged)
+    (line, is_right && is_unchanged && verify == finds)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -342,12 +374,13 @@ async fn start_serves_all_that_was_acknowledged_or_says_what_is_wrong_with_which
     drop(served);
     assert!(all.projects.contains("fourth") && all.artifacts > 0 && all.audit == 43, "{all:?}");
     let (given, all, mut wrong) = (&given, &all, Vec::new());
-    let cells =
-        CELLS.iter().flat_map(|(file, states)| states.iter().map(move |(state, expected)| (*file, *state, *expected)));
-    let cells: Vec<_> = cells.collect();
+    let of_file = |(file, states): &'static (&'static str, States)| {
+        states.iter().map(move |&(state, finds, expected)| (*file, state, finds, expected))
+    };
+    let cells: Vec<Cell> = CELLS.iter().flat_map(of_file).collect();
     // So many at once: each is a process that mostly waits for its disk.
     for group in cells.chunks(4) {
-        let judged = group.iter().map(|&(file, state, expected)| judged(given, all, file, state, expected));
+        let judged = group.iter().map(|&cell| judged(given, all, cell));
         for (line, is_right) in futures::future::join_all(judged).await {
             show(&line);
             if !is_right {

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use gpuaas_model::{ArchiveKind, AuditAction, Code, OperationState, StreamName};
-use gpuaas_store::{AuditFilter, OperationFilter, Page};
+use gpuaas_model::{ArchiveKind, AuditAction, Code, OperationState, StreamName, Timestamp, TokenId};
+use gpuaas_store::{AuditFilter, IdempotencyRecord, OperationFilter, Page};
 use serde_json::Value;
 
 use crate::{kit::task, nodes::failed, site::Site};
@@ -64,6 +64,31 @@ async fn history_is_archived_whole_before_it_is_deleted_and_the_newest_stays() {
     assert_eq!(site.world.files.kept.lock().unwrap().len(), kept, "nothing is archived twice");
     let ended = site.decommissioned(left[0].workload, |of| vec![task("uninstall", of, 0)]).await;
     assert_eq!(ended.operation.state, OperationState::Succeeded);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_under_idempotency_keys_are_forgotten_once_they_are_old() {
+    let site = Site::of(1).await;
+    let token = TokenId::from_uuid(uuid::Uuid::from_u128(7));
+    // Answers are kept for a day.
+    let created_at = Timestamp::from_millis(site.world.engine.ports().clock.now().as_millis() - 23 * 3_600_000);
+    let answer = IdempotencyRecord {
+        token,
+        key: "deploy-1".into(),
+        request_sha256: String::new(),
+        status: 202,
+        body: String::new(),
+        created_at,
+    };
+    let mut tx = site.world.store().begin().await.unwrap();
+    tx.put_idempotency(&answer, None).await.unwrap();
+    tx.commit().await.unwrap();
+    let is_kept =
+        async || site.world.store().read().await.unwrap().idempotency(token, "deploy-1").await.unwrap().is_some();
+    site.world.engine.retain().await.unwrap();
+    assert!(is_kept().await, "it is not old enough");
+    site.world.later().await.retain().await.unwrap();
+    assert!(!is_kept().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -190,7 +190,7 @@ async fn started(world: &mut World) -> (Does, String) {
     did
 }
 
-async fn plays(world: &mut World, files: &[&str], copies: &Copies, matrix: &[(&str, Damage, Does, &str)]) {
+async fn plays(world: &mut World, whose: &str, files: &[&str], copies: &Copies, matrix: &[(&str, Damage, Does, &str)]) {
     for &(file, damage, does, says) in matrix {
         let at = files.iter().position(|known| *known == file).unwrap();
         let mut said = String::new();
@@ -217,7 +217,10 @@ async fn plays(world: &mut World, files: &[&str], copies: &Copies, matrix: &[(&s
             Ends(status) => format!("ends with {status}"),
         };
         let (file, said) = (file.rsplit('/').next().unwrap(), said.lines().next().unwrap_or_default());
-        println!("| {file} | {damage:?} | {does} | {} |", said.replace("/var/lib/gpuaas-agent/", ""));
+        println!(
+            "start matrix of {whose}: {file:<16}{damage:?}: {does} {}",
+            said.replace("/var/lib/gpuaas-agent/", "")
+        );
     }
 }
 
@@ -248,9 +251,8 @@ async fn world() -> (World, Copies) {
 
 #[tokio::test]
 async fn every_file_of_the_agents_folder_is_missing_damaged_or_put_back_and_nothing_acknowledged_is_forgotten() {
-    println!("| file | what became of it | the agent | says |\n| --- | --- | --- | --- |");
     let (mut world, copies) = world().await;
-    plays(&mut world, &FILES, &copies, MATRIX).await;
+    plays(&mut world, "an agent", &FILES, &copies, MATRIX).await;
 }
 
 #[tokio::test]
@@ -264,8 +266,7 @@ async fn every_file_of_an_agent_that_names_no_ledger_is_missing_damaged_or_put_b
     earlier[1] = Some(world.another_key().into_bytes());
     let present = copies(&world, &FILES);
     let copies = Copies { earlier, later: present.clone(), present };
-    println!("| file of an older agent | what became of it | the agent | says |\n| --- | --- | --- | --- |");
-    plays(&mut world, &FILES, &copies, MATRIX_WITHOUT_LEDGER_ID).await;
+    plays(&mut world, "an older agent", &FILES, &copies, MATRIX_WITHOUT_LEDGER_ID).await;
 }
 
 #[tokio::test]
@@ -322,7 +323,7 @@ async fn identity_of_an_earlier_enrollment_is_told_from_the_ledger() {
     assert!(matches!(&error, AgentError::Identity { what, .. } if what.contains("earlier enrollment")), "{error}");
     assert_eq!(error.exit() as u8, 9);
     assert!(error.explained().contains("docs/errors/agent_identity_damaged.md"), "{}", error.explained());
-    // Ledger and head of before, both put back: not told here. The control plane knows how far that ledger went.
+    // Ledger and head of before, both put back: nothing here tells. Tasks of before have expired, and the control plane sends no task twice.
     for (file, content) in FILES.iter().zip(&copies.present) {
         lay(&world, file, content.as_deref());
     }
