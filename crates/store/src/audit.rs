@@ -116,7 +116,7 @@ pub(crate) fn list(filter: &AuditFilter) -> Select {
         .equal("actor", filter.actor.as_ref())
         .equal("target", filter.target.as_ref())
         .equal("action", filter.action)
-        .equal("project_id", filter.project)
+        .equal_indexed("project_id", filter.project)
         .since("at", filter.since)
         .behind("sequence", int(filter.after), Value::Int(i64::from(limit)))
 }

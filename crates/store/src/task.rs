@@ -83,7 +83,7 @@ impl Reader {
 
 pub(crate) fn list(filter: &TaskFilter) -> Select {
     Select::all("id, doc from tasks")
-        .equal("project_id", filter.project)
+        .equal_indexed("project_id", filter.project)
         .equal("node_id", filter.node)
         .equal("operation_id", filter.operation)
         .equal("state", filter.state)

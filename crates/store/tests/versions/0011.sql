@@ -298,7 +298,8 @@ create trigger archive_ranges_are_append_only before delete or update of stream,
 create trigger archive_ranges_are_not_truncated before truncate on archive_ranges
     for each statement execute function refuse_change();
 -- for both
--- Pages of a project, a node, an operation or a state are found without reading the rows of others.
+-- Pages of a project, a node, an operation or a state are found without reading the rows of others. What belongs to no project
+-- is in no index of projects.
 drop index operations_project;
 create index operations_project on operations (project_id, id);
 create index operations_state on operations (state, id);
@@ -306,13 +307,13 @@ drop index tasks_node;
 create index tasks_node on tasks (node_id, id);
 drop index tasks_operation;
 create index tasks_operation on tasks (operation_id, id);
-create index tasks_project on tasks (project_id, id);
+create index tasks_project on tasks (project_id, id) where project_id <> '';
 create index allocations_project on allocations (project_id, id);
 create index allocations_node on allocations (node_id, id);
 create index allocations_state on allocations (state, id);
 drop index tokens_project;
 create index tokens_project on tokens (project_id, id);
-create index audit_project on audit (project_id, sequence);
+create index audit_project on audit (project_id, sequence) where project_id <> '';
 create index audit_target on audit (target, sequence);
 create index operations_unended on operations (id) where is_open = 1;
 -- for sqlite
@@ -320,7 +321,7 @@ insert into schema_versions (version, checksum) values (10, '0b28b6e75129aa0a');
 -- for postgres
 insert into schema_versions (version, checksum) values (10, 'd73387b066a6bcaf');
 -- for both
-insert into schema_versions (version, checksum) values (11, 'e83ea7a281e86a40');
+insert into schema_versions (version, checksum) values (11, '3491b658516dc3a8');
 insert into projects (id, name, doc) values ('0198c0de-7a3b-7c11-9b54-0242ac120001', 'lab', '{"id":"0198c0de-7a3b-7c11-9b54-0242ac120001","name":"lab","created_at":1790000000000}');
 insert into tokens (id, sha256, project_id, doc, service_account_id, ends_at, code) values ('0198c0de-7a3b-7c11-9b54-0242ac120002', '2222222222222222222222222222222222222222222222222222222222222222', '0198c0de-7a3b-7c11-9b54-0242ac120001', '{"id":"0198c0de-7a3b-7c11-9b54-0242ac120002","name":"ada","sha256":"2222222222222222222222222222222222222222222222222222222222222222","role":"project-admin","project":"0198c0de-7a3b-7c11-9b54-0242ac120001","service_account":null,"created_at":1790000000000,"expires_at":1790086400000,"revoked_at":null,"is_bootstrap":false}', '', 1790086400000, '5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a');
 insert into tokens (id, sha256, project_id, doc, service_account_id, ends_at, code) values ('0198c0de-7a3b-7c11-9b54-0242ac120003', '3333333333333333333333333333333333333333333333333333333333333333', '0198c0de-7a3b-7c11-9b54-0242ac120001', '{"id":"0198c0de-7a3b-7c11-9b54-0242ac120003","name":"ada","sha256":"3333333333333333333333333333333333333333333333333333333333333333","role":"project-admin","project":"0198c0de-7a3b-7c11-9b54-0242ac120001","service_account":null,"created_at":1790000000000,"expires_at":null,"revoked_at":1790000000005,"is_bootstrap":false}', '', 1790000000005, '5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a');
