@@ -129,6 +129,7 @@ impl Reader {
     }
 }
 
+/// The statement of a page of allocations.
 pub(crate) fn list(filter: &AllocationFilter) -> Select {
     Select::all("id, doc from allocations")
         .equal("project_id", filter.project)

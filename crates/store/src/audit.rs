@@ -110,6 +110,7 @@ pub(crate) fn audit(row: &Row) -> Result<AuditRecord, StoreError> {
     })
 }
 
+/// The statement of a page of audit records.
 pub(crate) fn list(filter: &AuditFilter) -> Select {
     let limit = filter.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX);
     Select::all("* from audit")

@@ -125,6 +125,7 @@ impl Reader {
     }
 }
 
+/// The statement of a page of operations.
 pub(crate) fn list(filter: &OperationFilter) -> Select {
     Select::all("id, doc from operations")
         .equal("project_id", filter.project)

@@ -38,12 +38,12 @@ impl Select {
         }
     }
 
-    /// The same in a column whose index leaves out rows with an empty text there.
+    /// Like [`Select::equal`], for a column whose index leaves out rows with an empty text.
     pub(crate) fn equal_indexed(self, column: &'static str, value: Option<impl Display>) -> Self {
         let is_asked = value.is_some();
         let mut list = self.equal(column, value);
         if is_asked {
-            // Says to the database's planner that the index has every such row.
+            // Without this the planner cannot use the partial index: the value is not known when it plans.
             list.conditions.push(format!("{column} <> ''"));
         }
         list

@@ -102,7 +102,7 @@ pub(crate) fn is_in_its_row(account: &ServiceAccountRecord, row: &Row) -> Result
         && get_int(row, "deleted_at")? == deleted_at(account))
 }
 
-/// The living ones.
+/// The statement of a list of the service accounts that are not deleted.
 pub(crate) fn list(project: ProjectId) -> Select {
     Select::all("id, project_id, name, deleted_at, doc, code from service_accounts")
         .equal("project_id", Some(project))

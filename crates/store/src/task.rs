@@ -81,6 +81,7 @@ impl Reader {
     }
 }
 
+/// The statement of a page of tasks.
 pub(crate) fn list(filter: &TaskFilter) -> Select {
     Select::all("id, doc from tasks")
         .equal_indexed("project_id", filter.project)

@@ -129,6 +129,7 @@ pub(crate) fn is_in_its_row(token: &TokenRecord, row: &Row) -> Result<bool, Stor
         && get_int(row, "ends_at")? == ends_at(token))
 }
 
+/// The statement of a list of tokens: of one project, or of all.
 pub(crate) fn list(project: Option<ProjectId>) -> Select {
     Select::all("id, sha256, project_id, service_account_id, ends_at, doc, code from tokens")
         .equal("project_id", project)

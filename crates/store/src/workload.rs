@@ -104,6 +104,7 @@ impl Reader {
     }
 }
 
+/// The statement of a page of workloads.
 pub(crate) fn list(filter: &WorkloadFilter) -> Select {
     Select::all("id, doc from workloads")
         .equal("project_id", filter.project)
@@ -113,7 +114,7 @@ pub(crate) fn list(filter: &WorkloadFilter) -> Select {
         .page(&filter.page)
 }
 
-/// How many there are in each lifecycle and health.
+/// The statement that counts workloads by lifecycle and health.
 pub(crate) fn counted(project: Option<ProjectId>) -> Select {
     Select::all("lifecycle, health, count(*) as n from workloads")
         .equal("project_id", project)

@@ -181,7 +181,7 @@ impl ControlPlane {
     }
 
     async fn counts(&self) -> anyhow::Result<Counts> {
-        Ok(Counts::from_metrics(&self.client()?.read_text("/metrics").await?))
+        Counts::from_metrics(&self.client()?.read_text("/metrics").await?)
     }
 
     fn usage(&self) -> anyhow::Result<(Usage, Usage)> {

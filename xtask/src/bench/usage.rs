@@ -48,7 +48,7 @@ impl Sub for Usage {
     }
 }
 
-/// What the store has asked of its database since the control plane started; not a number where a program does not count it.
+/// What the store has asked of its database since the control plane started. Not numbers for a program from before these counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) statements: f64,
@@ -57,16 +57,21 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn from_metrics(text: &str) -> Self {
+    /// Reads the counters of `/metrics`. Either all of them are there, or none, as before they existed.
+    pub(super) fn from_metrics(text: &str) -> anyhow::Result<Self> {
+        const NONE: Counts = Counts { statements: f64::NAN, changes: f64::NAN, commits: f64::NAN };
+        if !text.contains("gpuaas_store_statements_total") {
+            return Ok(NONE);
+        }
         let count = |name: &str| {
             let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
-            value.unwrap_or(f64::NAN)
+            value.with_context(|| format!("/metrics has no {name}"))
         };
-        Self {
-            statements: count("gpuaas_store_statements_total"),
-            changes: count("gpuaas_store_changes_total"),
-            commits: count("gpuaas_store_commits_total"),
-        }
+        Ok(Self {
+            statements: count("gpuaas_store_statements_total")?,
+            changes: count("gpuaas_store_changes_total")?,
+            commits: count("gpuaas_store_commits_total")?,
+        })
     }
 }
 
@@ -200,11 +205,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_read_from_an_exposition_and_a_missing_one_is_no_number() {
+    fn counters_are_read_from_an_exposition_and_a_missing_one_is_named() {
         let text = "# TYPE gpuaas_store_changes_total counter\ngpuaas_store_changes_total 4\n\
                     gpuaas_store_statements_total 12\ngpuaas_store_commits_total 3\n";
-        let counts = Counts::from_metrics(text);
+        let counts = Counts::from_metrics(text).unwrap();
         assert_eq!((counts.statements, counts.changes, counts.commits), (12.0, 4.0, 3.0));
-        assert!(Counts::from_metrics(&text.replace("commits", "other")).commits.is_nan());
+        let error = Counts::from_metrics(&text.replace("commits", "other")).unwrap_err();
+        assert_eq!(error.to_string(), "/metrics has no gpuaas_store_commits_total");
+        assert!(Counts::from_metrics("gpuaas_up 1\n").unwrap().commits.is_nan(), "a program without these counters");
     }
 }

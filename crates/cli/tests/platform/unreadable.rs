@@ -1,4 +1,4 @@
-//! What a hand or a disk did to rows, keys and artifacts of a control plane that was ended: a start names the row, `gpuaas server verify` names each thing.
+//! Damaged rows, keys and artifacts of a stopped control plane: a start names the row, `gpuaas server verify` names each loss.
 
 use std::{fs, path::PathBuf};
 
@@ -9,7 +9,7 @@ use crate::{
     world::{build_programs, import_of, release},
 };
 
-/// A data directory with a project, a node and artifacts, and the path of its database.
+/// The data directory of a stopped control plane with a project, a node and artifacts.
 async fn ended() -> (tempfile::TempDir, PathBuf) {
     tokio::task::block_in_place(build_programs);
     let folder = tempfile::tempdir().expect("a folder");
@@ -29,7 +29,7 @@ fn change(data: &std::path::Path, sql: &str) {
     rows.execute_batch(&format!("pragma foreign_keys = off; {sql}")).expect("changed");
 }
 
-/// What `verify` finds, as kinds and places.
+/// Runs `verify` and returns the kind and place of each finding; fails if there is none.
 fn found(data: &std::path::Path) -> Vec<(String, String)> {
     let verified = Start::default().verb(data, &["verify", "-o", "json"]);
     assert_eq!(verified.status.code(), Some(1), "{}", String::from_utf8_lossy(&verified.stderr));
@@ -43,7 +43,6 @@ fn found(data: &std::path::Path) -> Vec<(String, String)> {
 async fn start_with_a_row_that_cannot_be_read_names_file_table_row_and_next_step() {
     let (_folder, data) = ended().await;
     change(&data, "update settings set value = '' where name = 'control-plane.id'");
-    change(&data, "update signing_keys set doc = '{'");
     let refusal = Start::default().on(&data).err().expect("refused");
     assert_eq!((refusal.code.as_str(), refusal.status), ("row_unreadable", Some(1)), "{}", refusal.said);
     for part in ["gpuaas.db", "table ", "row ", "column ", "gpuaas server verify"] {
