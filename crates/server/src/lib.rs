@@ -59,7 +59,9 @@ use crate::{
     backend::Backend,
     certificates::Certificates,
     data_dir::DataDir,
+    history::Standing,
     journals::ChannelJournals,
+    prior_use::Beginning,
     reach::{ChannelNodes, ChannelTunnels, LateChannel},
     reimage::HookProgram,
     sealing_key::KeyFiles,
@@ -105,8 +107,14 @@ async fn started(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
     let beginning = prior_use::settle(&data, options, &*ports.clock).await?;
     let sealing = beginning.sealing_keys(&data, options, &*ports.entropy)?;
     reach(Point::Start(StartStage::KeyKept));
-    bootstrap::check_keys(&options.store(), &sealing).await?;
-    let standing = history::look(options, &ports).await?;
+    let standing = match beginning {
+        // It has no rows that a key or a mark could say something about.
+        Beginning::First => Standing::Anew(None),
+        Beginning::Later => {
+            bootstrap::check_keys(&options.store(), &sealing).await?;
+            history::look(options, &ports).await?
+        }
+    };
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
     reach(Point::Start(StartStage::StoreOpened));
     // First of all: with another sealing key nothing is written.

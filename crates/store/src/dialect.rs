@@ -219,6 +219,14 @@ impl Dialect {
         }
     }
 
+    /// What it needs beyond the portable schema that a new database begins with.
+    pub(crate) const fn extra_baseline(self) -> &'static str {
+        match self {
+            Self::Sqlite => include_str!("../migrations/sqlite_baseline_0011.sql"),
+            Self::Postgres => include_str!("../migrations/postgres_baseline_0011.sql"),
+        }
+    }
+
     /// Whether processes on other machines may use it at the same time.
     pub(crate) const fn is_shared(self) -> bool {
         match self {

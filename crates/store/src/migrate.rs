@@ -21,6 +21,9 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (11, include_str!("../migrations/0011_lists_by_their_conditions.sql")),
 ];
 
+/// The schema that a new database begins with, instead of the migrations up to this version: it is made once, and nothing is changed or dropped.
+const BASELINE: (i64, &str) = (11, include_str!("../migrations/baseline_0011.sql"));
+
 /// The newest schema that this version knows.
 pub(crate) const NEWEST: i64 = MIGRATIONS.len() as i64;
 
@@ -29,9 +32,12 @@ pub(crate) const NEWEST: i64 = MIGRATIONS.len() as i64;
 pub(crate) async fn run(connection: &mut Connection, dialect: Dialect) -> Result<(), StoreError> {
     let versions = "create table if not exists schema_versions (version bigint primary key, checksum text not null)";
     connection.run(versions).await?;
-    let applied = applied(connection).await?;
+    let mut applied = applied(connection).await?;
     if let Some((found, _)) = applied.last().filter(|(version, _)| *version > NEWEST) {
         return Err(StoreError::TooNew { found: *found, known: NEWEST });
+    }
+    if applied.is_empty() {
+        applied = begin_with_baseline(connection, dialect).await?;
     }
     for (version, sql) in MIGRATIONS {
         let checksum = checksum(sql, dialect.extra_migration(*version));
@@ -45,6 +51,25 @@ pub(crate) async fn run(connection: &mut Connection, dialect: Dialect) -> Result
         }
     }
     Ok(())
+}
+
+/// Makes the schema of [`BASELINE`] in a database without one, and returns the versions that it contains.
+async fn begin_with_baseline(connection: &mut Connection, dialect: Dialect) -> Result<Vec<(i64, String)>, StoreError> {
+    let (version, portable) = BASELINE;
+    let contained: Vec<(i64, String)> = MIGRATIONS
+        .iter()
+        .filter(|(of, _)| *of <= version)
+        .map(|(of, sql)| (*of, checksum(sql, dialect.extra_migration(*of))))
+        .collect();
+    let rows: Vec<String> = contained.iter().map(|(of, checksum)| format!("({of}, '{checksum}')")).collect();
+    let sql = format!(
+        "{}\n{}\ninsert into schema_versions (version, checksum) values {};",
+        dialect.migration(portable),
+        dialect.extra_baseline(),
+        rows.join(", ")
+    );
+    connection.run(sql).await.map_err(|error| of_migration(version, error))?;
+    Ok(contained)
 }
 
 /// Refuses a store whose migrations are not those of this version. Changes nothing.

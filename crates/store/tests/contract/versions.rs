@@ -57,10 +57,16 @@ async fn schema(world: &World) -> Vec<String> {
     let mut lines = Vec::new();
     for statement in statements {
         let found = world.texts(statement).await;
-        lines.extend(found.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")));
+        lines.extend(found.iter().map(|line| without_layout(line)));
     }
     lines.sort();
     lines
+}
+
+/// A statement without the breaks and blanks that somebody laid it out with, or `alter table` left.
+fn without_layout(statement: &str) -> String {
+    let words = statement.split_whitespace().collect::<Vec<_>>().join(" ");
+    words.replace(" ,", ",").replace("( ", "(").replace(" )", ")")
 }
 
 async fn fresh(is_shared: bool) -> World {
