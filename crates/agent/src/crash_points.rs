@@ -27,8 +27,8 @@ mod watched {
     use futures::stream::BoxStream;
     use gpuaas_crash_points::{Point, reach};
     use gpuaas_host::{
-        Changed, Command, CommandEnd, ContentId, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Listener,
-        Process, UnitStatus, survey::Tree,
+        Changed, Command, CommandEnd, ContentId, Durable, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine,
+        Listener, Process, UnitStatus, survey::Tree,
     };
     use gpuaas_model::TaskType;
     use tokio::io::{AsyncRead, AsyncWrite};
@@ -86,11 +86,17 @@ mod watched {
         async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
             self.host.sync(path).await
         }
-        async fn append_durably(&self, path: &Utf8Path, content: Vec<u8>) -> Result<(), HostError> {
-            self.done(self.host.append_durably(path, content).await)
+        async fn append_bytes(&self, path: &Utf8Path, content: Vec<u8>, durable: Durable) -> Result<(), HostError> {
+            self.done(self.host.append_bytes(path, content, durable).await)
         }
-        async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>) -> Result<(), HostError> {
-            self.done(self.host.overwrite(path, at, content).await)
+        async fn overwrite(
+            &self,
+            path: &Utf8Path,
+            at: u64,
+            content: Vec<u8>,
+            durable: Durable,
+        ) -> Result<(), HostError> {
+            self.done(self.host.overwrite(path, at, content, durable).await)
         }
         async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
             self.done(self.host.rename(from, to).await)

@@ -10,7 +10,7 @@ mod file;
 use std::{collections::BTreeMap, sync::Arc};
 
 use camino::Utf8PathBuf;
-use gpuaas_host::{FileSpec, Host};
+use gpuaas_host::{Durable, FileSpec, Host};
 use gpuaas_model::{AllocationId, StepId, TaskId, Timestamp, WorkloadId};
 use gpuaas_trust::TaskStatement;
 use gpuaas_wire::{
@@ -127,6 +127,10 @@ pub(crate) struct Ledger {
     lines: usize,
     /// The digest of the last of them.
     last: String,
+    /// How many of these may not be durable in the file: the head's records contain them.
+    only_in_head: usize,
+    /// The newest of the head's two records that is durable.
+    durable_record: usize,
     /// A line may have been written in part: the file is written anew before anything is added.
     torn: bool,
 }
@@ -219,6 +223,8 @@ impl Ledger {
             owner: None,
             lines: 0,
             last: String::new(),
+            only_in_head: 0,
+            durable_record: 0,
             torn: true,
         };
         for line in contents.lines {
@@ -329,9 +335,22 @@ impl Ledger {
         self.torn = true;
         let mut writing = LineWriter { lines: self.lines, last: self.last.clone(), content: Vec::new() };
         writing.add(&line).map_err(|error| AgentError::State(error.to_string()))?;
-        self.host.append_durably(&self.path, std::mem::take(&mut writing.content)).await?;
-        let head = self.head(writing, self.header.written + 1);
-        file::advance_head(&self.host, &head).await?;
+        let content = std::mem::take(&mut writing.content);
+        let is_begin = matches!(line, Line::Begin { .. });
+        // A third line would take the place of the first in the head.
+        let in_head = file::in_head(&content).filter(|_| is_begin && self.only_in_head < 2);
+        let (in_ledger, in_record) = match in_head {
+            Some(_) => (Durable::Later, Durable::OnReturn),
+            None => (Durable::OnReturn, Durable::Later),
+        };
+        self.host.append_bytes(&self.path, content, in_ledger).await?;
+        self.only_in_head = if in_head.is_some() { self.only_in_head + 1 } else { 0 };
+        let head = Head { line: in_head, ..self.head(writing, self.header.written + 1) };
+        let record = 1 - self.durable_record;
+        file::advance_head(&self.host, &head, record, in_record).await?;
+        if in_record == Durable::OnReturn {
+            self.durable_record = record;
+        }
         self.acknowledged(head);
         self.take(line);
         Ok(())
@@ -340,10 +359,10 @@ impl Ledger {
     /// What the head says when the file is good up to there.
     fn head(&self, LineWriter { lines, last, .. }: LineWriter, written: u64) -> Head {
         let Header { id, rewritten, .. } = self.header.clone();
-        Head { ledger: id, rewritten, lines, last, written }
+        Head { ledger: id, rewritten, lines, last, written, line: None }
     }
 
-    /// The head says so: only now may anybody act on it.
+    /// The ledger or the head durably says so: only now may anybody act on it.
     fn acknowledged(&mut self, Head { lines, last, written, .. }: Head) {
         (self.lines, self.last, self.header.written, self.torn) = (lines, last, written, false);
     }
@@ -402,6 +421,7 @@ impl Ledger {
         self.header = header;
         let head = self.head(writing, self.header.written);
         file::write_head(&self.host, &head).await?;
+        (self.only_in_head, self.durable_record) = (0, 0);
         self.acknowledged(head);
         Ok(())
     }

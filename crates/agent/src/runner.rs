@@ -328,7 +328,8 @@ impl Runner {
         tokio::select! {
             biased;
             // Handlers that wait watch deadline and cancellation themselves, to end with their evidence; this is for those that do not.
-            result = work => result.unwrap_or_else(|_| {
+            result = work => result.unwrap_or_else(|panic| {
+                gpuaas_crash_points::pass_on_death(panic);
                 Err(TaskFailure::new(Code::Internal, format!("the handler of {} panicked", statement.task_type)))
             }),
             () = runtime.sleep_until(given_up_at) => {

@@ -2,24 +2,41 @@
 
 use std::{io::IsTerminal, process::ExitCode};
 
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
+
 use crate::cli::LogFormat;
+
+/// Logs to standard error what `GPUAAS_LOG` lets through (`debug`, or `warn,gpuaas_engine=trace`); without it warnings, and what our own crates inform of.
+fn write_log(format: LogFormat) {
+    let usual = || Targets::new().with_default(LevelFilter::WARN).with_target("gpuaas", LevelFilter::INFO);
+    let asked = std::env::var("GPUAAS_LOG").ok();
+    let (filter, wrong) = match asked.as_deref().map(str::parse::<Targets>) {
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(error)) => (usual(), Some(error)),
+        None => (usual(), None),
+    };
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        // Colours are for a terminal: in a file they are noise.
+        .with_ansi(std::io::stderr().is_terminal())
+        // A log that cannot be written would be complained of where it cannot be written either, and that panics.
+        .log_internal_errors(false);
+    match format {
+        LogFormat::People => tracing_subscriber::registry().with(lines).with(filter).init(),
+        LogFormat::Json => tracing_subscriber::registry().with(lines.json().flatten_event(true)).with(filter).init(),
+    }
+    if let Some(error) = wrong {
+        tracing::warn!(%error, "GPUAAS_LOG is not used: it is a level, or TARGET=LEVEL and a level, separated by commas");
+    }
+}
 
 /// Runs `main` to its end: on several threads for the control plane, on one for everything else.
 pub(crate) fn start(threads: bool, log: LogFormat, main: impl Future<Output = ExitCode>) -> ExitCode {
-    let filter =
-        tracing_subscriber::EnvFilter::try_from_env("GPUAAS_LOG").unwrap_or_else(|_| "warn,gpuaas=info".into());
-    // Colours are for a terminal: in a file they are noise.
-    let colours = std::io::stderr().is_terminal();
-    let log_of = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(colours)
-        // A log that cannot be written would be complained of where it cannot be written either, and that panics.
-        .log_internal_errors(false);
-    match log {
-        LogFormat::People => log_of.init(),
-        LogFormat::Json => log_of.json().flatten_event(true).init(),
-    }
+    write_log(log);
     let mut builder = if threads {
         tokio::runtime::Builder::new_multi_thread()
     } else {

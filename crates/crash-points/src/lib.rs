@@ -187,8 +187,17 @@ pub fn reach(point: Point) {
     let _ = point;
 }
 
+/// Unwinds on where a simulated process dies: for code that catches the panics of others, which must not keep a dead process going.
+pub fn pass_on_death(panic: Box<dyn std::any::Any + Send>) {
+    #[cfg(feature = "watched")]
+    if panic.is::<Died>() {
+        std::panic::resume_unwind(panic);
+    }
+    drop(panic);
+}
+
 #[cfg(feature = "watched")]
-pub use watched::{Watch, watch};
+pub use watched::{Died, Watch, watch};
 
 #[cfg(feature = "watched")]
 mod watched;

@@ -10,6 +10,9 @@ thread_local! {
     static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
 }
 
+/// What a process unwinds with when it dies at a point.
+pub struct Died;
+
 /// Watches until it is dropped.
 #[must_use]
 pub struct Watch(());

@@ -7,7 +7,7 @@
 
 use std::{
     fs::File,
-    io::{ErrorKind, Read, Seek, Write},
+    io::{self, ErrorKind, Read, Seek, Write},
     os::{fd::AsFd, unix::fs::FileExt},
 };
 
@@ -21,6 +21,7 @@ use crate::{
     digest::{ContentId, Sha256},
     error::HostError,
     file::{Changed, FileSpec},
+    host::Durable,
     place::{Draft, Held, Place, is_ours, opened, own},
     removal,
     root::{Root, folder_made, look_up_folder},
@@ -107,14 +108,25 @@ impl Files {
         self.aside(move |root, _| open(root, &path)?.sync_all().map_err(HostError::file("sync", &path))).await
     }
 
-    pub(crate) async fn append_durably(&self, path: &Utf8Path, content: Vec<u8>) -> Result<(), HostError> {
+    pub(crate) async fn append_bytes(
+        &self,
+        path: &Utf8Path,
+        content: Vec<u8>,
+        durable: Durable,
+    ) -> Result<(), HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| append_durably(root, &path, &content)).await
+        self.aside(move |root, _| append_bytes(root, &path, &content, durable)).await
     }
 
-    pub(crate) async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>) -> Result<(), HostError> {
+    pub(crate) async fn overwrite(
+        &self,
+        path: &Utf8Path,
+        at: u64,
+        content: Vec<u8>,
+        durable: Durable,
+    ) -> Result<(), HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| overwrite(root, &path, at, &content)).await
+        self.aside(move |root, _| overwrite(root, &path, at, &content, durable)).await
     }
 
     pub(crate) async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
@@ -297,15 +309,15 @@ fn open_append(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
     }
 }
 
-fn append_durably(root: &Root, path: &Utf8Path, content: &[u8]) -> Result<(), HostError> {
+fn append_bytes(root: &Root, path: &Utf8Path, content: &[u8], durable: Durable) -> Result<(), HostError> {
     let fail = |action| HostError::file(action, path);
     let held = own_file(root, path)?;
     let mut file = held.open(OFlags::WRONLY | OFlags::APPEND).map_err(fail("open"))?;
     file.write_all(content).map_err(fail("write"))?;
-    file.sync_data().map_err(fail("sync"))
+    made_durable(&file, durable).map_err(fail("sync"))
 }
 
-fn overwrite(root: &Root, path: &Utf8Path, at: u64, content: &[u8]) -> Result<(), HostError> {
+fn overwrite(root: &Root, path: &Utf8Path, at: u64, content: &[u8], durable: Durable) -> Result<(), HostError> {
     let fail = |action| HostError::file(action, path);
     let held = own_file(root, path)?;
     if at.saturating_add(content.len() as u64) > held.size() {
@@ -313,7 +325,14 @@ fn overwrite(root: &Root, path: &Utf8Path, at: u64, content: &[u8]) -> Result<()
     }
     let file = held.open(OFlags::WRONLY).map_err(fail("open"))?;
     file.write_all_at(content, at).map_err(fail("write"))?;
-    file.sync_data().map_err(fail("sync"))
+    made_durable(&file, durable).map_err(fail("sync"))
+}
+
+fn made_durable(file: &File, durable: Durable) -> io::Result<()> {
+    match durable {
+        Durable::OnReturn => file.sync_data(),
+        Durable::Later => Ok(()),
+    }
 }
 
 /// The regular file of that path, which nobody else may write.

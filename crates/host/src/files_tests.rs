@@ -159,17 +159,17 @@ fn what_is_added_or_written_over_lies_in_the_same_file_and_nowhere_else() {
     write(&root, &file("/var/notes", "one two")).unwrap();
     let inode = |path: &str| std::os::unix::fs::MetadataExt::ino(&fs::metadata(folder.path().join(path)).unwrap());
     let before = inode("var/notes");
-    append_durably(&root, "/var/notes".into(), b" three").unwrap();
-    overwrite(&root, "/var/notes".into(), 4, b"TWO").unwrap();
+    append_bytes(&root, "/var/notes".into(), b" three", Durable::OnReturn).unwrap();
+    overwrite(&root, "/var/notes".into(), 4, b"TWO", Durable::Later).unwrap();
     assert_eq!(read(&root, "/var/notes".into(), 100).unwrap().unwrap(), b"one TWO three");
     assert_eq!(inode("var/notes"), before);
     // It never grows by being written over, and neither makes a file or follows a link.
-    overwrite(&root, "/var/notes".into(), 11, b"long").unwrap_err();
-    overwrite(&root, "/var/notes".into(), u64::MAX, b"x").unwrap_err();
+    overwrite(&root, "/var/notes".into(), 11, b"long", Durable::OnReturn).unwrap_err();
+    overwrite(&root, "/var/notes".into(), u64::MAX, b"x", Durable::OnReturn).unwrap_err();
     symlink(folder.path().join("var/notes"), folder.path().join("var/link")).unwrap();
     for path in ["/var/none", "/var/link", "/none/notes"] {
-        append_durably(&root, path.into(), b"x").unwrap_err();
-        overwrite(&root, path.into(), 0, b"x").unwrap_err();
+        append_bytes(&root, path.into(), b"x", Durable::OnReturn).unwrap_err();
+        overwrite(&root, path.into(), 0, b"x", Durable::OnReturn).unwrap_err();
     }
     assert_eq!(read(&root, "/var/notes".into(), 100).unwrap().unwrap(), b"one TWO three");
     assert_eq!(list(&root, "/var".into()).unwrap(), ["link", "notes"]);

@@ -51,6 +51,15 @@ impl CommandEnd {
 /// Most rules of a packet filter told at once.
 pub const FIREWALL_RULES_MAX: usize = 1_000;
 
+/// When what was written is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durable {
+    /// When the call returns, with everything that was written to the file before.
+    OnReturn,
+    /// With the next write to the same file that is durable on return, or earlier.
+    Later,
+}
+
 /// What an operation may do to a host. Implemented for sandboxes and for systemd.
 ///
 /// Every change is idempotent: repeating it after a crash ends in the same state and reports [`Changed::No`]. No file operation follows a link,
@@ -79,11 +88,10 @@ pub trait Host: Send + Sync {
     async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError>;
     /// Makes a file's content durable.
     async fn sync(&self, path: &Utf8Path) -> Result<(), HostError>;
-    /// Adds to a file that is there. Durable when this returns; a crash meanwhile leaves some beginning of what was added.
-    async fn append_durably(&self, path: &Utf8Path, content: Vec<u8>) -> Result<(), HostError>;
-    /// Writes over bytes that a file has, from `at` on. Durable when this returns; a crash meanwhile leaves any of these bytes old or new, and all others
-    /// as they were.
-    async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>) -> Result<(), HostError>;
+    /// Adds to a file that is there. A crash before it is durable leaves some beginning of what was added.
+    async fn append_bytes(&self, path: &Utf8Path, content: Vec<u8>, durable: Durable) -> Result<(), HostError>;
+    /// Writes over bytes that a file has, from `at` on. A crash before it is durable leaves any of these bytes old or new, and all others as they were.
+    async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>, durable: Durable) -> Result<(), HostError>;
     /// Gives a file another name in one step.
     async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError>;
     /// The content of a file that holds exactly that, checked in the memory that is returned;

@@ -37,7 +37,7 @@ mod unit;
 pub use digest::{ContentId, NoDigest, Sha256};
 pub use error::{HostError, no_room};
 pub use file::{Changed, FileSpec};
-pub use host::{Command, CommandEnd, FIREWALL_RULES_MAX, Facts, Host};
+pub use host::{Command, CommandEnd, Durable, FIREWALL_RULES_MAX, Facts, Host};
 pub use inventory::{Listener, Process, Protocol};
 pub use journal::{Cursor, JournalFrom, JournalLine};
 pub use program::spawn;

@@ -2,16 +2,19 @@
 //!
 //! `ledger.jsonl` has a line for each beginning and each end, behind a first line that says which ledger it is. Each line carries a digest over itself and the
 //! digest of the line before: a line that was changed, taken out or put elsewhere is seen. Lines at the end leave no gap, so `ledger.head` says how many
-//! lines were acknowledged, and the digest of the last. It is written after the line, and before anybody acts upon the line: the ledger may be one
-//! line ahead of it, and is never behind.
+//! lines were acknowledged, and the digest of the last.
 //!
-//! The head has two records, written over in turn: it never changes its length, which costs the disk least, and a crash while one is written leaves
-//! the other, which is of the line before. A record that is damaged costs as much: the ledger's last line alone is then not missed if it is cut too.
+//! Each beginning and each end costs one sync of the disk. The head's record of a beginning contains its line: once that record is durable, the
+//! line is read from there if a crash has taken it from the ledger. The line of an end is durable in the ledger, with all lines before
+//! it, and the head's record of it only tells that the ledger was cut: a crash may take that record, never the line.
+//!
+//! The head has two records and never changes its length, which costs the disk least. A record is written over the one that is older than the
+//! newest durable one, so that a crash in the middle leaves that one.
 
 use std::sync::Arc;
 
 use camino::Utf8PathBuf;
-use gpuaas_host::{FileSpec, Host, HostError};
+use gpuaas_host::{Durable, FileSpec, Host, HostError};
 use gpuaas_model::NodeId;
 use gpuaas_wire::session::{AgentProblem, AgentProblemKind};
 use serde::{Deserialize, Serialize};
@@ -25,8 +28,10 @@ use crate::{
 /// Longest ledger that is read: far above what compaction leaves.
 const FILE_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
 const HEAD_BYTES_MAX: u64 = 4 * 1_024;
-/// Length of each of the head's two records: a disk's smallest block.
-const RECORD_BYTES: usize = 512;
+/// Length of each of the head's two records.
+const RECORD_BYTES: usize = 1_024;
+/// Bytes of a record that its line leaves to everything else: names and numbers, and the escapes of the line's quotes.
+const RECORD_BYTES_BESIDE_LINE: usize = 400;
 
 /// A ledger's id, for as long as it exists. The identity names it too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +80,9 @@ pub(super) struct Head {
     pub(super) last: String,
     /// Tasks' beginnings and ends that were ever added.
     pub(super) written: u64,
+    /// The last line, where it may not be durable in the ledger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) line: Option<String>,
 }
 
 /// What was read.
@@ -108,7 +116,7 @@ fn older(what: impl std::fmt::Display) -> AgentProblem {
 /// Reads the ledger that is expected, and changes nothing.
 pub(super) async fn read(host: &Arc<dyn Host>, expected: &ExpectedLedger) -> Result<Contents, AgentProblem> {
     // Before the ledger: one that is written meanwhile is ahead of it.
-    let head = read_head(host).await?;
+    let heads = read_heads(host).await?;
     let text = host.read(&path(), FILE_BYTES_MAX).await.map_err(|error| damaged(format!("cannot be read: {error}")))?;
     let Some(text) = text else {
         return Err(problem(AgentProblemKind::LedgerMissing, &path(), "is missing, and this node is enrolled"));
@@ -118,33 +126,38 @@ pub(super) async fn read(host: &Arc<dyn Host>, expected: &ExpectedLedger) -> Res
     match header(first)? {
         Some(header) => {
             check_header(&header, expected)?;
-            let head = acknowledged(&header, head, expected)?;
+            let heads = acknowledged(&header, heads, expected)?;
             let (known, acknowledged) =
-                head.as_ref().map_or((header.written, None), |head| (head.written, Some(head.lines)));
-            let lines = chained(&lines, head)?;
+                heads.last().map_or((header.written, None), |head| (head.written, Some(head.lines)));
+            let lines = chained(&lines, &heads)?;
             let ahead = acknowledged.map_or(0, |acknowledged| lines.len() - acknowledged);
             let header = Header { written: known + ahead as u64, ..header };
             Ok(Contents { header: Some(header), lines })
         }
         None if expected.id.is_some() => Err(damaged("does not say which ledger it is, and identity.json names one")),
-        None if head.is_some() => {
+        None if !heads.is_empty() => {
             Err(older(format!("does not say which ledger it is, and {} names one: an older copy", head_path())))
         }
         None => Ok(Contents { header: None, lines: without_digests(&lines)? }),
     }
 }
 
-async fn read_head(host: &Arc<dyn Host>) -> Result<Option<Head>, AgentProblem> {
+/// The whole records of the head, the newest last; none where there is no head.
+async fn read_heads(host: &Arc<dyn Host>) -> Result<Vec<Head>, AgentProblem> {
     let wrong = |what: String| problem(AgentProblemKind::LedgerDamaged, &head_path(), what);
     let read =
         host.read(&head_path(), HEAD_BYTES_MAX).await.map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    let Some(text) = read else { return Ok(None) };
+    let Some(text) = read else { return Ok(Vec::new()) };
     let whole = text.chunks(RECORD_BYTES).filter_map(|record| {
         verified("", record)?;
         serde_json::from_slice::<Head>(record).ok()
     });
-    let newest = whole.max_by_key(|head| (head.rewritten, head.lines));
-    newest.map(Some).ok_or_else(|| wrong("is damaged: no digest in it is that of its content".to_owned()))
+    let mut whole: Vec<Head> = whole.collect();
+    whole.sort_by_key(|head| (head.rewritten, head.lines));
+    if whole.is_empty() {
+        return Err(wrong("is damaged: no digest in it is that of its content".to_owned()));
+    }
+    Ok(whole)
 }
 
 /// Which ledger the first line says that it is.
@@ -172,13 +185,14 @@ fn check_header(header: &Header, expected: &ExpectedLedger) -> Result<(), AgentP
     }
 }
 
-/// The head of the present file; `None` where the file was written anew and its head was not: the agent died, or the disk was full.
-fn acknowledged(header: &Header, head: Option<Head>, expected: &ExpectedLedger) -> Result<Option<Head>, AgentProblem> {
+/// The head's records of the present file, the newest last; none where the file was written anew and its head was not: the agent died, or the
+/// disk was full.
+fn acknowledged(header: &Header, heads: Vec<Head>, expected: &ExpectedLedger) -> Result<Vec<Head>, AgentProblem> {
     let wrong = |what: &str| Err(problem(AgentProblemKind::LedgerDamaged, &head_path(), what));
-    let Some(head) = head else {
+    let Some(head) = heads.last() else {
         return match &expected.id {
             // Perhaps no head was ever written: the ledger is only now given its id.
-            None => Ok(None),
+            None => Ok(Vec::new()),
             Some(_) => wrong("is missing: without it nobody can tell whether the ledger is whole"),
         };
     };
@@ -189,34 +203,57 @@ fn acknowledged(header: &Header, head: Option<Head>, expected: &ExpectedLedger) 
         let (there, known) = (header.rewritten, head.rewritten);
         return Err(older(format!("is an older copy: it was written anew {there} times, and {known} are known")));
     }
-    Ok(Some(head).filter(|head| head.rewritten == header.rewritten))
+    Ok(heads.into_iter().filter(|head| head.ledger == header.id && head.rewritten == header.rewritten).collect())
 }
 
-/// The lines, each of which must follow the one before.
-fn chained(lines: &[&[u8]], head: Option<Head>) -> Result<Vec<Line>, AgentProblem> {
-    let (needed, last) = head.map_or((1, None), |head| (head.lines, Some(head.last)));
-    let (mut read, mut before) = (Vec::new(), String::new());
-    for (&text, number) in lines.iter().zip(1..) {
-        let line = verified(&before, text).and_then(|digest| Some((serde_json::from_slice(text).ok()?, digest)));
-        let Some((line, digest)) = line else {
-            if number > needed && number == lines.len() {
-                // Cut by a crash and never acted upon: what follows a line waits for the head.
-                tracing::warn!(number, "the ledger's last line was cut");
-                break;
-            }
-            return Err(damaged(format!("is damaged: line {number} of {} is not as it was written", lines.len())));
-        };
-        if number == needed && last.as_ref().is_some_and(|last| *last != digest) {
-            return Err(older(format!("has another line {number} than was acknowledged: another copy was put there")));
+/// The lines, each of which must follow the one before, up to the last one that was acknowledged or a whole one behind it.
+fn chained(lines: &[&[u8]], heads: &[Head]) -> Result<Vec<Line>, AgentProblem> {
+    let mut chain = Chain::default();
+    let cut = lines.iter().position(|line| chain.add(line).is_none()).map(|at| at + 1);
+    if let Some(number) = cut.filter(|number| *number < lines.len()) {
+        return Err(not_as_written(number, lines.len()));
+    }
+    // A crash took what was not durable in the ledger: the head has it.
+    for head in heads {
+        if head.lines > chain.digests.len() {
+            head.line.as_ref().and_then(|line| chain.add(line.as_bytes()));
         }
-        read.push(line);
-        before = digest;
     }
-    if read.len() < needed {
-        let there = read.len();
-        return Err(older(format!("holds {there} of {needed} acknowledged lines: it was cut, or is an older copy")));
+    let (needed, read) = (heads.last().map_or(1, |head| head.lines), chain.digests.len());
+    match cut {
+        Some(number) if read < needed => return Err(not_as_written(number, lines.len())),
+        // Never acted upon: what follows a line waits until it is durable.
+        Some(number) if read < number => tracing::warn!(number, "the ledger's last line was cut"),
+        Some(_) | None => {}
     }
-    Ok(read)
+    if read < needed {
+        return Err(older(format!("holds {read} of {needed} acknowledged lines: it was cut, or is an older copy")));
+    }
+    if heads.last().is_some_and(|head| chain.digests.get(head.lines.wrapping_sub(1)) != Some(&head.last)) {
+        return Err(older(format!("has another line {needed} than was acknowledged: another copy was put there")));
+    }
+    Ok(chain.lines)
+}
+
+fn not_as_written(number: usize, of: usize) -> AgentProblem {
+    damaged(format!("is damaged: line {number} of {of} is not as it was written"))
+}
+
+/// Lines that follow one another, with the digest of each.
+#[derive(Default)]
+struct Chain {
+    lines: Vec<Line>,
+    digests: Vec<String>,
+}
+
+impl Chain {
+    /// Adds a line; `None` where it does not follow.
+    fn add(&mut self, text: &[u8]) -> Option<()> {
+        let digest = verified(self.digests.last().map_or("", String::as_str), text)?;
+        self.lines.push(serde_json::from_slice(text).ok()?);
+        self.digests.push(digest);
+        Some(())
+    }
 }
 
 /// The lines that an older agent wrote, without digests.
@@ -258,16 +295,26 @@ pub(super) async fn write_head(host: &Arc<dyn Host>, head: &Head) -> Result<(), 
     host.write(&FileSpec { path: head_path(), mode: 0o600, content }).await.map(drop)
 }
 
-/// Writes that one line more is acknowledged, over the record before the last. Durable when this returns.
-pub(super) async fn advance_head(host: &Arc<dyn Host>, head: &Head) -> Result<(), HostError> {
-    let at = head.lines % 2 * RECORD_BYTES;
-    host.overwrite(&head_path(), at as u64, record(head)).await
+/// Writes that more lines are acknowledged, over the record of that number, 0 or 1.
+pub(super) async fn advance_head(
+    host: &Arc<dyn Host>,
+    head: &Head,
+    number: usize,
+    durable: Durable,
+) -> Result<(), HostError> {
+    host.overwrite(&head_path(), (number * RECORD_BYTES) as u64, record(head), durable).await
+}
+
+/// The line as a record of the head contains it; `None` where it is too long for one.
+pub(super) fn in_head(content: &[u8]) -> Option<String> {
+    let line = std::str::from_utf8(content).ok()?.trim_end();
+    (line.len() + RECORD_BYTES_BESIDE_LINE <= RECORD_BYTES).then(|| line.to_owned())
 }
 
 fn record(head: &Head) -> Vec<u8> {
     let text = serde_json::to_string(head).expect("names and numbers are JSON");
     let mut record = with_digest("", &text).0.into_bytes();
-    debug_assert!(record.len() < RECORD_BYTES, "two names of 32 digits and three numbers take half of it");
+    debug_assert!(record.len() < RECORD_BYTES, "a line that is in a record leaves room for names and numbers");
     record.resize(RECORD_BYTES - 1, b' ');
     record.push(b'\n');
     record

@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use camino::{Utf8Path, Utf8PathBuf};
 use futures::stream::BoxStream;
 use gpuaas_host::{
-    Changed, Command, CommandEnd, ContentId, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine, Listener,
-    Process, UnitStatus,
+    Changed, Command, CommandEnd, ContentId, Durable, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine,
+    Listener, Process, UnitStatus,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -28,8 +28,8 @@ struct File {
     content: Vec<u8>,
     /// How much of it survives the loss of power.
     synced: usize,
-    /// What stood where something is being written over, and where that begins.
-    overwritten: Option<(usize, Vec<u8>)>,
+    /// What stood where something was written over and is not durable, oldest first, and where each of these begins.
+    overwritten: Vec<(usize, Vec<u8>)>,
 }
 
 /// Cheap to clone: all of them are the same disk.
@@ -80,7 +80,7 @@ impl Disk {
     /// The power goes: of what was not synced some beginning is left.
     pub(crate) fn lose_power(&self, chance: &mut Chance) {
         for file in self.files().values_mut() {
-            if let Some((at, old)) = file.overwritten.take() {
+            for (at, old) in std::mem::take(&mut file.overwritten).into_iter().rev() {
                 let new = usize::try_from(chance.below(old.len() as u64 + 1)).expect("a length fits");
                 file.content[at + new..at + old.len()].copy_from_slice(&old[new..]);
             }
@@ -102,7 +102,7 @@ impl Host for Disk {
         if let Some(source) = self.no_room() {
             return Err(HostError::File { action: "write", path: file.path.clone(), source });
         }
-        let written = File { content: file.content.clone(), synced: file.content.len(), overwritten: None };
+        let written = File { content: file.content.clone(), synced: file.content.len(), overwritten: Vec::new() };
         self.files().insert(file.path.clone(), written);
         Ok(Changed::Yes)
     }
@@ -115,7 +115,7 @@ impl Host for Disk {
     async fn sync(&self, _path: &Utf8Path) -> Result<(), HostError> {
         absent("appending without waiting")
     }
-    async fn append_durably(&self, path: &Utf8Path, content: Vec<u8>) -> Result<(), HostError> {
+    async fn append_bytes(&self, path: &Utf8Path, content: Vec<u8>, durable: Durable) -> Result<(), HostError> {
         let fail = |source| HostError::File { action: "write", path: path.to_owned(), source };
         match (self.no_room(), self.files().get_mut(path)) {
             (_, None) => return Err(fail(io::ErrorKind::NotFound.into())),
@@ -129,12 +129,12 @@ impl Host for Disk {
         self.appended.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&content);
         // A turn in between: a death finds the line written and not synced.
         crate::scheduler::later_turn().await;
-        if let Some(file) = self.files().get_mut(path) {
+        if let Some(file) = self.files().get_mut(path).filter(|_| durable == Durable::OnReturn) {
             file.synced = file.content.len();
         }
         Ok(())
     }
-    async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>) -> Result<(), HostError> {
+    async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>, durable: Durable) -> Result<(), HostError> {
         let fail =
             |kind: io::ErrorKind| HostError::File { action: "write", path: path.to_owned(), source: kind.into() };
         let range = usize::try_from(at).expect("a length fits")..;
@@ -145,12 +145,12 @@ impl Host for Disk {
             let part = part.ok_or_else(|| fail(io::ErrorKind::UnexpectedEof))?;
             let old = part.to_vec();
             part.copy_from_slice(&content);
-            file.overwritten = Some((range.start, old));
+            file.overwritten.push((range.start, old));
         }
         // A death in between finds some beginning of it written.
         crate::scheduler::later_turn().await;
-        if let Some(file) = self.files().get_mut(path) {
-            file.overwritten = None;
+        if let Some(file) = self.files().get_mut(path).filter(|_| durable == Durable::OnReturn) {
+            file.overwritten.clear();
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use gpuaas_crash_points::Died;
 use gpuaas_model::{Clock, Runtime, Timestamp};
 use gpuaas_store::Store;
 
@@ -32,9 +33,6 @@ const LOOKS_MAX: u32 = 50_000;
 /// A process: what dies together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Process(u64);
-
-/// What a process unwinds with when it dies in the middle of something.
-struct Died;
 
 /// Ends the process that runs now, at this very point.
 pub(crate) fn die_here() -> ! {

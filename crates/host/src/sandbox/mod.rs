@@ -20,7 +20,7 @@ use crate::{
     error::HostError,
     file::{Changed, FileSpec},
     files::Files,
-    host::{Command, CommandEnd, Facts, Host},
+    host::{Command, CommandEnd, Durable, Facts, Host},
     inventory::{Listener, Process},
     journal::{JournalFrom, JournalLine},
     machine, program,
@@ -101,12 +101,12 @@ impl Host for SandboxHost {
         self.files.sync(path).await
     }
 
-    async fn append_durably(&self, path: &Utf8Path, content: Vec<u8>) -> Result<(), HostError> {
-        self.files.append_durably(path, content).await
+    async fn append_bytes(&self, path: &Utf8Path, content: Vec<u8>, durable: Durable) -> Result<(), HostError> {
+        self.files.append_bytes(path, content, durable).await
     }
 
-    async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>) -> Result<(), HostError> {
-        self.files.overwrite(path, at, content).await
+    async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>, durable: Durable) -> Result<(), HostError> {
+        self.files.overwrite(path, at, content, durable).await
     }
 
     async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {

@@ -120,6 +120,58 @@ async fn line_that_was_written_and_not_acknowledged_is_read_and_the_ledger_goes_
 }
 
 #[tokio::test]
+async fn beginnings_that_a_crash_took_from_the_ledger_are_read_from_the_head() {
+    for running in 1..=3 {
+        let mut world = World::new().await;
+        world.end(&statement(9)).await;
+        let durable = world.text(LEDGER).await.len();
+        for number in 1..=running {
+            drop(begun(world.send(&patient(number)).await.ok().unwrap()).await);
+        }
+        let (whole, head) = (world.text(LEDGER).await, world.text(HEAD).await);
+        // The third beginning made the first two durable in the ledger, and itself: there it must not be missing.
+        let is_in_head = running < 3;
+        for length in (durable..whole.len()).step_by(11) {
+            std::fs::write(world.file(LEDGER), &whole.as_bytes()[..length]).unwrap();
+            std::fs::write(world.file(HEAD), &head).unwrap();
+            world.restart().await.unwrap();
+            assert_eq!(world.runner.problem().is_none(), is_in_head, "{running} running, {length} bytes");
+            if is_in_head {
+                for number in 1..=running {
+                    assert_eq!(world.end(&patient(number)).await, TaskLine::Interrupted, "{length} bytes");
+                }
+                assert_eq!(world.ended().await, [task(9)]);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn record_that_a_crash_tore_is_never_the_newest_durable_one() {
+    let mut world = World::new().await;
+    // Ends one after the other are not durable in the head: they share a record, and the other stays whole.
+    let lines = [
+        begun(world.send(&patient(1)).await.ok().unwrap()).await,
+        begun(world.send(&patient(2)).await.ok().unwrap()).await,
+    ];
+    let before = world.text(HEAD).await;
+    for (number, lines) in (1..).zip(lines) {
+        world.runner.cancel(task(number));
+        end(lines).await;
+    }
+    let after = world.text(HEAD).await;
+    let same: Vec<bool> = before.lines().zip(after.lines()).map(|(before, after)| before == after).collect();
+    assert_eq!(same.iter().filter(|same| **same).count(), 1, "{same:?}");
+    // The next beginning is written over the same record.
+    let kept = same.iter().position(|same| *same).unwrap();
+    drop(begun(world.send(&patient(3)).await.ok().unwrap()).await);
+    let next = world.text(HEAD).await;
+    assert_eq!(next.lines().nth(kept), before.lines().nth(kept));
+    world.restart().await.unwrap();
+    assert_eq!(world.ended().await, [task(1), task(2)]);
+}
+
+#[tokio::test]
 async fn head_has_two_records_of_which_one_suffices_and_without_both_no_task_runs() {
     let mut world = World::new().await;
     let length = world.text(HEAD).await.len();
