@@ -1,11 +1,12 @@
-//! The node agent: dials the control plane, executes signed tasks, listens to nobody.
+//! The node agent: dials the control plane and executes signed tasks; it accepts no connections.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use gpuaas_agent::{Options, run};
 
-/// Threads for what waits for a disk or a name server, beside the one for everything else; each ends after ten idle seconds.
+/// Threads for blocking work (disk, name resolution), in addition to the single thread that runs everything else; each ends after ten idle
+/// seconds.
 const BLOCKING_THREADS_MAX: usize = 4;
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -15,7 +16,7 @@ fn main() -> anyhow::Result<ExitCode> {
         .with_env_filter(tracing_subscriber::EnvFilter::try_from_env("GPUAAS_LOG").unwrap_or_else(|_| level.into()))
         .with_writer(std::io::stderr)
         .with_ansi(false)
-        // A log that cannot be written would be complained of where it cannot be written either, and that panics.
+        // A failed write to the log would be reported on the same stderr, and a failed write to stderr panics.
         .log_internal_errors(false)
         .init();
     let mut runtime = tokio::runtime::Builder::new_current_thread();

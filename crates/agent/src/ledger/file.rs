@@ -1,12 +1,13 @@
-//! The ledger's files, and the checks that they are as the agent left them.
+//! The files of the ledger, and the checks that they are as the agent left them.
 //!
-//! `ledger.jsonl` has a line for each beginning and each end, behind a first line that says which ledger it is. Each line carries a digest over itself and the
-//! digest of the line before: a line that was changed, taken out or put elsewhere is seen. Lines at the end leave no gap, so `ledger.head` says how many
-//! lines were acknowledged, and the digest of the last. It is written after the line, and before anybody acts upon the line: the ledger may be one
-//! line ahead of it, and is never behind.
+//! `ledger.jsonl` starts with a line that identifies the ledger, followed by one line for each beginning and each end. Each line carries a
+//! digest over itself and the digest of the line before, which reveals a changed, removed or moved line. Lines cut from the end would not
+//! show, so `ledger.head` holds the number of acknowledged lines and the digest of the last one. The agent writes the head after the line
+//! and before it acts on the line: the ledger may be one line ahead of the head, and is never behind it.
 //!
-//! The head has two records, written over in turn: it never changes its length, which costs the disk least, and a crash while one is written leaves
-//! the other, which is of the line before. A record that is damaged costs as much: the ledger's last line alone is then not missed if it is cut too.
+//! The head has two records, overwritten alternately: its length never changes, which is the cheapest write, and a crash during a write
+//! leaves the other record, which covers the line before. A damaged record has the same effect: if the last line of the ledger is cut as
+//! well, that cut is not detected.
 
 use std::sync::Arc;
 
@@ -22,13 +23,13 @@ use crate::{
     state,
 };
 
-/// Longest ledger that is read: far above what compaction leaves.
+/// Largest ledger that is read, in bytes: far above the size after compaction.
 const FILE_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
 const HEAD_BYTES_MAX: u64 = 4 * 1_024;
-/// Length of each of the head's two records: a disk's smallest block.
+/// Length of each of the head's two records in bytes: the smallest block of a disk.
 const RECORD_BYTES: usize = 512;
 
-/// A ledger's id, for as long as it exists. The identity names it too.
+/// Id of a ledger, constant while the ledger exists. The identity names it too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct LedgerId(pub(super) String);
@@ -41,45 +42,45 @@ impl LedgerId {
     }
 }
 
-/// Which ledger it is: on its first line.
+/// Identifies the ledger; part of its first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Header {
     pub(super) id: LedgerId,
-    /// The node that it is of.
+    /// The node to which the ledger belongs.
     pub(super) node: NodeId,
-    /// The node's enrollment epoch when the file was written anew.
+    /// The node's enrollment epoch when the file was last rewritten.
     pub(super) epoch: u64,
-    /// How often the file was written anew.
+    /// How often the file was rewritten.
     pub(super) rewritten: u64,
-    /// Tasks' beginnings and ends that were ever added, as of then.
+    /// Number of lines (beginnings and ends of tasks) that were ever appended before the file was last rewritten.
     pub(super) written: u64,
 }
 
-/// Which ledger is expected.
+/// The ledger that the identity expects.
 #[derive(Clone, Debug)]
 pub(crate) struct ExpectedLedger {
-    /// The one that the identity names; `None` where an older agent wrote the identity.
+    /// Id that the identity names; `None` if an older agent wrote the identity.
     pub(crate) id: Option<LedgerId>,
     pub(crate) node: NodeId,
     pub(crate) epoch: u64,
 }
 
-/// How much of the ledger was acknowledged.
+/// The acknowledged part of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) ledger: LedgerId,
     pub(super) rewritten: u64,
     /// Lines of the file, the first one included.
     pub(super) lines: usize,
-    /// The digest of the last of them.
+    /// Digest of the last of these lines.
     pub(super) last: String,
-    /// Tasks' beginnings and ends that were ever added.
+    /// Number of lines (beginnings and ends of tasks) that were ever appended.
     pub(super) written: u64,
 }
 
-/// What was read.
+/// Content of the ledger.
 pub(super) struct Contents {
-    /// Which ledger it is, as of its last line; `None` where an older agent wrote it.
+    /// Identifies the ledger, with its counters as of the last line; `None` if an older agent wrote the file.
     pub(super) header: Option<Header>,
     pub(super) lines: Vec<Line>,
 }
@@ -92,7 +93,7 @@ pub(super) fn head_path() -> Utf8PathBuf {
     state::path("ledger.head")
 }
 
-/// The problem with the ledger, by its file.
+/// Describes a problem with one of the files.
 pub(super) fn problem(kind: AgentProblemKind, file: &Utf8PathBuf, what: impl std::fmt::Display) -> AgentProblem {
     AgentProblem { kind, detail: format!("{file} {what}") }
 }
@@ -105,9 +106,9 @@ fn older(what: impl std::fmt::Display) -> AgentProblem {
     problem(AgentProblemKind::LedgerOlder, &path(), what)
 }
 
-/// Reads the ledger that is expected, and changes nothing.
+/// Reads the expected ledger; changes nothing.
 pub(super) async fn read(host: &Arc<dyn Host>, expected: &ExpectedLedger) -> Result<Contents, AgentProblem> {
-    // Before the ledger: one that is written meanwhile is ahead of it.
+    // The head is read before the ledger: a line appended in between puts the ledger ahead of the head, which is allowed.
     let head = read_head(host).await?;
     let text = host.read(&path(), FILE_BYTES_MAX).await.map_err(|error| damaged(format!("cannot be read: {error}")))?;
     let Some(text) = text else {
@@ -147,7 +148,7 @@ async fn read_head(host: &Arc<dyn Host>) -> Result<Option<Head>, AgentProblem> {
     newest.map(Some).ok_or_else(|| wrong("is damaged: no digest in it is that of its content".to_owned()))
 }
 
-/// Which ledger the first line says that it is.
+/// Returns the header in the first line; `None` if an older agent wrote it.
 fn header(line: &[u8]) -> Result<Option<Header>, AgentProblem> {
     match serde_json::from_slice(line) {
         Ok(Line::Fence { ledger, .. }) => Ok(ledger),
@@ -172,12 +173,13 @@ fn check_header(header: &Header, expected: &ExpectedLedger) -> Result<(), AgentP
     }
 }
 
-/// The head of the present file; `None` where the file was written anew and its head was not: the agent died, or the disk was full.
+/// Returns the head of the present file; `None` if the file was rewritten and its head was not, because the agent died or the disk was
+/// full.
 fn acknowledged(header: &Header, head: Option<Head>, expected: &ExpectedLedger) -> Result<Option<Head>, AgentProblem> {
     let wrong = |what: &str| Err(problem(AgentProblemKind::LedgerDamaged, &head_path(), what));
     let Some(head) = head else {
         return match &expected.id {
-            // Perhaps no head was ever written: the ledger is only now given its id.
+            // Perhaps no head was ever written: the ledger receives its id only now.
             None => Ok(None),
             Some(_) => wrong("is missing: without it nobody can tell whether the ledger is whole"),
         };
@@ -192,7 +194,7 @@ fn acknowledged(header: &Header, head: Option<Head>, expected: &ExpectedLedger) 
     Ok(Some(head).filter(|head| head.rewritten == header.rewritten))
 }
 
-/// The lines, each of which must follow the one before.
+/// Parses the lines and checks that each one follows the one before it.
 fn chained(lines: &[&[u8]], head: Option<Head>) -> Result<Vec<Line>, AgentProblem> {
     let (needed, last) = head.map_or((1, None), |head| (head.lines, Some(head.last)));
     let (mut read, mut before) = (Vec::new(), String::new());
@@ -200,7 +202,7 @@ fn chained(lines: &[&[u8]], head: Option<Head>) -> Result<Vec<Line>, AgentProble
         let line = verified(&before, text).and_then(|digest| Some((serde_json::from_slice(text).ok()?, digest)));
         let Some((line, digest)) = line else {
             if number > needed && number == lines.len() {
-                // Cut by a crash and never acted upon: what follows a line waits for the head.
+                // A crash cut this line, and nothing acted on it: the agent acts on a line only after the head acknowledges it.
                 tracing::warn!(number, "the ledger's last line was cut");
                 break;
             }
@@ -219,21 +221,21 @@ fn chained(lines: &[&[u8]], head: Option<Head>) -> Result<Vec<Line>, AgentProble
     Ok(read)
 }
 
-/// The lines that an older agent wrote, without digests.
+/// Parses the lines of a ledger that an older agent wrote without digests.
 fn without_digests(lines: &[&[u8]]) -> Result<Vec<Line>, AgentProblem> {
     let mut read = Vec::new();
     for (line, number) in lines.iter().zip(1..) {
         match serde_json::from_slice(line) {
             Ok(line) => read.push(line),
             Err(_) if number == lines.len() => tracing::warn!(number, "the ledger's last line was cut"),
-            // A forgotten task could run twice, and a forgotten fence could let an old leader's task run.
+            // Without this line, a task could run twice, or a task of an old leader could pass the fence.
             Err(error) => return Err(damaged(format!("is damaged: line {number}: {error}"))),
         }
     }
     Ok(read)
 }
 
-/// Lines as they are written, one after the other.
+/// Collects lines in the form in which they are written.
 #[derive(Default)]
 pub(super) struct LineWriter {
     pub(super) content: Vec<u8>,
@@ -242,7 +244,7 @@ pub(super) struct LineWriter {
 }
 
 impl LineWriter {
-    /// Adds a line behind those before.
+    /// Appends a line with its digest.
     pub(super) fn add(&mut self, line: &Line) -> Result<(), serde_json::Error> {
         let (text, digest) = with_digest(&self.last, &serde_json::to_string(line)?);
         self.content.extend_from_slice(text.as_bytes());
@@ -252,13 +254,13 @@ impl LineWriter {
     }
 }
 
-/// Writes how much of a file that was written anew is acknowledged. Durable when this returns.
+/// Writes the head of a rewritten file, in both records. Durable on return.
 pub(super) async fn write_head(host: &Arc<dyn Host>, head: &Head) -> Result<(), HostError> {
     let content = record(head).repeat(2);
     host.write(&FileSpec { path: head_path(), mode: 0o600, content }).await.map(drop)
 }
 
-/// Writes that one line more is acknowledged, over the record before the last. Durable when this returns.
+/// Writes a head with one more line over the older of the two records. Durable on return.
 pub(super) async fn advance_head(host: &Arc<dyn Host>, head: &Head) -> Result<(), HostError> {
     let at = head.lines % 2 * RECORD_BYTES;
     host.overwrite(&head_path(), at as u64, record(head)).await
@@ -273,7 +275,7 @@ fn record(head: &Head) -> Vec<u8> {
     record
 }
 
-/// The first line of a file that is written anew.
+/// Returns the first line of a rewritten file.
 pub(super) fn first_line(header: Header, fence: u64, owner: Option<HostOwner>) -> Line {
     Line::Fence { fence, owner, ledger: Some(header) }
 }
